@@ -1,0 +1,1 @@
+"""Keep the cumulative privacy risk of all differentially private releases under control."""

@@ -1,0 +1,1 @@
+"""Policy text → policy set, with every mistake located."""

@@ -1,0 +1,250 @@
+"""Policy set → looked-up names and compiled predicates; whatever cannot be meant is reported.
+
+A policy with a mistake of its own is named in `faulty`, so that later stages can go on with the
+others and every mistake of a text is told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from dpolicy.language.diagnostics import Findings, suggestion
+from dpolicy.language.model import (
+    ALWAYS,
+    AttributePolicy,
+    BasePolicy,
+    BudgetFunction,
+    BudgetStatement,
+    CategoryPolicy,
+    Cel,
+    CustomPolicy,
+    Extension,
+    Policy,
+    PolicySet,
+    Setting,
+    base_policies,
+)
+from dpolicy.language.parser import read_profile
+from dpolicy.language.source import Span, Word
+from dpolicy.language.vocabulary import Vocabulary, read_vocabulary
+from dpolicy.predicates.arithmetic import read_function
+from dpolicy.predicates.expression import Always, Mistake, Predicate, read_predicate
+from dpolicy.privacy.thresholds import Profile
+
+#: Which code each kind of mistake in a CEL text has.
+_CEL_CODES = {
+    "syntax": "P030",
+    "type": "P031",
+    "refused": "P032",
+    "too-large": "P032",
+    "unknown-label": "P025",
+    "unknown-attribute": "P023",
+    "unknown-value": "P033",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A policy set whose names are looked up."""
+
+    policies: PolicySet
+    vocabulary: Vocabulary
+    predicates: Mapping[str, Predicate]
+    functions: Mapping[str, Callable[[str, float], float]]
+    faulty: frozenset[str]
+
+
+def check(policies: PolicySet, found: Findings) -> Checked:
+    """Look up every name and read every predicate; mistakes go to `found`."""
+    return _Checker(policies, found).checked()
+
+
+class _Checker:
+    """Walks the policies once; holds what has been compiled so far."""
+
+    def __init__(self, policies: PolicySet, found: Findings) -> None:
+        self._policies = policies
+        self._found = found
+        self._vocabulary = read_vocabulary(policies, found)
+        self._predicates: dict[str, Predicate] = {ALWAYS: Always()}
+        self._functions: dict[str, Callable[[str, float], float]] = {}
+
+    def checked(self) -> Checked:
+        """Check both sections, and note which policies have mistakes."""
+        faulty = set()
+        self._check_default_profile()
+        for section in (self._policies.policies, self._policies.each_release):
+            for policy in section:
+                before = len(self._found.errors)
+                self._check_policy(policy, section)
+                if len(self._found.errors) > before:
+                    faulty.add(str(policy.name))
+        return Checked(
+            self._policies, self._vocabulary, self._predicates, self._functions, frozenset(faulty)
+        )
+
+    def _check_default_profile(self) -> None:
+        bases = base_policies(self._policies.policies)
+        if self._policies.accounting.profile is Profile.STATIC and bases:
+            self._not_for_cumulative(bases[0].name.span)
+
+    def _not_for_cumulative(self, span: Span) -> None:
+        shown = "the profile `static` holds only for each release by itself"
+        help_ = "costs over many releases are chosen adaptively (theory 2.4): use `anchored`"
+        self._found("P044", shown, span, help_)
+
+    def _check_policy(self, policy: Policy, section: tuple[Policy, ...]) -> None:
+        match policy:
+            case Extension():
+                self._check_extension(policy)
+            case CustomPolicy():
+                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                self._read_predicate(policy.when)
+                self._check_budgets([policy.budget])
+                customs = [p.name for p in base_policies(section) if isinstance(p, CustomPolicy)]
+                self._check_below(policy.below, customs, "custom policy")
+            case AttributePolicy():
+                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                self._check_attribute_policy(policy)
+            case CategoryPolicy():
+                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                self._check_category_policy(policy)
+
+    def _check_scoped(self, policy: BasePolicy, *, cumulative: bool) -> None:
+        if not policy.units:
+            shown = f"`{policy.name}` needs either `unit` or `units`"
+            known = ", ".join(f"`{name}`" for name in self._policies.units)
+            self._found("P008", shown, policy.name.span, f"units of this policy set: {known}")
+        self._check_known(policy.units, self._policies.units, "P020", "unit")
+        seen: set[str] = set()
+        for unit in policy.units:
+            if unit in seen:
+                self._found("P010", f"the unit `{unit}` stands here twice", unit.span, None)
+            seen.add(unit)
+        if policy.profile is not None:
+            profile = read_profile(policy.profile, self._found)
+            if cumulative and profile is Profile.STATIC:
+                self._not_for_cumulative(policy.profile.span)
+
+    def _check_attribute_policy(self, policy: AttributePolicy) -> None:
+        self._check_by_risk(policy)
+        self._check_known(policy.exceptions, self._policies.attributes, "P023", "attribute")
+        for name, attribute in self._policies.attributes.items():
+            if name not in policy.exceptions:
+                what = f"the attribute `{name}`"
+                self._check_has_budget(policy, what, attribute.risk, name.span, "P027")
+
+    def _check_category_policy(self, policy: CategoryPolicy) -> None:
+        self._check_by_risk(policy)
+        self._check_known(policy.exceptions, self._policies.categories, "P022", "category")
+        levels = self._policies.membership_levels
+        self._check_known(policy.levels, levels, "P024", "membership level")
+        for function in policy.levels.values():
+            self._read_function(function)
+        for name, category in self._policies.categories.items():
+            if name not in policy.exceptions:
+                what = f"the category `{name}`"
+                self._check_has_budget(policy, what, category.risk, name.span, "P028")
+
+    def _check_by_risk(self, policy: AttributePolicy | CategoryPolicy) -> None:
+        self._check_known(policy.budgets, self._policies.risk_levels, "P024", "risk level")
+        self._check_budgets([*policy.budgets.values(), *policy.exceptions.values()])
+
+    def _check_has_budget(
+        self,
+        policy: AttributePolicy | CategoryPolicy,
+        what: str,
+        risk: Word | None,
+        span: Span,
+        code: str,
+    ) -> None:
+        """Every scope of a policy by risk must find its budget."""
+        if risk is None:
+            shown = f"{what} has no risk level, so `{policy.name}` has no budget for it"
+            self._found(
+                code, shown, span, f"give it `risk`, or a budget under `except` of `{policy.name}`"
+            )
+        elif risk not in policy.budgets and risk in self._policies.risk_levels:
+            shown = f"`{policy.name}` has no budget for the risk level `{risk}` of {what}"
+            self._found("P029", shown, policy.name.span, f"add `{risk}` to its `budgets`")
+
+    def _check_budgets(self, statements: Iterable[BudgetStatement]) -> None:
+        for said in statements:
+            lacks_delta = said.epsilon is not None and said.delta is None
+            if lacks_delta and self._policies.accounting.delta is None and said.span is not None:
+                shown = "this budget states ε without δ, and `accounting` has no `delta`"
+                help_ = "add `accounting: {delta: 1e-7}`, or `delta: 0` here for pure DP"
+                self._found("P040", shown, said.span, help_)
+
+    def _check_extension(self, policy: Extension) -> None:
+        names = [setting.name for setting in policy.settings]
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                self._found("P010", f"the setting `{name}` is defined twice", name.span, None)
+        if not any(setting.when == ALWAYS for setting in policy.settings):
+            shown = f"extension policy `{policy.name}` has no setting that covers every mechanism"
+            help_ = (
+                "add a setting with `when: always`; without it some releases would be in no "
+                "rule's scope"
+            )
+            self._found("P021", shown, policy.name.span, help_)
+        for setting in policy.settings:
+            self._check_setting(setting, names)
+
+    def _check_setting(self, setting: Setting, names: list[Word]) -> None:
+        self._read_predicate(setting.when)
+        self._read_function(setting.function)
+        self._check_below(setting.below, names, "setting")
+
+    def _check_below(self, below: tuple[Word, ...], known: list[Word], what: str) -> None:
+        for word in below:
+            if word not in known:
+                shown = f"there is no {what} `{word}` here"
+                self._found("P026", shown, word.span, suggestion(word, known))
+
+    def _check_known(
+        self, words: Iterable[Word], known: Iterable[str], code: str, what: str
+    ) -> None:
+        names = set(known)
+        for word in words:
+            if word not in names:
+                shown = f"there is no {what} `{word}`"
+                self._found(code, shown, word.span, suggestion(word, names))
+
+    def _read_predicate(self, text: Word) -> None:
+        if text in self._predicates:
+            return
+        answer = read_predicate(str(text), self._vocabulary.schema)
+        if isinstance(answer, tuple):
+            self._report_cel(text, answer)
+        else:
+            self._predicates[str(text)] = answer
+
+    def _read_function(self, function: BudgetFunction) -> None:
+        if not isinstance(function, Cel) or function.text in self._functions:
+            return
+        answer = read_function(str(function.text), frozenset({"epsilon", "rho", "mu"}))
+        if isinstance(answer, tuple):
+            self._report_cel(function.text, answer)
+        else:
+            self._functions[str(function.text)] = answer
+
+    def _report_cel(self, text: Word, mistakes: tuple[Mistake, ...]) -> None:
+        for mistake in mistakes:
+            span = _inside(text, mistake.offset, mistake.length)
+            self._found(_CEL_CODES[mistake.kind], mistake.message, span, mistake.help)
+
+
+def _inside(text: Word, offset: int, length: int) -> Span:
+    """The place of a part of a quoted or plain one-line text; of all of it where escapes hide it."""
+    span = text.span
+    if span.line != span.end_line:
+        return span
+    line = span.source.line(span.line)[span.column - 1 : span.end_column - 1]
+    start = line.find(text)
+    if start < 0:
+        return span
+    column = span.column + start + min(offset, max(len(text) - 1, 0))
+    end = min(column + length, span.end_column)
+    return Span(span.source, span.line, column, span.line, max(end, column + 1))

@@ -1,0 +1,211 @@
+"""Files → one policy set: each file is read by its shape, then the sections are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpolicy.language.diagnostics import Findings, suggestion
+from dpolicy.language.model import (
+    DEFAULT_MAX_RULES,
+    DEFAULT_MEMBERSHIP_LEVELS,
+    DEFAULT_RISK_LEVELS,
+    Accounting,
+    Policy,
+    PolicySet,
+    UnitStatement,
+)
+from dpolicy.language.shape import INVALID
+from dpolicy.language.shapes import FILE
+from dpolicy.language.source import Map, Node, Scalar, Source, Span, Word, read_nodes
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile, weight_sum
+from dpolicy.privacy.units import Relation
+
+#: What a policy directory holds; anything else beside it is left alone.
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def policy_files(path: Path) -> list[Path]:
+    """The files of a policy set: the file itself, or those of a directory but cases and releases."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix in SUFFIXES and not file.stem.endswith("_test") and file.is_file()
+    )
+
+
+def read_sources(path: Path) -> list[Source]:
+    """The texts of a policy set. A file that is not UTF-8 is read with marks for what is not."""
+    return [
+        Source(str(file), file.read_bytes().decode("utf-8", errors="replace"))
+        for file in policy_files(path)
+    ]
+
+
+def parse(sources: Sequence[Source], found: Findings) -> PolicySet | None:
+    """All that the files say, or None where nothing could be read; mistakes go to `found`."""
+    files = []
+    for source in sources:
+        node = read_nodes(source, found)
+        if node is None or (len(sources) > 1 and _is_release(node)):
+            continue
+        files.append(_read_file(node, source, found))
+    if not files:
+        return None
+    return _policy_set([values for values in files if values is not INVALID], found)
+
+
+def _is_release(node: Node) -> bool:
+    """Whether a file beside the policies is a release or a case."""
+    return (
+        isinstance(node, Map)
+        and node.get("dpolicy") is None
+        and (node.get("release") is not None or node.get("steps") is not None)
+    )
+
+
+def _read_file(node: Node, source: Source, found: Findings) -> Any:
+    if isinstance(node, Map) and node.get("dpolicy") is None:
+        start = Span(source, 1, 1, 1, 2)
+        found("P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line")
+    if isinstance(node, Scalar) and node.kind == "null":
+        found(
+            "P008", "the file is empty", Span(source, 1, 1, 1, 2), "`dpolicy init` writes a start"
+        )
+        return INVALID
+    lenient = _Lenient(found)
+    return lenient.read(node)
+
+
+class _Lenient:
+    """Reads a file's sections one by one, so that a mistake in one leaves the others readable."""
+
+    def __init__(self, found: Findings) -> None:
+        self._found = found
+
+    def read(self, node: Node) -> Any:
+        values = FILE.read(node, self._found)
+        if values is not INVALID or not isinstance(node, Map):
+            return self._with_keys(values, node)
+        fields = FILE.fields  # type: ignore[attr-defined]
+        partial = {key: f.default for key, f in fields.items()}
+        for key, child in node.entries:
+            if key.text in fields:
+                value = fields[key.text].shape.read(child, self._found)
+                partial[key.text] = partial[key.text] if value is INVALID else value
+        return self._with_keys(partial, node)
+
+    def _with_keys(self, values: Any, node: Node) -> Any:
+        if values is INVALID or not isinstance(node, Map):
+            return INVALID
+        return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
+
+
+def _policy_set(files: list[dict[str, Any]], found: Findings) -> PolicySet:
+    schemas = [file["schema"] or {} for file in files]
+    levels = {
+        key: _only(
+            [(s.get(key), f["keys"]["schema"]) for s, f in zip(schemas, files, strict=True) if s],
+            key,
+            found,
+        )
+        for key in ("risk-levels", "membership-levels")
+    }
+    merged = {
+        key: _merged([schema.get(key) or {} for schema in schemas], found)
+        for key in ("categories", "attributes", "labels", "partitions")
+    }
+    units = _merged([file["units"] or {} for file in files], found)
+    policies = tuple(policy for file in files for policy in file["policies"])
+    each_release = tuple(policy for file in files for policy in file["each-release"])
+    _report_twice(policies + each_release, found)
+    return PolicySet(
+        name=_only([(f["name"], f["keys"].get("name")) for f in files], "name", found),
+        accounting=_accounting(files, found),
+        units=units or {Word("user", _nowhere(files)): UnitStatement()},
+        risk_levels=levels["risk-levels"] or DEFAULT_RISK_LEVELS,
+        membership_levels=levels["membership-levels"] or DEFAULT_MEMBERSHIP_LEVELS,
+        categories=merged["categories"],
+        attributes=merged["attributes"],
+        labels=merged["labels"],
+        partitions=merged["partitions"],
+        policies=policies,
+        each_release=each_release,
+    )
+
+
+def _nowhere(files: list[dict[str, Any]]) -> Span:
+    spans = [span for file in files for span in file["keys"].values()]
+    return spans[0] if spans else Span(Source("policy", ""), 1, 1, 1, 2)
+
+
+def _only(values: list[tuple[Any, Span | None]], key: str, found: Findings) -> Any:
+    """The value that one file gives; a second file that gives it too is reported."""
+    given = [(value, span) for value, span in values if value is not None]
+    for _, span in given[1:]:
+        if span is not None:
+            found("P010", f"`{key}` is defined in two files", span, "keep one of them")
+    return given[0][0] if given else None
+
+
+def _merged(maps: list[dict[Word, Any]], found: Findings) -> dict[Word, Any]:
+    """One map out of several; a name that two of them define is reported."""
+    merged: dict[Word, Any] = {}
+    places: dict[str, Span] = {}
+    for entries in maps:
+        for name, value in entries.items():
+            if name in places:
+                _twice(name, places[name], found)
+                continue
+            places[name] = name.span
+            merged[name] = value
+    return merged
+
+
+def _report_twice(policies: tuple[Policy, ...], found: Findings) -> None:
+    places: dict[str, Span] = {}
+    for policy in policies:
+        if policy.name in places:
+            _twice(policy.name, places[policy.name], found)
+        places.setdefault(policy.name, policy.name.span)
+
+
+def _twice(name: Word, first: Span, found: Findings) -> None:
+    found("P010", f"`{name}` is defined twice (first at {first})", name.span, "rename one of them")
+
+
+def _accounting(files: list[dict[str, Any]], found: Findings) -> Accounting:
+    given = _only(
+        [(f["accounting"], f["keys"].get("accounting")) for f in files], "accounting", found
+    )
+    if given is None:
+        return Accounting()
+    orders = DEFAULT_ORDERS if given["orders"] is None else tuple(sorted(set(given["orders"])))
+    span = next(f["keys"]["accounting"] for f in files if f["accounting"] is not None)
+    profile = (
+        read_profile(given["profile"], found) if given["profile"] is not None else Profile.CLASSIC
+    )
+    if weight_sum(orders) > 1:
+        shown = f"the weights of these orders sum to {float(weight_sum(orders)):.3f}, above 1"
+        found("P045", shown, span, "leave out small orders: one below 2 weighs more than 0.25")
+    return Accounting(
+        delta=given["delta"],
+        profile=profile,
+        orders=orders,
+        relation=Relation(given["relation"] or Relation.ADD_REMOVE),
+        require_additive=given["require"] == "additive",
+        allow_uncovered=given["uncovered"] == "allow",
+        max_rules=given["max-rules"] or DEFAULT_MAX_RULES,
+    )
+
+
+def read_profile(name: Word, found: Findings) -> Profile:
+    """A profile by its name; an unknown one is reported and read as the default."""
+    try:
+        return Profile(name)
+    except ValueError:
+        found("P044", f"there is no profile `{name}`", name.span, suggestion(name, tuple(Profile)))
+        return Profile.CLASSIC

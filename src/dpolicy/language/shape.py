@@ -1,0 +1,375 @@
+"""Nodes → typed values, by shapes that also describe themselves as JSON Schema.
+
+A shape reads one kind of node. It reports what is wrong and answers `INVALID`, so that the rest of
+the text is still read and every mistake is found in one pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final, Protocol
+
+from dpolicy.language.diagnostics import suggestion
+from dpolicy.language.source import List, Map, Node, Report, Scalar, Span
+
+
+class _Invalid:
+    """What a shape answers for a node that it has reported."""
+
+    def __repr__(self) -> str:
+        return "INVALID"
+
+
+INVALID: Final = _Invalid()
+
+#: Plain ASCII, so that two names which look alike are alike (threat T25); `×`, `@` and brackets
+#: are kept for rule names.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
+
+
+class Shape(Protocol):
+    """Reads a node into a value, or reports and answers `INVALID`."""
+
+    @property
+    def title(self) -> str:
+        """What is expected, in words."""
+
+    def read(self, node: Node, report: Report) -> Any:
+        """The value of a node."""
+
+    def schema(self) -> dict[str, Any]:
+        """The same as JSON Schema."""
+
+
+def wrong_type(node: Node, title: str, report: Report) -> Any:
+    """Report that a node is not what was expected."""
+    report("P007", f"expected {title}, found {_found(node)}", node.span, None)
+    return INVALID
+
+
+def _found(node: Node) -> str:
+    match node:
+        case List():
+            return "a list"
+        case Map():
+            return "a map"
+        case Scalar(kind="null"):
+            return "nothing"
+        case Scalar(kind="bool", text=text):
+            return f"`{text}`"
+        case Scalar(kind="number" | "non-finite", text=text):
+            return f"the number `{text}`"
+        case Scalar(text=text):
+            return f"the text `{text[:40]}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text on one or more lines."""
+
+    title: str = "text"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.kind == "text":
+            return node.word
+        return wrong_type(node, self.title, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name: ASCII letters, digits and a few signs."""
+
+    title: str = "a name"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Scalar) or node.kind not in ("text", "number", "bool"):
+            return wrong_type(node, self.title, report)
+        if not NAME.fullmatch(node.text):
+            shown = f"`{node.text[:40]}` cannot be used as a name"
+            allowed = "use ASCII letters, digits, spaces and _ - . : /, at most 100 characters"
+            report("P011", shown, node.span, allowed)
+            return INVALID
+        return node.word
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "number", "boolean"], "pattern": f"^({NAME.pattern})$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    title: str = "a choice"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.text in self.words and node.kind in ("text", "bool"):
+            return node.word
+        if isinstance(node, Scalar) and node.kind == "text":
+            shown = f"`{node.text[:40]}` is not {self.title}"
+            report("P012", shown, node.span, suggestion(node.text, self.words))
+            return INVALID
+        return wrong_type(node, self.title, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.words)}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact number within limits; the limits are named where the shape is used."""
+
+    title: str = "a number"
+    least: Fraction | None = None
+    most: Fraction | None = None
+    above: Fraction | None = None
+    below: Fraction | None = None
+    whole: bool = False
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Scalar) or node.kind not in ("number", "non-finite", "invalid"):
+            return wrong_type(node, self.title, report)
+        if node.kind == "invalid":
+            return INVALID
+        if node.kind == "non-finite" or not self._allows(node.number):
+            report("P009", f"`{node.text}` is not {self.title}", node.span, None)
+            return INVALID
+        return int(node.number) if self.whole else node.number
+
+    def _allows(self, value: Fraction) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+            and (not self.whole or value.denominator == 1)
+        )
+
+    def schema(self) -> dict[str, Any]:
+        limits = {
+            "minimum": self.least,
+            "maximum": self.most,
+            "exclusiveMinimum": self.above,
+            "exclusiveMaximum": self.below,
+        }
+        said = {key: _plain(value) for key, value in limits.items() if value is not None}
+        return {"type": "integer" if self.whole else "number", **said}
+
+
+def _plain(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false."""
+
+    title: str = "`true` or `false`"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.kind == "bool":
+            return node.text == "true"
+        return wrong_type(node, self.title, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one shape, as a tuple."""
+
+    shape: Shape
+    title: str = "a list"
+    least: int = 0
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, List):
+            return wrong_type(node, self.title, report)
+        if len(node.items) < self.least:
+            report("P007", f"expected {self.title} with an entry, found none", node.span, None)
+            return INVALID
+        values = [self.shape.read(item, report) for item in node.items]
+        return tuple(value for value in values if value is not INVALID)
+
+    def schema(self) -> dict[str, Any]:
+        least = {"minItems": self.least} if self.least else {}
+        return {"type": "array", "items": self.shape.schema(), **least}
+
+
+@dataclass(frozen=True, slots=True)
+class WordOr:
+    """One of a few words that stand for values, or another shape."""
+
+    words: Mapping[str, Any]
+    shape: Shape
+
+    @property
+    def title(self) -> str:
+        return self.shape.title
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.text in self.words:
+            return self.words[node.text]
+        return self.shape.read(node, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(self.words)}, self.shape.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from names to one shape, as a dict whose keys remember their place.
+
+    An entry that is not valid is reported and kept as `fallback`, where there is one, so that
+    names which refer to it are not reported as unknown.
+    """
+
+    shape: Shape
+    title: str = "a map"
+    key: Shape = field(default_factory=Name)
+    fallback: Any = INVALID
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Map):
+            return wrong_type(node, self.title, report)
+        pairs = [(self.key.read(k, report), self.shape.read(v, report)) for k, v in node.entries]
+        kept = [(k, self.fallback if v is INVALID else v) for k, v in pairs if k is not INVALID]
+        return {k: v for k, v in kept if v is not INVALID}
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.shape.schema()}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a record; `default` stands in where it is left out."""
+
+    shape: Shape
+    doc: str = ""
+    required: bool = False
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A map with known keys, handed to `build` with its span once every key is valid."""
+
+    title: str
+    fields: Mapping[str, Field]
+    build: Callable[[dict[str, Any], Span], Any]
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.kind == "null" and not self._required():
+            node = Map(node.span, ())
+        if not isinstance(node, Map):
+            return wrong_type(node, self.title, report)
+        values = {key: f.default for key, f in self.fields.items()}
+        valid = self._read_entries(node, values, report)
+        for key in self._required():
+            if node.get(key) is None:
+                valid = False
+                report("P008", f"{self.title} needs `{key}`", _head(node), None)
+        return self.build(values, node.span) if valid else INVALID
+
+    def _read_entries(self, node: Map, values: dict[str, Any], report: Report) -> bool:
+        valid = True
+        for key, child in node.entries:
+            if key.text not in self.fields:
+                valid = False
+                shown = f"{self.title} has no key `{key.text[:40]}`"
+                report("P006", shown, key.span, suggestion(key.text, self.fields))
+                continue
+            value = self.fields[key.text].shape.read(child, report)
+            valid = valid and value is not INVALID
+            values[key.text] = value
+        return valid
+
+    def _required(self) -> list[str]:
+        return [key for key, f in self.fields.items() if f.required]
+
+    def schema(self) -> dict[str, Any]:
+        properties = {
+            key: {**f.shape.schema(), **({"description": f.doc} if f.doc else {})}
+            for key, f in self.fields.items()
+        }
+        required = {"required": self._required()} if self._required() else {}
+        return {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            **required,
+        }
+
+
+def _head(node: Map) -> Span:
+    """The first line of a map: enough to point at it."""
+    first = node.entries[0][0].span if node.entries else node.span
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """A map whose shape follows from the one key of `tags` that it holds, or a bare word."""
+
+    title: str
+    tags: Mapping[str, Shape]
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.text in self.words:
+            return self.words[node.text]
+        if isinstance(node, Scalar) and node.kind == "text" and self.words:
+            known = (*self.words, *self.tags)
+            report(
+                "P012",
+                f"`{node.text[:40]}` is not {self.title}",
+                node.span,
+                suggestion(node.text, known),
+            )
+            return INVALID
+        if not isinstance(node, Map):
+            return wrong_type(node, self.title, report)
+        present = [key.text for key, _ in node.entries if key.text in self.tags]
+        if len(present) == 1:
+            return self.tags[present[0]].read(node, report)
+        choice = ", ".join(f"`{tag}`" for tag in self.tags)
+        said = "none of them" if not present else " and ".join(f"`{tag}`" for tag in present)
+        report("P008", f"{self.title} needs exactly one of {choice}; found {said}", node.span, None)
+        return INVALID
+
+    def schema(self) -> dict[str, Any]:
+        shapes: Sequence[dict[str, Any]] = [shape.schema() for shape in self.tags.values()]
+        words = [{"enum": list(self.words)}] if self.words else []
+        return {"anyOf": [*words, *shapes]}
+
+
+@dataclass(frozen=True, slots=True)
+class ByTag:
+    """A map whose shape follows from the value of one of its keys, such as `kind`."""
+
+    title: str
+    tag: str
+    shapes: Mapping[str, Shape]
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Map):
+            return wrong_type(node, self.title, report)
+        tag = node.get(self.tag)
+        if tag is None:
+            report("P008", f"{self.title} needs `{self.tag}`", _head(node), self._known())
+            return INVALID
+        chosen = Choice(tuple(self.shapes), f"a known {self.tag}").read(tag, report)
+        return INVALID if chosen is INVALID else self.shapes[chosen].read(node, report)
+
+    def _known(self) -> str:
+        return "one of " + ", ".join(f"`{name}`" for name in self.shapes)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [shape.schema() for shape in self.shapes.values()]}

@@ -1,0 +1,300 @@
+"""Text → nodes with spans: YAML 1.2, strict, read event by event so that no bomb is ever built.
+
+No aliases, anchors, tags, merge keys, second documents or duplicate keys; a number is what it looks
+like (`1e-7` is one, `no` is text, `010` is refused). JSON is YAML here, with JSON's own escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import yaml
+
+#: Two megabytes are some 20,000 attributes; more is a mistake or an attack, and takes over a second.
+MAX_BYTES = 2_000_000
+#: Policies are five levels deep; a nesting bomb is refused as soon as it passes this.
+MAX_DEPTH = 32
+#: Exponents past this turn one number into megabytes of digits.
+MAX_EXPONENT = 400
+#: Digits past this are no number that anybody meant.
+MAX_DIGITS = 60
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*")
+_NON_FINITE = re.compile(r"[-+]?\.?(inf|nan|infinity)", re.IGNORECASE)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named text."""
+
+    name: str
+    text: str
+
+    def line(self, number: int) -> str:
+        """One line, counted from 1."""
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if number <= len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source: lines and columns count from 1, the end is exclusive."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+
+class Word(str):
+    """A text that remembers where it stands."""
+
+    span: Span
+
+    def __new__(cls, text: str, span: Span) -> Word:
+        word = super().__new__(cls, text)
+        word.span = span
+        return word
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, number, truth value or nothing, as `kind` says; `style` is its quoting, if any."""
+
+    span: Span
+    text: str
+    kind: str
+    style: str | None = None
+
+    @property
+    def word(self) -> Word:
+        """The text with its place."""
+        return Word(self.text, self.span)
+
+    @property
+    def number(self) -> Fraction:
+        """The exact value; only for `kind == "number"`."""
+        return Fraction(Decimal(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A sequence of nodes."""
+
+    span: Span
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Entries in the order they were written; keys are distinct."""
+
+    span: Span
+    entries: tuple[tuple[Scalar, Node], ...]
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key, if it is there."""
+        return next((value for name, value in self.entries if name.text == key), None)
+
+
+Node = Scalar | List | Map
+
+#: Called with a code, a message, the place, and help.
+Report = Callable[[str, str, Span, str | None], None]
+
+
+class _Refused(Exception):
+    """Reading cannot go on; the reason has been reported."""
+
+
+def read_nodes(source: Source, report: Report) -> Node | None:
+    """The one document of a source, or None if it cannot be read (the reason is reported)."""
+    start = Span(source, 1, 1, 1, 2)
+    if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        report("P002", f"the file is larger than {MAX_BYTES:,} bytes", start, "split it into files")
+        return None
+    try:
+        return _Composer(source, report).document()
+    except _Refused:
+        return None
+    except yaml.YAMLError as error:
+        fallback = _as_json(source, report)
+        if fallback is None:
+            _report_syntax(source, error, report)
+        return fallback
+
+
+def _report_syntax(source: Source, error: yaml.YAMLError, report: Report) -> None:
+    mark = getattr(error, "problem_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else _offending_character(source, error)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    context = getattr(error, "context", None)
+    span = Span(source, line, column, line, column + 1)
+    report("P001", f"{problem} {context}" if context else str(problem), span, None)
+
+
+def _offending_character(source: Source, error: yaml.YAMLError) -> tuple[int, int]:
+    """The line and column of a character that YAML does not allow at all."""
+    before = source.text[: getattr(error, "position", 0) or 0]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _as_json(source: Source, report: Report) -> Node | None:
+    """JSON that YAML cannot read (escapes such as `\\/`); every node stands for the whole text."""
+    if source.text.lstrip()[:1] not in ("{", "["):
+        return None
+    lines = source.text.split("\n")
+    span = Span(source, 1, 1, len(lines), len(lines[-1]) + 1)
+
+    def pairs(entries: list[tuple[str, Any]]) -> Map:
+        seen: set[str] = set()
+        for key, _ in entries:
+            if key in seen:
+                report("P004", f"the key `{key}` stands here twice", span, "remove one of them")
+            seen.add(key)
+        return Map(span, tuple((Scalar(span, key, "text", '"'), node(v)) for key, v in entries))
+
+    def node(value: Any) -> Node:
+        match value:
+            case Map() | Scalar():
+                return value
+            case list():
+                return List(span, tuple(node(item) for item in value))
+            case str():
+                return Scalar(span, value, "text", '"')
+            case bool():
+                return Scalar(span, "true" if value else "false", "bool")
+            case _:
+                return Scalar(span, "null", "null")
+
+    def number(text: str) -> Scalar:
+        return _plain(text, span, report)
+
+    try:
+        return node(
+            json.loads(
+                source.text,
+                object_pairs_hook=pairs,
+                parse_float=number,
+                parse_int=number,
+                parse_constant=number,
+            )
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
+def _plain(text: str, span: Span, report: Report) -> Scalar:
+    """An unquoted scalar, by the YAML 1.2 core schema."""
+    if text in ("", "~", "null"):
+        return Scalar(span, text, "null")
+    if text in ("true", "false"):
+        return Scalar(span, text, "bool")
+    if _LEADING_ZERO.fullmatch(text) and _NUMBER.fullmatch(text):
+        shown = f"the number `{text}` has a leading zero"
+        report("P005", shown, span, f"write `{text.lstrip('0') or '0'}`, or quote it if it is text")
+        return Scalar(span, "0", "invalid")
+    if _NUMBER.fullmatch(text):
+        return _number(text, span, report)
+    if _NON_FINITE.fullmatch(text) and (text[0] in ".-+" or text in ("NaN", "Infinity")):
+        return Scalar(span, text, "non-finite")
+    return Scalar(span, text, "text")
+
+
+def _number(text: str, span: Span, report: Report) -> Scalar:
+    mantissa, _, exponent = text.lower().partition("e")
+    absurd = (
+        len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
+    )
+    if absurd:
+        report("P009", f"the number `{text[:40]}` is absurd", span, None)
+        return Scalar(span, "0", "invalid")
+    return Scalar(span, text, "number")
+
+
+class _Composer:
+    """Builds nodes from the events of one document and stops at the first event it must refuse."""
+
+    def __init__(self, source: Source, report: Report) -> None:
+        self._source = source
+        self._report = report
+        self._events: Iterator[Any] = yaml.parse(source.text, Loader=_LOADER)
+
+    def document(self) -> Node:
+        """The only document; nothing but its end may follow it."""
+        root: Node | None = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    self._refuse("P003", "a second document", event, "keep one document a file")
+            elif isinstance(event, yaml.NodeEvent):
+                root = self._node(event, depth=1)
+        start = Span(self._source, 1, 1, 1, 2)
+        return root if root is not None else Scalar(start, "", "null")
+
+    def _node(self, event: Any, depth: int) -> Node:
+        self._refuse_what_is_not_plain(event)
+        if depth > MAX_DEPTH:
+            self._refuse("P002", f"nesting deeper than {MAX_DEPTH} levels", event, None)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._list(event, depth)
+        return self._map(event, depth)
+
+    def _scalar(self, event: Any) -> Scalar:
+        span = self._span(event, event)
+        if not event.style and event.implicit[0]:
+            return _plain(event.value, span, self._report)
+        return Scalar(span, event.value, "text", event.style)
+
+    def _list(self, start: Any, depth: int) -> List:
+        items = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(event, depth + 1))
+        return List(self._span(start, event), tuple(items))
+
+    def _map(self, start: Any, depth: int) -> Map:
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._node(event, depth + 1)
+            value = self._node(next(self._events), depth + 1)
+            if not isinstance(key, Scalar) or key.kind == "null":
+                self._report("P007", "a key must be text", key.span, None)
+            elif key.text == "<<" and not key.style:
+                self._report("P003", "merge keys are refused", key.span, "write the keys out")
+            elif key.text in entries:
+                first = entries[key.text][0].span.line
+                shown = f"the key `{key.text}` stands here twice (first in line {first})"
+                self._report("P004", shown, key.span, "remove one of them")
+            else:
+                entries[key.text] = (key, value)
+        return Map(self._span(start, event), tuple(entries.values()))
+
+    def _refuse_what_is_not_plain(self, event: Any) -> None:
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse("P003", f"the alias `*{event.anchor}` is refused", event, "write it out")
+        if event.anchor is not None:
+            self._refuse("P003", f"the anchor `&{event.anchor}` is refused", event, "remove it")
+        if event.tag is not None and event.tag != "!":
+            self._refuse("P003", f"the tag `{event.tag}` is refused", event, "remove it")
+
+    def _refuse(self, code: str, message: str, event: Any, help_: str | None) -> None:
+        self._report(code, message, self._span(event, event), help_)
+        raise _Refused
+
+    def _span(self, first: Any, last: Any) -> Span:
+        start, end = first.start_mark, last.end_mark
+        return Span(self._source, start.line + 1, start.column + 1, end.line + 1, end.column + 1)

@@ -1,0 +1,154 @@
+"""The `units` and `schema` sections → looked-up units, their order, and the label vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpolicy.errors import InvalidValue
+from dpolicy.language.diagnostics import Findings, suggestion
+from dpolicy.language.model import Attribute, LabelStatement, PolicySet, UnitStatement
+from dpolicy.language.source import Word
+from dpolicy.privacy.units import Unit, parse_period, within
+from dpolicy.releases.labels import Label, Schema
+
+#: Whose data a unit with a period protects unless it says `of`.
+DEFAULT_ENTITY = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What names in a policy can mean.
+
+    `covered` holds the pairs (smaller, larger) of distinct units by their data alone. Whether a
+    rule on the larger implies one on the smaller depends on the relation too (theory 0.1).
+    """
+
+    units: Mapping[str, Unit]
+    covered: frozenset[tuple[str, str]]
+    schema: Schema
+
+
+def read_vocabulary(policies: PolicySet, found: Findings) -> Vocabulary:
+    """Look up every name of the `units` and `schema` sections."""
+    units = _units(policies, found)
+    _check_categories(policies, found)
+    _check_attributes(policies, found)
+    _check_partitions(policies, found)
+    labels = {str(name): _label(name, said, found) for name, said in policies.labels.items()}
+    schema = Schema(frozenset(map(str, policies.attributes)), labels)
+    return Vocabulary(units, _covered(units, _entities_covered(policies, found)), schema)
+
+
+def _units(policies: PolicySet, found: Findings) -> dict[str, Unit]:
+    units = {}
+    for name, said in policies.units.items():
+        period = None
+        if said.period is not None:
+            try:
+                period = parse_period(said.period)
+            except InvalidValue as error:
+                span = said.period.span if isinstance(said.period, Word) else name.span
+                found("P013", error.message, span, "for example `day`, `week`, `month`, `year`")
+        relation = said.relation or policies.accounting.relation
+        units[str(name)] = Unit(str(name), _entity(name, said), period, relation)
+    return units
+
+
+def _entity(name: Word, said: UnitStatement) -> str:
+    if said.of is not None:
+        return str(said.of)
+    return str(name) if said.period is None else DEFAULT_ENTITY
+
+
+def _entities_covered(policies: PolicySet, found: Findings) -> frozenset[tuple[str, str]]:
+    """Pairs (smaller, larger) of entities, closed under going on."""
+    pairs = set()
+    for name, said in policies.units.items():
+        known = [*policies.units]
+        for word in (*said.covers, *([said.of] if said.of is not None else [])):
+            if word not in policies.units:
+                found("P020", f"there is no unit `{word}`", word.span, suggestion(word, known))
+        covered = [word for word in said.covers if word in policies.units]
+        pairs |= {(_entity(w, policies.units[w]), _entity(name, said)) for w in covered}
+    closed = set(pairs)
+    while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
+        closed |= more
+    for name, said in policies.units.items():
+        if (_entity(name, said), _entity(name, said)) in closed:
+            found("P014", f"`{name}` covers itself", name.span, "remove one of the `covers`")
+    return frozenset(closed)
+
+
+def _covered(
+    units: Mapping[str, Unit], entities: frozenset[tuple[str, str]]
+) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (a.name, b.name)
+        for a in units.values()
+        for b in units.values()
+        if a.name != b.name
+        and (a.entity == b.entity or (a.entity, b.entity) in entities)
+        and within(a.period, b.period)
+    )
+
+
+def _check_categories(policies: PolicySet, found: Findings) -> None:
+    for category in policies.categories.values():
+        _check_level(category.risk, policies.risk_levels, "risk level", found)
+    used = {
+        c for a in policies.attributes.values() for names in a.memberships.values() for c in names
+    }
+    for name in policies.categories:
+        if name not in used:
+            shown = f"no attribute belongs to the category `{name}`"
+            found("P101", shown, name.span, "its rules can never match; remove it or use it")
+
+
+def _check_attributes(policies: PolicySet, found: Findings) -> None:
+    for attribute in policies.attributes.values():
+        _check_level(attribute.risk, policies.risk_levels, "risk level", found)
+        _check_memberships(attribute, policies, found)
+
+
+def _check_memberships(attribute: Attribute, policies: PolicySet, found: Findings) -> None:
+    seen: set[str] = set()
+    for level, categories in attribute.memberships.items():
+        _check_level(level, policies.membership_levels, "membership level", found)
+        for word in categories:
+            if word not in policies.categories:
+                shown = f"there is no category `{word}`"
+                found("P022", shown, word.span, suggestion(word, policies.categories))
+            if word in seen:
+                found("P010", f"`{word}` is named twice for this attribute", word.span, None)
+            seen.add(word)
+
+
+def _check_level(word: Word | None, known: tuple[str, ...], what: str, found: Findings) -> None:
+    if word is not None and word not in known:
+        found("P024", f"there is no {what} `{word}`", word.span, suggestion(word, known))
+
+
+def _check_partitions(policies: PolicySet, found: Findings) -> None:
+    for name, partition in policies.partitions.items():
+        if partition.first is not None and partition.last is not None:
+            if partition.first > partition.last:
+                found("P015", f"the range of `{name}` is empty", name.span, "swap `from` and `to`")
+        elif partition.values is not None and len(set(partition.values)) < len(partition.values):
+            found("P010", f"a value of `{name}` stands there twice", name.span, None)
+
+
+def _label(name: Word, said: LabelStatement, found: Findings) -> Label:
+    values = None if said.values is None else tuple(map(str, said.values))
+    if (values is None) != said.text:
+        shown = f"the label `{name}` needs either `values` or `text: true`"
+        found("P016", shown, name.span, None)
+    if values and len(set(values)) < len(values):
+        found("P010", f"a value of `{name}` stands there twice", name.span, None)
+    if said.default is not None and values and said.default not in values:
+        shown = f"the default `{said.default}` is not a value of `{name}`"
+        found("P016", shown, said.default.span, suggestion(said.default, values))
+    if said.default is not None and said.many:
+        found("P016", f"the label `{name}` takes many values, so none by default", name.span, None)
+    default = None if said.default is None else str(said.default)
+    return Label(str(name), values, said.many, default, said.required)

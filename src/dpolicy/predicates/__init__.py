@@ -1,0 +1,1 @@
+"""Which mechanisms a rule speaks about, and which predicate lies inside which."""

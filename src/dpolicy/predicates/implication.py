@@ -1,0 +1,78 @@
+"""Turns two predicates into the answer whether every mechanism of the first matches the second.
+
+The order of scopes (φ₁ ⊑ φ₂) rests on this, and with it which rules are pruned, so it never says
+`Implied` without a proof and never `Refuted` without a mechanism to show: set logic for generated
+scopes, an exact search for the rest, and a solver where text is free and looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpolicy.errors import InvariantBroken, PredicateFailed
+from dpolicy.predicates import search, solver
+from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
+from dpolicy.predicates.observation import Questions
+from dpolicy.predicates.tree import AnyOf, Attributes, Constant, Member, Tree
+from dpolicy.releases.labels import Facts, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """Every mechanism that matches the first predicate matches the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """There is a mechanism that matches the first predicate and not the second."""
+
+    counterexample: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """No proof and no counter-example was found."""
+
+    reason: str
+
+
+def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Refuted | Undecided:
+    """Whether φ₁ ⊑ φ₂ over every mechanism the schema allows."""
+    if first == second or isinstance(second, Always) or first == UsesAny(frozenset()):
+        return Implied()
+    if isinstance(first, UsesAny) and isinstance(second, UsesAny):
+        extra = first.attributes - second.attributes
+        return _refuted(first, second, _using(extra, schema)) if extra else Implied()
+    one, other = _tree(first), _tree(second)
+    found = search.difference(one, other, schema)
+    if isinstance(found, str):
+        found = solver.difference(one, other, schema, found)
+    if found is None:
+        return Implied()
+    return Undecided(found) if isinstance(found, str) else _refuted(first, second, found)
+
+
+def _tree(predicate: Predicate) -> Tree:
+    match predicate:
+        case Always():
+            return Constant(True)
+        case UsesAny(attributes):
+            return AnyOf(tuple(Member(Constant(name), Attributes()) for name in sorted(attributes)))
+        case Expression():
+            return predicate.tree
+
+
+def _using(attributes: frozenset[str], schema: Schema) -> Facts:
+    plain = search.completed({}, Questions({}, {}, None), schema)
+    return Facts((min(attributes),), plain.labels, plain.mechanism, plain.by)
+
+
+def _refuted(first: Predicate, second: Predicate, facts: Facts) -> Refuted:
+    """Believe no counter-example that the evaluation of requests would not confirm."""
+    try:
+        confirmed = matches(first, facts) and not matches(second, facts)
+    except PredicateFailed:
+        confirmed = False
+    if not confirmed:
+        raise InvariantBroken(f"{facts} does not tell the two predicates apart")
+    return Refuted(facts)

@@ -1,0 +1,255 @@
+"""Turns predicates into what they can tell apart about a mechanism: finitely many questions.
+
+A value that no constant names and no text function looks into is like every other such value, so
+one of them stands for all; of the unnamed values in a list only the number matters, and beyond a
+certain number not even that. This is exact: permuting unnamed values changes no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, count, islice
+
+from dpolicy.predicates.kleene import Key, Universe, source_of
+from dpolicy.predicates.tree import (
+    Attributes,
+    Choice,
+    Comparison,
+    Constant,
+    HasLabel,
+    LabelText,
+    LabelTexts,
+    Literals,
+    Member,
+    Own,
+    Quantified,
+    Size,
+    TextTest,
+    Tree,
+    Variable,
+    children,
+)
+from dpolicy.releases.labels import MECHANISM_KINDS, Schema
+
+#: A list of free texts is searched up to this length; `size(x) > 1000` on one is not worth more.
+FREE_LIMIT = 64
+
+
+@dataclass(slots=True)
+class Seen:
+    """What predicates do with one source of text (`attributes`, `by`, `labels.x` …)."""
+
+    constants: set[str] = field(default_factory=set)
+    linked: set[str] = field(default_factory=set)  # sources it is compared with
+    cut_up: bool = False  # ordered, measured, or searched for parts
+    greatest_size: int = -1  # the greatest number its length is compared with
+    counted: bool = False  # its length is used in some other way
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """All that a search must branch over, or why it cannot."""
+
+    universes: dict[str, Universe]
+    options: dict[Key, tuple[str | int | bool | None, ...]]
+    obstacle: str | None
+
+
+def questions(trees: Iterable[Tree], schema: Schema) -> Questions:
+    """What the trees can tell apart about the mechanisms of a schema."""
+    trees = tuple(trees)
+    seen: dict[str, Seen] = {}
+    quantifiers = sum(_observe(tree, (), seen) for tree in trees)
+    _share_constants(seen, schema)
+    rank = 2 * quantifiers + 1  # `exists_one` says as much as two nested quantifiers
+    result = Questions({}, {}, _obstacle(seen, schema))
+    for source, what in sorted(seen.items()):
+        fresh = _fresh(what, seen, schema, rank)
+        if _is_list(source, schema):
+            _ask_list(source, what, domain_of(source, schema), fresh, rank, result)
+        else:
+            _ask_text(source, what, schema, fresh, result)
+    return result
+
+
+def domain_of(source: str, schema: Schema) -> tuple[str, ...] | None:
+    """The texts a source can hold, sorted; None where any text will do."""
+    if source == "attributes":
+        return tuple(sorted(schema.attributes))
+    if source == "mechanism":
+        return MECHANISM_KINDS
+    if source == "by":
+        return None
+    values = schema.labels[source.removeprefix("labels.")].values
+    return None if values is None else tuple(sorted(set(values)))
+
+
+def _is_list(source: str, schema: Schema) -> bool:
+    if source.startswith("labels."):
+        return schema.labels[source.removeprefix("labels.")].many
+    return source == "attributes"
+
+
+def _observe(tree: Tree, scope: tuple[Tree, ...], seen: dict[str, Seen]) -> int:
+    """Note what `tree` does with each source; the answer is its number of quantifiers."""
+    match tree:
+        case Own() | LabelText() | Attributes() | LabelTexts():
+            seen.setdefault(_name(tree), Seen())
+        case HasLabel(name):
+            seen.setdefault(f"labels.{name}", Seen())
+        case Comparison("==" | "!=", left, right) | Member(left, right):
+            _compared([*_texts(left, scope), *_texts(right, scope)], seen)
+        case Comparison(_, left, right) | TextTest(_, left, right):
+            _cut_up([*_texts(left, scope), *_texts(right, scope)], seen)
+        case Size(operand) if not isinstance(operand, Attributes | LabelTexts):
+            _cut_up(_texts(operand, scope), seen)
+        case _:
+            pass
+    _measured(tree, seen)
+    if isinstance(tree, Quantified):
+        inside = _observe(tree.body, (*scope, tree.over), seen)
+        return _observe(tree.over, scope, seen) + inside + 1
+    return sum(_observe(child, scope, seen) for child in children(tree))
+
+
+def _name(tree: Own | LabelText | Attributes | LabelTexts) -> str:
+    match tree:
+        case Own(name):
+            return name
+        case LabelText(name):
+            return f"labels.{name}"
+        case _:
+            return source_of(tree)
+
+
+def _texts(tree: Tree, scope: tuple[Tree, ...]) -> list[Tree]:
+    """The sources and constants that an operand's text, or a list's texts, can come from."""
+    match tree:
+        case Variable(depth):
+            return _texts(scope[depth], scope)
+        case Choice(_, first, second):
+            return [*_texts(first, scope), *_texts(second, scope)]
+        case Literals(items):
+            return list(items)
+        case Constant() | Own() | LabelText() | Attributes() | LabelTexts():
+            return [tree]
+        case _:
+            return []
+
+
+def _sources(texts: list[Tree]) -> list[str]:
+    return [
+        _name(text) for text in texts if isinstance(text, Own | LabelText | Attributes | LabelTexts)
+    ]
+
+
+def _compared(texts: list[Tree], seen: dict[str, Seen]) -> None:
+    sources = _sources(texts)
+    constants = {text.value for text in texts if isinstance(text, Constant)}
+    for source in sources:
+        what = seen.setdefault(source, Seen())
+        what.constants.update(value for value in constants if isinstance(value, str))
+        what.linked.update(sources)
+
+
+def _cut_up(texts: list[Tree], seen: dict[str, Seen]) -> None:
+    for source in _sources(texts):
+        seen.setdefault(source, Seen()).cut_up = True
+
+
+def _measured(tree: Tree, seen: dict[str, Seen]) -> None:
+    """Note the lengths of lists: compared with a constant, or used freely."""
+    against: dict[int, int] = {}
+    if isinstance(tree, Comparison):
+        for one, other in ((tree.left, tree.right), (tree.right, tree.left)):
+            if isinstance(other, Constant) and isinstance(other.value, int):
+                against[id(one)] = other.value
+    for child in children(tree):
+        if isinstance(child, Size) and isinstance(child.operand, Attributes | LabelTexts):
+            what = seen.setdefault(source_of(child.operand), Seen())
+            if id(child) in against:
+                what.greatest_size = max(what.greatest_size, against[id(child)])
+            else:
+                what.counted = True
+
+
+def _share_constants(seen: dict[str, Seen], schema: Schema) -> None:
+    """Sources that are compared with each other see each other's constants and values."""
+    for _ in seen:  # as often as the longest chain of comparisons can be
+        for one, other in combinations(sorted(seen), 2):
+            if other in seen[one].linked or one in seen[other].linked:
+                together = seen[one].linked | seen[other].linked
+                seen[one].linked, seen[other].linked = set(together), set(together)
+    for what in seen.values():
+        if len(what.linked) > 1:
+            for other in what.linked:
+                what.constants.update(domain_of(other, schema) or ())
+    for what in seen.values():
+        for other in what.linked:
+            what.constants.update(seen[other].constants)
+
+
+def _obstacle(seen: dict[str, Seen], schema: Schema) -> str | None:
+    for source, what in sorted(seen.items()):
+        if domain_of(source, schema) is not None:
+            continue
+        if what.cut_up:
+            return f"`{source}` is any text, and the predicates look into it"
+        if what.counted or what.greatest_size > FREE_LIMIT:
+            return f"`{source}` can hold any number of texts, and the predicates count them"
+    return None
+
+
+def _fresh(what: Seen, seen: dict[str, Seen], schema: Schema, rank: int) -> tuple[str, ...]:
+    """Texts that nobody mentions, as many as free sources could need to differ in."""
+    needed = 0
+    for source in what.linked or {""}:
+        if source == "" or domain_of(source, schema) is None:
+            alone = seen.get(source, what)
+            wide = source == "" or _is_list(source, schema)
+            needed += max(rank, alone.greatest_size + 1) if wide else 1
+    unused = (f"text-{number}" for number in count(1))
+    return tuple(islice((text for text in unused if text not in what.constants), needed))
+
+
+def _ask_list(
+    source: str,
+    what: Seen,
+    domain: tuple[str, ...] | None,
+    fresh: tuple[str, ...],
+    rank: int,
+    result: Questions,
+) -> None:
+    values = (*sorted(what.constants), *fresh) if domain is None else domain
+    mixed = len(what.linked) > 1 and domain is None
+    named = tuple(value for value in values if what.cut_up or mixed or value in what.constants)
+    alike = tuple(value for value in values if value not in set(named))
+    if not what.counted:  # more of them than this look like this many
+        alike = alike[: max(rank, what.greatest_size + 1)]
+    result.universes[source] = Universe(named, alike)
+    for value in named:
+        result.options[source, value] = (True, False)
+    if alike:
+        result.options[source, None] = tuple(range(len(alike) + 1))
+
+
+def _ask_text(
+    source: str, what: Seen, schema: Schema, fresh: tuple[str, ...], result: Questions
+) -> None:
+    domain = domain_of(source, schema)
+    values: list[str | int | bool | None] = []
+    if domain is None:
+        values.extend((*sorted(what.constants), *fresh))
+    else:
+        values.extend(v for v in domain if what.cut_up or v in what.constants)
+        values.extend(_first(v for v in domain if v not in values))
+    if source.startswith("labels."):
+        label = schema.labels[source.removeprefix("labels.")]
+        if label.may_be_missing:
+            values.append(None)
+    result.options[source, None] = tuple(values)
+
+
+def _first(values: Iterable[str]) -> Iterator[str]:
+    return islice(iter(values), 1)

@@ -1,0 +1,88 @@
+"""Turns two typed trees into a mechanism that only the first matches, or the proof there is none.
+
+A depth-first search over the questions of `observation.py`. After each answer both trees are
+judged in three-valued logic; a branch ends as soon as the first can no longer match or the second
+must. Facts on which either predicate fails are no counter-examples: such a request is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpolicy.errors import InvariantBroken
+from dpolicy.predicates.kleene import FAILED, Key, Open, World, judged
+from dpolicy.predicates.observation import Questions, questions
+from dpolicy.predicates.tree import Tree
+from dpolicy.releases.labels import Facts, Schema
+
+#: Some seconds at the worst. Comparing disjunctions of forty attributes takes about a thousand.
+NODE_LIMIT = 20_000
+
+
+def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
+    """Facts that match `first` and not `second`; None if there are none; or why nobody knows."""
+    asked = questions((first, second), schema)
+    if asked.obstacle is not None:
+        return asked.obstacle
+    stack: list[dict[Key, str | int | bool | None]] = [{}]
+    for _ in range(NODE_LIMIT):
+        if not stack:
+            return None
+        known = stack.pop()
+        question = _undecided(first, second, World(asked.universes, asked.options, known))
+        if question is True:
+            return completed(known, asked, schema)
+        if isinstance(question, Open):
+            if question.key is None:
+                raise InvariantBroken("a predicate depends on nothing that can be asked")
+            # The last one pushed is tried first: the options are in the order to try them.
+            for option in reversed(asked.options[question.key]):
+                stack.append({**known, question.key: option})
+    return f"more than {NODE_LIMIT} cases"
+
+
+def _undecided(first: Tree, second: Tree, world: World) -> Open | bool:
+    """True for a difference, false where there can be none, or the next question."""
+    matched = judged(first, world, ())
+    if matched is False or matched is FAILED:
+        return False
+    excluded = judged(second, world, ())
+    if excluded is True or excluded is FAILED:
+        return False
+    if isinstance(matched, Open):
+        return matched
+    return excluded if isinstance(excluded, Open) else True
+
+
+def completed(
+    known: Mapping[Key, str | int | bool | None], asked: Questions, schema: Schema
+) -> Facts:
+    """A legal mechanism with these answers; what was not asked gets its default."""
+    labels: dict[str, str | tuple[str, ...]] = {}
+    for label in schema.labels.values():
+        source = f"labels.{label.name}"
+        if label.many:
+            labels[label.name] = _held(source, known, asked)
+        elif (source, None) in known:
+            value = known[source, None]
+            if value is not None:
+                labels[label.name] = str(value)
+        elif label.default is not None or label.required:
+            first = (label.values or ("text",))[0]
+            labels[label.name] = first if label.default is None else label.default
+    return Facts(
+        _held("attributes", known, asked),
+        labels,
+        str(known.get(("mechanism", None), "declared")),
+        str(known.get(("by", None), "")),
+    )
+
+
+def _held(
+    source: str, known: Mapping[Key, str | int | bool | None], asked: Questions
+) -> tuple[str, ...]:
+    if source not in asked.universes:
+        return ()
+    universe = asked.universes[source]
+    named = [value for value in universe.named if known.get((source, value))]
+    return tuple(sorted([*named, *universe.alike[: int(known.get((source, None)) or 0)]]))

@@ -1,0 +1,72 @@
+"""Turns an expression as people write it into one the type checker can check completely.
+
+The checker knows each label as a typed variable `labels.x`. Two spellings escape it:
+`has(labels.x)` is resolved to the label's value, and `labels["x"]` has no type. Both are respelled
+character for character (`has.labels.x `, ``labels.`x` ``), so every offset stays true; the tree,
+not a search in the text, says where they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dpolicy.predicates.checked import Node, Syntax
+from dpolicy.predicates.mistakes import Mistake, place, span
+
+RESERVED = frozenset({"attributes", "labels", "mechanism", "by", "has"})
+
+_HAS = re.compile(r"\(\s*labels\s*\.\s*(?:[A-Za-z_]\w*|`[^`\n]+`)\s*\)")
+_INDEX = re.compile(r"""\[(\s*)(["'])([A-Za-z0-9_./ -]+)\2(\s*)\]""")
+
+
+def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
+    """The text to check, as long as the one given, and what can be refused already."""
+    letters, mistakes = list(text), []
+    for node in _nodes(syntax.root):
+        at = syntax.positions.get(node.id, 0)
+        if (mistake := _refused(node, text, at)) is not None:
+            mistakes.append(mistake)
+        elif node.kind == "has":
+            if (found := _HAS.match(text, at)) is None:
+                mistakes.append(_unclear_has(text, at))
+            else:
+                letters[at], letters[found.end() - 1] = ".", " "
+        elif _is_index(node) and (found := _INDEX.match(text, at)) is not None:
+            letters[at : found.end()] = f".{found[1]}`{found[3]}`{found[4]} "
+    return "".join(letters), tuple(mistakes)
+
+
+def _refused(node: Node, text: str, at: int) -> Mistake | None:
+    if node.kind == "name" and node.name == "has":
+        return Mistake(
+            "refused", "`has` is not a name", at, span(text, at), "write `has(labels.x)`"
+        )
+    if node.kind == "comprehension" and node.name in RESERVED:
+        return Mistake(
+            "refused",
+            f"the variable `{node.name}` would hide a name predicates need",
+            *place(text, at),
+            "call the variable something else",
+        )
+    return None
+
+
+def _unclear_has(text: str, at: int) -> Mistake:
+    start = max(text.rfind("has", 0, at), 0)
+    return Mistake(
+        "refused", "`has` asks for one label only", start, 3, "write `has(labels.x)`, nothing else"
+    )
+
+
+def _is_index(node: Node) -> bool:
+    if node.kind != "call" or node.name != "_[_]":
+        return False
+    operand, key = node.children
+    return (operand.kind, operand.name) == ("name", "labels") and key.kind == "constant"
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)

@@ -1,0 +1,113 @@
+"""Turns a typed tree and a schema into the constants that no mechanism can ever have.
+
+The vocabulary is closed: `labels.stage == "fnial"` is a mistake, not a rule that never matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpolicy.predicates.mistakes import Mistake, did_you_mean, span
+from dpolicy.predicates.tree import (
+    Attributes,
+    Choice,
+    Comparison,
+    Constant,
+    LabelText,
+    LabelTexts,
+    Literals,
+    Member,
+    Own,
+    Quantified,
+    Tree,
+    Variable,
+    children,
+)
+from dpolicy.releases.labels import MECHANISM_KINDS, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Domain:
+    """The texts something can be, and what they are texts of."""
+
+    what: str
+    values: frozenset[str]
+
+
+def strangers(tree: Tree, text: str, schema: Schema) -> Iterator[Mistake]:
+    """A mistake for each constant compared with something that can never equal it."""
+    yield from _visit(tree, text, schema, ())
+
+
+def _visit(tree: Tree, text: str, schema: Schema, scope: tuple[Tree, ...]) -> Iterator[Mistake]:
+    match tree:
+        case Comparison("==" | "!=", left, right) | Member(left, right):
+            for one, other in ((left, right), (right, left)):
+                domain = _domain(one, schema, scope)
+                if domain is not None:
+                    yield from _unknown(domain, _constants(other, scope), text)
+        case Quantified(_, _, over, body):
+            yield from _visit(body, text, schema, (*scope, over))
+            return
+        case _:
+            pass
+    for child in children(tree):
+        yield from _visit(child, text, schema, scope)
+
+
+def _domain(tree: Tree, schema: Schema, scope: tuple[Tree, ...]) -> _Domain | None:
+    match tree:
+        case Attributes():
+            return _Domain("attribute", schema.attributes)
+        case LabelText(name) | LabelTexts(name):
+            values = schema.labels[name].values
+            return None if values is None else _Domain(f"value of `{name}`", frozenset(values))
+        case Own("mechanism"):
+            return _Domain("mechanism", frozenset(MECHANISM_KINDS))
+        case Variable(depth):
+            return _domain(scope[depth], schema, scope)
+        case Choice(_, first, second):
+            domains = _domain(first, schema, scope), _domain(second, schema, scope)
+            if domains[0] is None or domains[1] is None:
+                return None
+            return _Domain(domains[0].what, domains[0].values | domains[1].values)
+        case _:
+            return None
+
+
+def _constants(tree: Tree, scope: tuple[Tree, ...]) -> Iterator[Constant]:
+    match tree:
+        case Constant():
+            yield tree
+        case Literals(items):
+            yield from items
+        case Variable(depth):
+            if isinstance(scope[depth], Literals):
+                yield from _constants(scope[depth], scope)
+        case Choice(_, first, second):
+            yield from _constants(first, scope)
+            yield from _constants(second, scope)
+        case _:
+            pass
+
+
+def _unknown(domain: _Domain, constants: Iterator[Constant], text: str) -> Iterator[Mistake]:
+    kind = "unknown-attribute" if domain.what == "attribute" else "unknown-value"
+    for constant in constants:
+        value = constant.value
+        if isinstance(value, str) and value not in domain.values:
+            yield Mistake(
+                kind,
+                f"unknown {domain.what} `{value}`",
+                constant.offset,
+                span(text, constant.offset),
+                did_you_mean(value, domain.values) or _listed(domain.values),
+            )
+
+
+def _listed(values: frozenset[str]) -> str | None:
+    """The values there are, where they are few enough to read."""
+    if not 0 < len(values) <= 8:
+        return None
+    return "one of " + ", ".join(f"`{value}`" for value in sorted(values))

@@ -1,0 +1,103 @@
+"""The bounds people write: (ε, δ), ρ-zCDP, μ-GDP, Rényi at stated orders, or no bound at all.
+
+Numbers are exact fractions of the decimals in the text. A budget becomes something that losses are
+compared with in `thresholds.py`; nothing else in the system looks inside one to decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class EpsilonDelta:
+    """(ε, δ)-DP; with δ = 0, pure DP."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Zcdp:
+    """ρ-zCDP: the Rényi divergence of every order α is at most ρα."""
+
+    rho: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Gdp:
+    """μ-Gaussian DP."""
+
+    mu: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Renyi:
+    """Rényi DP at stated orders, all of which must hold; sorted by order."""
+
+    orders: tuple[tuple[Fraction, Fraction], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlimited:
+    """No bound: the loss is tracked and never a reason to deny."""
+
+
+Budget = EpsilonDelta | Zcdp | Gdp | Renyi | Unlimited
+
+
+def amount(budget: Budget) -> tuple[str, Fraction] | None:
+    """The one number that a budget function acts on, with its notion; None where there is none."""
+    match budget:
+        case EpsilonDelta(epsilon=epsilon):
+            return "epsilon", epsilon
+        case Zcdp(rho=rho):
+            return "rho", rho
+        case Gdp(mu=mu):
+            return "mu", mu
+        case Renyi() | Unlimited():
+            return None
+
+
+def with_amount(budget: Budget, value: Fraction) -> Budget:
+    """The same budget with another ε, ρ or μ; δ stays."""
+    match budget:
+        case EpsilonDelta():
+            return replace(budget, epsilon=value)
+        case Zcdp():
+            return Zcdp(value)
+        case Gdp():
+            return Gdp(value)
+        case Renyi() | Unlimited():
+            return budget
+
+
+def as_json(budget: Budget) -> dict[str, object] | str:
+    """The budget as it is printed and sent: plain numbers under the keys of the policy text."""
+    match budget:
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            return {"epsilon": float(epsilon), "delta": float(delta)}
+        case Zcdp(rho=rho):
+            return {"rho": float(rho)}
+        case Gdp(mu=mu):
+            return {"mu": float(mu)}
+        case Renyi(orders=orders):
+            return {"renyi": {f"{float(order):g}": float(value) for order, value in orders}}
+        case Unlimited():
+            return "unlimited"
+
+
+def describe(budget: Budget) -> str:
+    """The budget in a few words for a table, in the decimals that were configured."""
+    match budget:
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            return f"ε {float(epsilon):g}  δ {float(delta):g}" if delta else f"ε {float(epsilon):g}"
+        case Zcdp(rho=rho):
+            return f"ρ {float(rho):g}"
+        case Gdp(mu=mu):
+            return f"μ {float(mu):g}"
+        case Renyi(orders=orders):
+            return "  ".join(f"rényi({float(o):g}) {float(v):g}" for o, v in orders)
+        case Unlimited():
+            return "unlimited"

@@ -1,0 +1,1 @@
+"""What analysts ask, and what they are told."""

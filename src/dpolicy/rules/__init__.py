@@ -1,0 +1,1 @@
+"""Policy set → rules → order → kept rules → index."""

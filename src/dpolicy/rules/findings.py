@@ -1,0 +1,119 @@
+"""Rules and their order → what the author of a policy should know: false orders, idle rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpolicy.language.checker import Checked
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.model import CustomPolicy, Extension, Policy, Setting, base_policies
+from dpolicy.language.source import Word
+from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
+from dpolicy.predicates.implication import Implied, Refuted
+from dpolicy.releases.labels import Facts
+from dpolicy.rules.order import Comparison
+from dpolicy.rules.pruning import Pruned
+from dpolicy.rules.rule import Rules
+
+_NOTHING = UsesAny(frozenset())
+
+
+def describe_facts(facts: Facts) -> str:
+    """A mechanism in one line, as a counter-example is shown."""
+    labels = "".join(f", {name}: {_shown(value)}" for name, value in sorted(facts.labels.items()))
+    by = f", by: {facts.by}" if facts.by else ""
+    return f"attributes: [{', '.join(facts.attributes)}]{labels}, mechanism: {facts.mechanism}{by}"
+
+
+def _shown(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else f"[{', '.join(value)}]"
+
+
+def report_stated_order(
+    checked: Checked,
+    policies: Sequence[Policy],
+    rules: Rules,
+    comparison: Comparison,
+    found: Findings,
+) -> None:
+    """Verify every `below` with the solver; a false one is an error with its counter-example."""
+    for policy in policies:
+        match policy:
+            case Extension(settings=settings):
+                for setting in settings:
+                    _verify(setting, {s.name: s for s in settings}, checked, comparison, found)
+            case CustomPolicy():
+                customs = [p for p in base_policies(tuple(policies)) if isinstance(p, CustomPolicy)]
+                _verify(policy, {p.name: p for p in customs}, checked, comparison, found)
+
+
+def _verify(
+    stated: Setting | CustomPolicy,
+    others: dict[Word, Setting] | dict[Word, CustomPolicy],
+    checked: Checked,
+    comparison: Comparison,
+    found: Findings,
+) -> None:
+    smaller = checked.predicates.get(stated.when)
+    for word in stated.below:
+        other = others.get(word)
+        larger = checked.predicates.get(other.when) if other is not None else None
+        if smaller is None or larger is None:
+            continue
+        answer = comparison.answer(smaller, larger)
+        if isinstance(answer, Refuted):
+            shown = f"`{stated.name}` does not lie below `{word}`"
+            example = describe_facts(answer.counterexample)
+            help_ = f"this mechanism is in `{stated.name}` but not in `{word}`: {example}"
+            found("P026", shown, word.span, help_)
+        elif not isinstance(answer, Implied):
+            shown = f"that `{stated.name}` lies below `{word}` could not be verified"
+            found("P106", shown, word.span, f"the order is not used: {answer.reason}")
+
+
+def report_rules(
+    checked: Checked,
+    policies: Sequence[Policy],
+    rules: Rules,
+    pruned: Pruned,
+    comparison: Comparison,
+    found: Findings,
+) -> None:
+    """Warn of scopes that never match, partitions that cannot be used, and idle policies."""
+    names = {str(policy.name): policy for policy in policies}
+    seen: set[tuple[str, str]] = set()
+    partitions = sorted(map(str, checked.policies.partitions))
+    for base in rules.bases:
+        if (base.policy, base.name) in seen:
+            continue
+        seen.add((base.policy, base.name))
+        span = names[base.policy].name.span
+        if _never_matches(base.predicate, comparison):
+            found("P102", f"the rule `{base.name}` can never match", span, None)
+        for partition in partitions:
+            if reads_attribute(base.predicate, partition):
+                shown = f"`{base.name}` is about `{partition}`, so it cannot be split by it"
+                help_ = "releases about different values add up for this rule (theory 6.1)"
+                found("P104", shown, span, help_)
+    for axis in rules.axes:
+        for setting in axis:
+            if _never_matches(setting.predicate, comparison):
+                found("P102", f"the setting `{setting.name}` can never match", setting.span, None)
+    _report_idle(policies, rules, pruned, found)
+
+
+def _never_matches(predicate: Predicate, comparison: Comparison) -> bool:
+    if isinstance(predicate, UsesAny):
+        return not predicate.attributes
+    return isinstance(predicate, Expression) and comparison.inside(predicate, _NOTHING)
+
+
+def _report_idle(policies: Sequence[Policy], rules: Rules, pruned: Pruned, found: Findings) -> None:
+    alive: dict[str, bool] = {}
+    rows = pruned.kept.reshape(len(rules.bases), -1).any(axis=1) if len(rules) else ()
+    for base, kept in zip(rules.bases, rows, strict=True):
+        alive[base.policy] = alive.get(base.policy, False) or bool(kept)
+    for policy in policies:
+        if alive.get(str(policy.name)) is False:
+            shown = f"all rules of `{policy.name}` are implied by others"
+            found("P103", shown, policy.name.span, "`dpolicy rules --all` says by which")

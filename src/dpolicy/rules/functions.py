@@ -1,0 +1,135 @@
+"""A budget and a budget function → another budget, exactly, and what is wrong with the function.
+
+Functions act on ε, ρ or μ alike; δ stays. An unlimited budget stays unlimited. A function must be
+monotone on the budgets it meets, or a stricter policy could end in a looser rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+
+from dpolicy.errors import InvalidValue, PredicateFailed
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.model import BudgetFunction, Cel, Plus, Same, Through, Times
+from dpolicy.language.shapes import ABSURD
+from dpolicy.privacy.budget import (
+    Budget,
+    EpsilonDelta,
+    Renyi,
+    Unlimited,
+    amount,
+    describe,
+    with_amount,
+)
+
+CelFunctions = Mapping[str, Callable[[str, float], float]]
+
+
+def apply_function(function: BudgetFunction, budget: Budget, cel: CelFunctions) -> Budget:
+    """The budget of a setting or level; raises `InvalidValue` where the function has none."""
+    if isinstance(function, Same) or isinstance(budget, Unlimited):
+        return budget
+    stated = amount(budget)
+    if stated is None:
+        raise InvalidValue("P043", f"only `same` can be applied to {describe(budget)}")
+    notion, value = stated
+    result = _value(function, notion, value, cel)
+    if not 0 <= result <= ABSURD:
+        raise InvalidValue(
+            "P043", f"{describe(budget)} becomes {float(result):g}, which is no budget"
+        )
+    return with_amount(budget, result)
+
+
+def _value(function: BudgetFunction, notion: str, value: Fraction, cel: CelFunctions) -> Fraction:
+    match function:
+        case Times(factor=factor):
+            return value * factor
+        case Plus(amount=more):
+            return value + more
+        case Through():
+            return _through(function, value)
+        case Cel(text=text):
+            try:
+                return Fraction(cel[str(text)](notion, float(value)))
+            except PredicateFailed as error:
+                raise InvalidValue("P043", str(error)) from error
+        case Same():
+            return value
+
+
+def _through(function: Through, value: Fraction) -> Fraction:
+    points = function.points
+    (first, _), (last, _) = points[0], points[-1]
+    if not first <= value <= last and not function.extend:
+        reach = f"the points reach from {float(first):g} to {float(last):g}"
+        raise InvalidValue("P042", f"the budget {float(value):g} lies outside: {reach}")
+    if len(points) == 1:
+        return points[0][1]
+    segments = list(pairwise(points))
+    chosen = next((s for s in segments if value <= s[1][0]), segments[-1])
+    (x0, y0), (x1, y1) = chosen
+    return y0 + (value - x0) * (y1 - y0) / (x1 - x0)
+
+
+def images(
+    function: BudgetFunction,
+    budgets: Iterable[Budget],
+    what: str,
+    cel: CelFunctions,
+    found: Findings,
+) -> list[Budget]:
+    """The image of every budget; a function that fails or is not monotone is reported.
+
+    Where it fails the budget itself stands in, so that the stages after this one can go on.
+    """
+    met = list(budgets)
+    results = []
+    for budget in met:
+        try:
+            results.append(apply_function(function, budget, cel))
+        except InvalidValue as error:
+            _report(function, error.code, f"{what}: {error.message}", found)
+            results.append(budget)
+    if not isinstance(function, Same):
+        _check_monotone(function, met, results, what, found)
+    return results
+
+
+def _check_monotone(
+    function: BudgetFunction, met: list[Budget], results: list[Budget], what: str, found: Findings
+) -> None:
+    groups: dict[object, list[tuple[Fraction, Fraction]]] = {}
+    for budget, result in zip(met, results, strict=True):
+        before, after = amount(budget), amount(result)
+        if before is not None and after is not None and not isinstance(budget, Renyi):
+            delta = budget.delta if isinstance(budget, EpsilonDelta) else None
+            groups.setdefault((before[0], delta), []).append((before[1], after[1]))
+    for pairs in groups.values():
+        pairs.sort()
+        for (x0, y0), (x1, y1) in pairwise(pairs):
+            if y1 < y0:
+                shown = (
+                    f"{what} is not monotone: {float(x0):g} becomes {float(y0):g} "
+                    f"but {float(x1):g} becomes {float(y1):g}"
+                )
+                _report(function, "P041", shown, found)
+        lowered = [(x, y) for x, y in pairs if y < x]
+        if lowered:
+            x, y = lowered[0]
+            shown = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
+            _report(function, "P105", shown, found)
+
+
+_HELP = {
+    "P041": "a larger budget must never become a smaller one; sort the points or mend the expression",
+    "P042": "add a point that reaches it, or say `beyond: extend`",
+    "P105": "if it is meant, nothing needs to change",
+}
+
+
+def _report(function: BudgetFunction, code: str, message: str, found: Findings) -> None:
+    if not isinstance(function, Same):
+        found(code, message, function.span, _HELP.get(code))

@@ -1,0 +1,93 @@
+"""Facts of a mechanism → the kept rules it matches: the product of the factors, read backwards.
+
+Attributes find their base scopes through an inverted index, and every other predicate of the
+section is evaluated once, also where all its rules are pruned: an evaluation error must deny the
+request whether or not the rule is kept. What one base rule adds under one pattern of matching
+settings is looked up once and remembered, so the time is that of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
+from dpolicy.releases.labels import Facts
+from dpolicy.rules.pruning import Pruned
+from dpolicy.rules.rule import Rules
+
+#: For each setting of each extension, whether it matches.
+Pattern = tuple[tuple[bool, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Finds the kept rules of one section by the facts of a mechanism."""
+
+    rules: Rules
+    pruned: Pruned
+    by_attribute: dict[str, tuple[int, ...]]
+    everywhere: tuple[int, ...]
+    by_predicate: tuple[tuple[Predicate, tuple[int, ...]], ...]
+    _answers: dict[tuple[int, Pattern], tuple[int, ...]] = field(default_factory=dict)
+
+    def matching(self, facts: Facts) -> list[int]:
+        """The numbers of the kept rules in whose scope the mechanism lies, in rising order.
+
+        Raises `PredicateFailed` if any predicate of the section has no answer.
+        """
+        pattern = tuple(
+            tuple(matches(setting.predicate, facts) for setting in axis) for axis in self.rules.axes
+        )
+        bases = set(self.everywhere)
+        for predicate, numbers in self.by_predicate:
+            if matches(predicate, facts):
+                bases.update(numbers)
+        for attribute in facts.attributes:
+            bases.update(self.by_attribute.get(attribute, ()))
+        found: list[int] = []
+        for base in sorted(bases):
+            answer = self._answers.get((base, pattern))
+            found.extend(self._look_up(base, pattern) if answer is None else answer)
+        return found
+
+    def _look_up(self, base: int, pattern: Pattern) -> tuple[int, ...]:
+        combinations = np.ones(1, dtype=bool)
+        for axis in pattern:
+            combinations = np.logical_and.outer(combinations, np.array(axis)).reshape(-1)
+        start = base * self.rules.width
+        kept = self.pruned.kept[start : start + self.rules.width]
+        answer = tuple((start + np.flatnonzero(kept & combinations)).tolist())
+        self._answers[base, pattern] = answer
+        return answer
+
+
+def build_index(rules: Rules, pruned: Pruned) -> Index:
+    """Invert the base scopes that have a kept rule."""
+    width = rules.width
+    alive = pruned.kept.reshape(-1, width).any(axis=1) if len(rules) else np.zeros(0, dtype=bool)
+    by_attribute: dict[str, list[int]] = {}
+    by_predicate: dict[Predicate, list[int]] = {}
+    everywhere: list[int] = []
+    for number, base in enumerate(rules.bases):
+        match base.predicate:
+            case Always():
+                everywhere += [number] if alive[number] else []
+            case UsesAny(attributes=attributes):
+                for attribute in attributes if alive[number] else ():
+                    by_attribute.setdefault(attribute, []).append(number)
+            case predicate:
+                by_predicate.setdefault(predicate, []).extend([number] if alive[number] else [])
+    return Index(
+        rules,
+        pruned,
+        _frozen(by_attribute.items()),
+        tuple(everywhere),
+        tuple((predicate, tuple(numbers)) for predicate, numbers in by_predicate.items()),
+    )
+
+
+def _frozen(entries: Iterable[tuple[str, list[int]]]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(numbers) for key, numbers in entries}

@@ -1,0 +1,197 @@
+"""Scopes, settings and units → which lies inside which: one order for each factor of the product.
+
+Generated scopes are compared by their attribute sets, predicates by the solver; what the solver
+cannot decide is incomparable. A stated order (`below`) is verified, never trusted. Each order is a
+preorder: equivalent elements share a class, and `above` is closed under going up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dpolicy.language.checker import Checked
+from dpolicy.predicates.expression import Always, Predicate, UsesAny, reads_attribute
+from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
+from dpolicy.privacy.units import Relation, Unit
+from dpolicy.releases.labels import Facts, Schema
+from dpolicy.rules.samples import sample_facts, truth
+
+#: Questions that a section may put to the solver. Each takes about a millisecond; past this the
+#: rest is incomparable, which is sound and keeps compile times predictable.
+MAX_QUESTIONS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`classes[i]` is the class of element i; `above[c]` the classes strictly above class c."""
+
+    classes: tuple[int, ...]
+    above: tuple[tuple[int, ...], ...]
+
+    def leq(self, smaller: int, larger: int) -> bool:
+        """Whether one element lies inside another."""
+        a, b = self.classes[smaller], self.classes[larger]
+        return a == b or b in self.above[a]
+
+
+def order_from(count: int, leq: Callable[[int, int], bool]) -> Order:
+    """The order of a few elements from a reflexive and transitive comparison."""
+    up = [sum(1 << j for j in range(count) if i == j or leq(i, j)) for i in range(count)]
+    return order_from_masks(up)
+
+
+def order_from_masks(up: Sequence[int]) -> Order:
+    """The order of elements from the bit mask of what lies above each, itself included."""
+    classes: dict[int, int] = {}
+    members = [classes.setdefault(mask, len(classes)) for mask in up]
+    first = {number: element for element, number in reversed(list(enumerate(members)))}
+    above = [
+        tuple(sorted({members[j] for j in _bits(up[first[c]])} - {c})) for c in range(len(classes))
+    ]
+    return Order(tuple(members), tuple(above))
+
+
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Answers whether one predicate lies inside another, and remembers the answer.
+
+    Facts that were sampled, or that refuted an earlier question, settle most questions without
+    the solver: a predicate that is true where the other is false cannot lie inside it.
+    """
+
+    schema: Schema
+    _facts: list[Facts] = field(default_factory=list)
+    _truth: dict[Predicate, tuple[int, int]] = field(default_factory=dict)
+    _answers: dict[tuple[Predicate, Predicate], Implied | Refuted | Undecided] = field(
+        default_factory=dict
+    )
+    _asked: int = 0
+
+    def __post_init__(self) -> None:
+        self._facts = sample_facts(self.schema)
+
+    def inside(self, smaller: Predicate, larger: Predicate) -> bool:
+        """Whether every mechanism that matches the first is known to match the second."""
+        if isinstance(larger, Always) or smaller == larger:
+            return True
+        if isinstance(smaller, UsesAny) and isinstance(larger, UsesAny):
+            return smaller.attributes <= larger.attributes
+        (true, _), (also, failed) = self._truth_of(smaller), self._truth_of(larger)
+        if true & ~(also | failed):
+            return False
+        return isinstance(self.answer(smaller, larger), Implied)
+
+    def answer(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
+        """What the solver says, with its counter-example."""
+        known = self._answers.get((smaller, larger))
+        if known is None:
+            self._asked += 1
+            if self._asked > MAX_QUESTIONS:
+                return Undecided("too many predicates to compare")
+            known = implies(smaller, larger, self.schema)
+            self._answers[smaller, larger] = known
+        return known
+
+    def _truth_of(self, predicate: Predicate) -> tuple[int, int]:
+        if predicate not in self._truth:
+            self._truth[predicate] = truth(predicate, self._facts)
+        return self._truth[predicate]
+
+
+def order_scopes(
+    predicates: Sequence[Predicate], partitions: frozenset[str], comparison: Comparison
+) -> Order:
+    """The order of base scopes.
+
+    A scope that reads an attribute which is also a partition is counted over all of its blocks at
+    once, so a scope that splits them must not imply it (theory 1.5, A.4 and P8).
+    """
+    whole = [frozenset(name for name in partitions if reads_attribute(p, name)) for p in predicates]
+    up = _set_masks(predicates)
+    others = [i for i, p in enumerate(predicates) if not isinstance(p, UsesAny)]
+    for i, predicate in enumerate(predicates):
+        for j in others if isinstance(predicate, UsesAny) else range(len(predicates)):
+            if comparison.inside(predicate, predicates[j]):
+                up[i] |= 1 << j
+    if any(whole):
+        for i, blocks in enumerate(whole):
+            up[i] = sum(1 << j for j in _bits(up[i]) if blocks <= whole[j])
+    return order_from_masks(_closed(up))
+
+
+def _set_masks(predicates: Sequence[Predicate]) -> list[int]:
+    """For each attribute set the mask of the sets that contain it: an AND over its attributes."""
+    containing: dict[str, int] = {}
+    every = 0
+    for position, predicate in enumerate(predicates):
+        if isinstance(predicate, UsesAny):
+            every |= 1 << position
+            for attribute in predicate.attributes:
+                containing[attribute] = containing.get(attribute, 0) | 1 << position
+    masks = []
+    for position, predicate in enumerate(predicates):
+        mask = 1 << position
+        if isinstance(predicate, UsesAny):
+            mask = every
+            for attribute in predicate.attributes:
+                mask &= containing[attribute]
+        masks.append(mask)
+    return masks
+
+
+def _closed(up: list[int]) -> list[int]:
+    """Going up twice must be going up once, also where the solver left a question undecided.
+
+    Facts on which some predicate has no answer do not count: such a request is denied anyway.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for i, mask in enumerate(up):
+            wider = mask
+            for j in _bits(mask):
+                wider |= up[j]
+            if wider != mask:
+                up[i], changed = wider, True
+    return up
+
+
+def order_units(names: Sequence[str], checked: Checked) -> Order:
+    """The order of units as rules may use it (theory 0.1).
+
+    Deleting a month of somebody's data is not deleting somebody, so a rule on a larger unit implies
+    one on a smaller unit only if both are about changes, or if every mechanism must be additive.
+    """
+    units = [checked.vocabulary.units[name] for name in names]
+    additive = checked.policies.accounting.require_additive
+    covered = checked.vocabulary.covered
+
+    def leq(a: int, b: int) -> bool:
+        return (names[a], names[b]) in covered and _comparable(units[a], units[b], additive)
+
+    return order_from(len(names), leq)
+
+
+def _comparable(a: Unit, b: Unit, additive: bool) -> bool:
+    if a.relation is not b.relation:
+        return False
+    return a.relation is Relation.CHANGE or (a.relation is Relation.ADD_REMOVE and additive)
+
+
+def order_settings(predicates: Sequence[Predicate], comparison: Comparison) -> Order:
+    """The order of the settings of one extension."""
+    up = [
+        sum(1 << j for j in range(len(predicates)) if i == j or comparison.inside(p, predicates[j]))
+        for i, p in enumerate(predicates)
+    ]
+    return order_from_masks(_closed(up))

@@ -1,0 +1,142 @@
+"""One section of a policy set as a product: base rules × settings of each extension.
+
+A rule is a scope, a unit and a budget (paper, section 4). There can be a million of them, so they
+are kept as the factors they are made of and built one by one when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, overload
+
+from dpolicy.language.source import Span
+from dpolicy.predicates.expression import Predicate
+from dpolicy.privacy.budget import Budget
+from dpolicy.privacy.thresholds import Bound, Profile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Joins the factors of a rule's name.
+TIMES = " × "
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A rule before any extension: one scope of a base policy, for one unit."""
+
+    name: str
+    policy: str
+    predicate: Predicate
+    unit: str
+    budget: Budget
+    profile: Profile
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SettingFactor:
+    """One setting of an extension, as a factor of rules."""
+
+    extension: str
+    name: str
+    predicate: Predicate
+    below: tuple[str, ...]
+    span: Span
+
+
+#: The settings of one extension.
+Axis = tuple[SettingFactor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What bounds the loss of all mechanisms in a scope, for one unit."""
+
+    number: int
+    base: Base
+    settings: tuple[SettingFactor, ...]
+    budget: Budget
+    bound: Bound
+    each_release: bool
+
+    @property
+    def name(self) -> str:
+        """Where the rule came from; the unit is not part of it."""
+        return TIMES.join((self.base.name, *(setting.name for setting in self.settings)))
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit the budget is for."""
+        return self.base.unit
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """The scope: a mechanism that matches all of these."""
+        return (self.base.predicate, *(setting.predicate for setting in self.settings))
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies and settings behind the rule."""
+        parts = (f"{setting.extension}/{setting.name}" for setting in self.settings)
+        return (self.base.policy, *parts)
+
+    @property
+    def sources(self) -> tuple[Span, ...]:
+        """The lines behind the rule."""
+        return (self.base.span, *(setting.span for setting in self.settings))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules(Sequence[Rule]):
+    """All rules of a section; rule `n` is base `n // width` with the settings `n % width`."""
+
+    bases: tuple[Base, ...]
+    axes: tuple[Axis, ...]
+    budgets: tuple[Budget, ...]
+    bounds: tuple[Bound, ...]
+    budget_numbers: NDArray[np.int32]
+    bound_numbers: NDArray[np.int32]
+    each_release: bool
+
+    @property
+    def width(self) -> int:
+        """How many rules one base becomes."""
+        return prod(len(axis) for axis in self.axes)
+
+    def __len__(self) -> int:
+        return len(self.bases) * self.width
+
+    def settings_of(self, combination: int) -> tuple[SettingFactor, ...]:
+        """The settings with a number below `width`; the last axis turns fastest."""
+        chosen = []
+        for axis in reversed(self.axes):
+            combination, position = divmod(combination, len(axis))
+            chosen.append(axis[position])
+        return tuple(reversed(chosen))
+
+    @overload
+    def __getitem__(self, number: int) -> Rule: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Rule]: ...
+    def __getitem__(self, number: int | slice) -> Rule | list[Rule]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        if not -len(self) <= number < len(self):
+            raise IndexError(number)
+        number %= len(self)
+        base, combination = divmod(number, self.width)
+        return Rule(
+            number=number,
+            base=self.bases[base],
+            settings=self.settings_of(combination),
+            budget=self.budgets[self.budget_numbers[number]],
+            bound=self.bounds[self.bound_numbers[number]],
+            each_release=self.each_release,
+        )
+
+    def __iter__(self) -> Iterator[Rule]:
+        return (self[number] for number in range(len(self)))
