@@ -237,7 +237,7 @@ class _Checker:
 
 
 def _inside(text: Word, offset: int, length: int) -> Span:
-    """The place of a part of a quoted or plain one-line text; of all of it where escapes hide it."""
+    """The place of a part of a one-line text; of all of it where escapes hide the part."""
     span = text.span
     if span.line != span.end_line:
         return span

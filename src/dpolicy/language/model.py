@@ -21,10 +21,6 @@ DEFAULT_MEMBERSHIP_LEVELS = ("member", "strong", "weak")
 DEFAULT_MAX_RULES = 2_000_000
 
 
-def _span() -> Span:
-    return field(compare=False, repr=False)  # type: ignore[no-any-return]
-
-
 @dataclass(frozen=True, slots=True)
 class Accounting:
     """How losses are counted in this deployment."""
@@ -107,7 +103,7 @@ class Times:
     """The budget, multiplied."""
 
     factor: Fraction
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ class Plus:
     """The budget, raised by an amount."""
 
     amount: Fraction
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ class Through:
 
     points: tuple[tuple[Fraction, Fraction], ...]
     extend: bool
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class Cel:
     """A CEL expression over `budget`."""
 
     text: Word
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 BudgetFunction = Same | Times | Plus | Through | Cel
@@ -148,7 +144,7 @@ class CustomPolicy:
     budget: BudgetStatement
     below: tuple[Word, ...]
     profile: Word | None
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +156,7 @@ class AttributePolicy:
     budgets: Mapping[Word, BudgetStatement]
     exceptions: Mapping[Word, BudgetStatement]
     profile: Word | None
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +169,7 @@ class CategoryPolicy:
     levels: Mapping[Word, BudgetFunction]
     exceptions: Mapping[Word, BudgetStatement]
     profile: Word | None
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +180,7 @@ class Setting:
     when: Word
     function: BudgetFunction
     below: tuple[Word, ...]
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +189,7 @@ class Extension:
 
     name: Word
     settings: tuple[Setting, ...]
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False)
 
 
 BasePolicy = CustomPolicy | AttributePolicy | CategoryPolicy

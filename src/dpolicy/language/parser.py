@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from dpolicy.language.model import (
 )
 from dpolicy.language.shape import INVALID
 from dpolicy.language.shapes import FILE
-from dpolicy.language.source import Map, Node, Scalar, Source, Span, Word, read_nodes
+from dpolicy.language.source import MAX_BYTES, Map, Node, Scalar, Source, Span, Word, read_nodes
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile, weight_sum
 from dpolicy.privacy.units import Relation
 
@@ -27,22 +28,29 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def policy_files(path: Path) -> list[Path]:
-    """The files of a policy set: the file itself, or those of a directory but cases and releases."""
+    """The files of a policy set: the file itself, or those of a directory without the cases."""
     if not path.is_dir():
         return [path]
-    return sorted(
+    files = sorted(
         file
         for file in path.iterdir()
         if file.suffix in SUFFIXES and not file.stem.endswith("_test") and file.is_file()
     )
+    if not files:
+        raise FileNotFoundError(ENOENT, "there is no policy file here", str(path))
+    return files
+
+
+def read_source(file: Path) -> Source:
+    """The text of a file; bytes that are not UTF-8 are read as marks, which no name can hold."""
+    with file.open("rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    return Source(str(file), content.decode("utf-8", errors="replace"))
 
 
 def read_sources(path: Path) -> list[Source]:
-    """The texts of a policy set. A file that is not UTF-8 is read with marks for what is not."""
-    return [
-        Source(str(file), file.read_bytes().decode("utf-8", errors="replace"))
-        for file in policy_files(path)
-    ]
+    """The texts of a policy set."""
+    return [read_source(file) for file in policy_files(path)]
 
 
 def parse(sources: Sequence[Source], found: Findings) -> PolicySet | None:
@@ -54,6 +62,8 @@ def parse(sources: Sequence[Source], found: Findings) -> PolicySet | None:
             continue
         files.append(_read_file(node, source, found))
     if not files:
+        if not found.errors:
+            found("P008", "there is no policy here", Span(sources[0], 1, 1, 1, 2), None)
         return None
     return _policy_set([values for values in files if values is not INVALID], found)
 

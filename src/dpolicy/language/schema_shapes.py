@@ -29,7 +29,7 @@ UNIT_NAMES = ListOf(Name(), "a list of units", least=1)
 
 @dataclass(frozen=True, slots=True)
 class _AttributeShape:
-    """`risk`, and a list of categories for each membership level, whatever the levels are called."""
+    """`risk`, and a list of categories for each membership level, whatever those are called."""
 
     title: str = "an attribute"
 

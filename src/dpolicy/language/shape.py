@@ -310,8 +310,7 @@ class Record:
 
 def _head(node: Map) -> Span:
     """The first line of a map: enough to point at it."""
-    first = node.entries[0][0].span if node.entries else node.span
-    return first
+    return node.entries[0][0].span if node.entries else node.span
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-#: Two megabytes are some 20,000 attributes; more is a mistake or an attack, and takes over a second.
+#: Two megabytes are some 20,000 attributes; more is a slip or an attack, and takes over a second.
 MAX_BYTES = 2_000_000
 #: Policies are five levels deep; a nesting bomb is refused as soon as it passes this.
 MAX_DEPTH = 32
@@ -196,21 +196,27 @@ def _as_json(source: Source, report: Report) -> Node | None:
         return None
 
 
-def _plain(text: str, span: Span, report: Report) -> Scalar:
-    """An unquoted scalar, by the YAML 1.2 core schema."""
+def plain_kind(text: str) -> str:
+    """What an unquoted scalar is, by the YAML 1.2 core schema."""
     if text in ("", "~", "null"):
-        return Scalar(span, text, "null")
+        return "null"
     if text in ("true", "false"):
-        return Scalar(span, text, "bool")
+        return "bool"
+    if _NUMBER.fullmatch(text):
+        return "number"
+    if _NON_FINITE.fullmatch(text) and (text[0] in ".-+" or text in ("NaN", "Infinity")):
+        return "non-finite"
+    return "text"
+
+
+def _plain(text: str, span: Span, report: Report) -> Scalar:
+    """An unquoted scalar; a number that is not what it looks like is reported."""
     if _LEADING_ZERO.fullmatch(text) and _NUMBER.fullmatch(text):
         shown = f"the number `{text}` has a leading zero"
         report("P005", shown, span, f"write `{text.lstrip('0') or '0'}`, or quote it if it is text")
         return Scalar(span, "0", "invalid")
-    if _NUMBER.fullmatch(text):
-        return _number(text, span, report)
-    if _NON_FINITE.fullmatch(text) and (text[0] in ".-+" or text in ("NaN", "Infinity")):
-        return Scalar(span, text, "non-finite")
-    return Scalar(span, text, "text")
+    kind = plain_kind(text)
+    return _number(text, span, report) if kind == "number" else Scalar(span, text, kind)
 
 
 def _number(text: str, span: Span, report: Report) -> Scalar:

@@ -18,7 +18,7 @@ from dpolicy.predicates.evaluation import compiled
 from dpolicy.predicates.kleene import UNBOUND, Open, World, judged
 from dpolicy.predicates.mistakes import Mistake as Mistake
 from dpolicy.predicates.mistakes import explained
-from dpolicy.predicates.spelling import respelled
+from dpolicy.predicates.spelling import may_need_respelling, respelled
 from dpolicy.predicates.tree import (
     Attributes,
     Constant,
@@ -77,13 +77,15 @@ def read_predicate(text: str, schema: Schema) -> Expression | tuple[Mistake, ...
     """The predicate, or everything that is wrong with it."""
     if (unreadable := size_mistake(text)) is not None:
         return (unreadable,)
-    parsed = engine.parse(text)
-    if not isinstance(parsed, Syntax):
-        return _first_causes([explained(complaint, text, schema) for complaint in parsed])
-    respelt, refused = respelled(text, parsed)
-    syntax = engine.check(respelt, _variables(schema))
+    checkable, refused = text, tuple[Mistake, ...]()
+    if may_need_respelling(text):
+        parsed = engine.parse(text)
+        if not isinstance(parsed, Syntax):
+            return _first_causes(explained(complaint, text, schema) for complaint in parsed)
+        checkable, refused = respelled(text, parsed)
+    syntax = engine.check(checkable, _variables(schema))
     if not isinstance(syntax, Syntax):
-        return _in_order([*refused, *(explained(each, text, schema) for each in syntax)])
+        return _first_causes([*refused, *(explained(each, text, schema) for each in syntax)])
     reading = Reading(text, syntax, schema, [*refused])
     tree = typed(reading)
     mistakes = [*reading.mistakes, *strangers(tree, text, schema)]
@@ -124,10 +126,11 @@ def _variables(schema: Schema) -> dict[str, str]:
     return variables
 
 
-def _first_causes(mistakes: list[Mistake]) -> tuple[Mistake, ...]:
+def _first_causes(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
     """A mistake with a known remedy (`=` for `==`) causes the syntax mistakes after it."""
     ordered = _in_order(mistakes)
-    return ordered[:1] if ordered[0].help else ordered
+    causes = ordered[0].kind == "syntax" and ordered[0].help is not None
+    return ordered[:1] if causes else ordered
 
 
 def _in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:

@@ -7,13 +7,15 @@ scopes, an exact search for the rest, and a solver where text is free and looked
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpolicy.errors import InvariantBroken, PredicateFailed
 from dpolicy.predicates import search, solver
+from dpolicy.predicates.evaluation import compiled
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
 from dpolicy.predicates.observation import Questions
-from dpolicy.predicates.tree import AnyOf, Attributes, Constant, Member, Tree
+from dpolicy.predicates.tree import AllOf, AnyOf, Attributes, Constant, Member, Tree
 from dpolicy.releases.labels import Facts, Schema
 
 
@@ -50,6 +52,16 @@ def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Re
     if found is None:
         return Implied()
     return Undecided(found) if isinstance(found, str) else _refuted(first, second, found)
+
+
+def conjunction(predicates: Sequence[Predicate]) -> Predicate:
+    """The predicate that matches what all of these match: the scope of a rule in one piece."""
+    terms = [predicate for predicate in predicates if not isinstance(predicate, Always)]
+    if len(terms) <= 1:
+        return terms[0] if terms else Always()
+    tree = AllOf(tuple(_tree(term) for term in terms))
+    text = " && ".join(term.text if isinstance(term, Expression) else repr(term) for term in terms)
+    return Expression(text, tree, compiled(tree))
 
 
 def _tree(predicate: Predicate) -> Tree:

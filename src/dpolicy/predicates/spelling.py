@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterator
 
 from dpolicy.predicates.checked import Node, Syntax
-from dpolicy.predicates.mistakes import Mistake, place, span
-
-RESERVED = frozenset({"attributes", "labels", "mechanism", "by", "has"})
+from dpolicy.predicates.mistakes import Mistake, span
 
 _HAS = re.compile(r"\(\s*labels\s*\.\s*(?:[A-Za-z_]\w*|`[^`\n]+`)\s*\)")
 _INDEX = re.compile(r"""\[(\s*)(["'])([A-Za-z0-9_./ -]+)\2(\s*)\]""")
+
+
+def may_need_respelling(text: str) -> bool:
+    """Most expressions do not, and are spared being parsed twice."""
+    return "has" in text or "[" in text
 
 
 def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
@@ -25,8 +28,8 @@ def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
     letters, mistakes = list(text), []
     for node in _nodes(syntax.root):
         at = syntax.positions.get(node.id, 0)
-        if (mistake := _refused(node, text, at)) is not None:
-            mistakes.append(mistake)
+        if (node.kind, node.name) == ("name", "has"):
+            mistakes.append(_no_name(text, at))
         elif node.kind == "has":
             if (found := _HAS.match(text, at)) is None:
                 mistakes.append(_unclear_has(text, at))
@@ -37,19 +40,8 @@ def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
     return "".join(letters), tuple(mistakes)
 
 
-def _refused(node: Node, text: str, at: int) -> Mistake | None:
-    if node.kind == "name" and node.name == "has":
-        return Mistake(
-            "refused", "`has` is not a name", at, span(text, at), "write `has(labels.x)`"
-        )
-    if node.kind == "comprehension" and node.name in RESERVED:
-        return Mistake(
-            "refused",
-            f"the variable `{node.name}` would hide a name predicates need",
-            *place(text, at),
-            "call the variable something else",
-        )
-    return None
+def _no_name(text: str, at: int) -> Mistake:
+    return Mistake("refused", "`has` is not a name", at, span(text, at), "write `has(labels.x)`")
 
 
 def _unclear_has(text: str, at: int) -> Mistake:

@@ -38,6 +38,8 @@ from dpolicy.releases.labels import Schema
 DEPTH_LIMIT = 32
 #: Each level multiplies the work by the length of a list; three already compare triples.
 NESTING_LIMIT = 3
+#: Were one of these the variable of a quantifier, it would be unclear what a name stands for.
+RESERVED = frozenset({"attributes", "labels", "mechanism", "by", "has"})
 
 _SCALARS = frozenset({"bool", "int", "double", "string"})
 _COMPARISONS = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
@@ -185,6 +187,9 @@ def _quantified(reading: Reading, node: Node, scope: tuple[str, ...], depth: int
     if len(scope) >= NESTING_LIMIT:
         message = f"quantifiers are nested more than {NESTING_LIMIT} deep"
         return _mistake(reading, node, message, kind="too-large")
+    if node.name in RESERVED:
+        message = f"the variable `{node.name}` would hide a name predicates need"
+        return _mistake(reading, node, message, "call the variable something else")
     over, start, _, step, _ = node.children
     found = _quantifier(start, step)
     if found is None:

@@ -47,16 +47,20 @@ def loss(
     certificates: Certificates, amounts: Iterable[int | None], delta: Fraction = Fraction(0)
 ) -> Loss:
     """A loss from one amount per certificate; None, or one that saturates, is infinite."""
-    finite, infinite = [], []
-    for amount in amounts:
-        if amount is not None and amount < 0:
-            raise InvariantBroken(f"a loss of {amount} quanta")
-        beyond = amount is None or amount >= SATURATION_QUANTA
-        finite.append(0 if beyond or amount is None else amount)
-        infinite.append(int(beyond))
-    if len(finite) != len(certificates):
-        raise InvariantBroken(f"{len(finite)} amounts for {len(certificates)} certificates")
-    return Loss(certificates, tuple(finite), tuple(infinite) if any(infinite) else (), delta)
+    given = tuple(amounts)
+    if len(given) != len(certificates):
+        raise InvariantBroken(f"{len(given)} amounts for {len(certificates)} certificates")
+    finite = tuple([a or 0 for a in given])
+    if finite and (min(finite) < 0 or max(finite) >= SATURATION_QUANTA):
+        return loss(certificates, map(_saturated, given), delta)
+    infinite = tuple([int(a is None) for a in given]) if None in given else ()
+    return Loss(certificates, finite, infinite, delta)
+
+
+def _saturated(amount: int | None) -> int | None:
+    if amount is not None and amount < 0:
+        raise InvariantBroken(f"a loss of {amount} quanta")
+    return None if amount is None or amount >= SATURATION_QUANTA else amount
 
 
 def zero(certificates: Certificates) -> Loss:

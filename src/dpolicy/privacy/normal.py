@@ -21,7 +21,7 @@ def mills(x: float) -> float:
     if x < _NEAR:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     ratio = x
-    for n in range(40 if x < 8 else 16, 0, -1):  # all terms positive: no cancellation
+    for n in range(64 if x < 5 else 24, 0, -1):  # all terms positive: no cancellation
         ratio = x + n / ratio
     return 1 / ratio
 

@@ -1,4 +1,4 @@
-"""A budget → the bound that losses are compared with: certificates, thresholds, δ-side (theory 2.4).
+"""A budget → the bound that losses are compared with: thresholds and a δ-side (theory 1.4, 2.4).
 
 An (ε, δ) budget offers several certificates and is kept while one of them holds. That is sound only
 if the failure masses of the certificates and of the δ-side together stay within δ (the union of
@@ -9,7 +9,7 @@ filters, theory 2.3), so every profile splits δ before anything is spent:
     static     every order with the full mass: sound only where costs are not chosen adaptively,
                so for rules that hold for each release by itself
 
-What is left of δ after the split is the δ-side: the most that leaks stated by mechanisms may add to.
+What the split leaves of δ is the δ-side: the most that leaks stated by mechanisms may add up to.
 """
 
 from __future__ import annotations

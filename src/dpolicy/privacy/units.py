@@ -157,6 +157,27 @@ def group_size(src: Period | None, dst: Period | None, touched: Touched | None) 
     return _cover(src, pieces) if dst is None else _within_pieces(src, dst, pieces)
 
 
+def add_remove_size(src: Period | None, dst: Period | None, touched: Touched | None) -> int | None:
+    """How many `src` units must be removed or added so that the data of one `dst` block is gone.
+
+    A `src` block that lies only partly in the `dst` block is no removal of a whole unit: it takes
+    two steps, out and the rest back in (theory 0.1, N1). Only the first and the last are partial.
+    """
+    size = group_size(src, dst, touched)
+    if size is None or src == dst or within(src, dst) or _inside_one(dst, touched):
+        return size
+    return 2 * size if src is None or is_window(src) else size + min(size, 2)
+
+
+def _inside_one(dst: Period | None, touched: Touched | None) -> bool:
+    """Whether every `dst` block holds all of the days that are read, or none."""
+    pieces = touched.pieces if touched is not None else None
+    if dst is None or pieces is None:
+        return dst is None
+    first, last = pieces[0][0], pieces[-1][1]
+    return first == last or (not is_window(dst) and index_of(dst, first) == index_of(dst, last))
+
+
 def blocks(period: Period, first: date, last: date) -> tuple[Block, ...]:
     """The blocks that meet the days `first` to `last`, in order.
 

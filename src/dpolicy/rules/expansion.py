@@ -30,11 +30,15 @@ from dpolicy.language.model import (
     extensions,
 )
 from dpolicy.language.source import Word
-from dpolicy.predicates.expression import UsesAny
+from dpolicy.predicates.expression import Predicate, UsesAny
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.thresholds import Bound, Profile, bound_of
 from dpolicy.rules.functions import images
 from dpolicy.rules.rule import Axis, Base, Rules, SettingFactor
+
+
+#: The name, predicate and budget of one scope of a base policy.
+_Scope = tuple[str, Predicate, Budget]
 
 
 def expand(checked: Checked, section: tuple[Policy, ...], found: Findings) -> Rules:
@@ -88,10 +92,8 @@ def _bases(checked: Checked, policy: BasePolicy, found: Findings) -> list[Base]:
     ]
 
 
-def _attribute_scopes(
-    checked: Checked, policy: AttributePolicy
-) -> list[tuple[str, UsesAny, Budget]]:
-    scopes = []
+def _attribute_scopes(checked: Checked, policy: AttributePolicy) -> list[_Scope]:
+    scopes: list[_Scope] = []
     for name, attribute in checked.policies.attributes.items():
         said = _said(policy.exceptions, policy.budgets, name, attribute.risk)
         scope = UsesAny(frozenset({str(name)}))
@@ -99,9 +101,7 @@ def _attribute_scopes(
     return scopes
 
 
-def _category_scopes(
-    checked: Checked, policy: CategoryPolicy, found: Findings
-) -> list[tuple[str, UsesAny, Budget]]:
+def _category_scopes(checked: Checked, policy: CategoryPolicy, found: Findings) -> list[_Scope]:
     """Cumulative scopes: each membership level with all the closer ones."""
     names = list(checked.policies.categories)
     member = [
@@ -130,10 +130,10 @@ def _members_by_level(policies: PolicySet) -> dict[tuple[str, str], frozenset[st
     """The attributes of each category up to each level."""
     exact: dict[tuple[str, str], set[str]] = {}
     for attribute, said in policies.attributes.items():
-        for level, categories in said.memberships.items():
+        for stated, categories in said.memberships.items():
             for category in categories:
-                exact.setdefault((str(category), str(level)), set()).add(str(attribute))
-    reached = {}
+                exact.setdefault((str(category), str(stated)), set()).add(str(attribute))
+    reached: dict[tuple[str, str], frozenset[str]] = {}
     for category in policies.categories:
         members: set[str] = set()
         for level in policies.membership_levels:

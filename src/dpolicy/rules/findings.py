@@ -12,7 +12,7 @@ from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_
 from dpolicy.predicates.implication import Implied, Refuted
 from dpolicy.releases.labels import Facts
 from dpolicy.rules.order import Comparison
-from dpolicy.rules.pruning import Pruned
+from dpolicy.rules.pruning import Pruned, bases_alive
 from dpolicy.rules.rule import Rules
 
 _NOTHING = UsesAny(frozenset())
@@ -110,9 +110,8 @@ def _never_matches(predicate: Predicate, comparison: Comparison) -> bool:
 
 def _report_idle(policies: Sequence[Policy], rules: Rules, pruned: Pruned, found: Findings) -> None:
     alive: dict[str, bool] = {}
-    rows = pruned.kept.reshape(len(rules.bases), -1).any(axis=1) if len(rules) else ()
-    for base, kept in zip(rules.bases, rows, strict=True):
-        alive[base.policy] = alive.get(base.policy, False) or bool(kept)
+    for base, kept in zip(rules.bases, bases_alive(rules, pruned), strict=True):
+        alive[base.policy] = alive.get(base.policy, False) or kept
     for policy in policies:
         if alive.get(str(policy.name)) is False:
             shown = f"all rules of `{policy.name}` are implied by others"

@@ -124,7 +124,7 @@ def _check_monotone(
 
 
 _HELP = {
-    "P041": "a larger budget must never become a smaller one; sort the points or mend the expression",
+    "P041": "a larger budget must never become smaller than one below it; mend the function",
     "P042": "add a point that reaches it, or say `beyond: extend`",
     "P105": "if it is meant, nothing needs to change",
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
 from dpolicy.releases.labels import Facts
-from dpolicy.rules.pruning import Pruned
+from dpolicy.rules.pruning import Pruned, bases_alive
 from dpolicy.rules.rule import Rules
 
 #: For each setting of each extension, whether it matches.
@@ -66,8 +66,7 @@ class Index:
 
 def build_index(rules: Rules, pruned: Pruned) -> Index:
     """Invert the base scopes that have a kept rule."""
-    width = rules.width
-    alive = pruned.kept.reshape(-1, width).any(axis=1) if len(rules) else np.zeros(0, dtype=bool)
+    alive = bases_alive(rules, pruned)
     by_attribute: dict[str, list[int]] = {}
     by_predicate: dict[Predicate, list[int]] = {}
     everywhere: list[int] = []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dpolicy.language.checker import Checked
-from dpolicy.predicates.expression import Always, Predicate, UsesAny, reads_attribute
+from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
 from dpolicy.privacy.units import Relation, Unit
 from dpolicy.releases.labels import Facts, Schema
@@ -77,15 +77,12 @@ class Comparison:
     )
     _asked: int = 0
 
-    def __post_init__(self) -> None:
-        self._facts = sample_facts(self.schema)
-
     def inside(self, smaller: Predicate, larger: Predicate) -> bool:
         """Whether every mechanism that matches the first is known to match the second."""
         if isinstance(larger, Always) or smaller == larger:
             return True
-        if isinstance(smaller, UsesAny) and isinstance(larger, UsesAny):
-            return smaller.attributes <= larger.attributes
+        if isinstance(larger, UsesAny) and not isinstance(smaller, Expression):
+            return isinstance(smaller, UsesAny) and smaller.attributes <= larger.attributes
         (true, _), (also, failed) = self._truth_of(smaller), self._truth_of(larger)
         if true & ~(also | failed):
             return False
@@ -104,6 +101,7 @@ class Comparison:
 
     def _truth_of(self, predicate: Predicate) -> tuple[int, int]:
         if predicate not in self._truth:
+            self._facts = self._facts or sample_facts(self.schema)
             self._truth[predicate] = truth(predicate, self._facts)
         return self._truth[predicate]
 

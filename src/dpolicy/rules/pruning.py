@@ -7,9 +7,9 @@ lattice; no two rules are ever compared.
 
 Bounds are ordered only partly. They are covered by chains of tighter and looser ones; along a chain
 the tightest says all, so one pass a chain carries every minimal bound. What is carried is one
-integer: the place in the chain, then the height of the scope, then the rule's number. Its minimum is
-the tightest bound above a rule, held by the rule of widest scope, first in the text: such a rule is
-itself implied by no other, so every witness is kept. A last pass checks exactly that.
+integer: the place in the chain, then the depth of the scope, then the rule's number. Its minimum
+is the tightest bound above a rule, held by the rule of widest scope, first in the text: such a rule
+is itself implied by no other, so every witness is kept. A last pass checks exactly that.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ def prune(rules: Rules, arrangement: Arrangement) -> Pruned:
     if not kept[witness].all():
         raise InvariantBroken("a pruned rule is implied by a rule that was pruned too")
     return Pruned(kept, witness)
+
+
+def bases_alive(rules: Rules, pruned: Pruned) -> list[bool]:
+    """For every base whether any of its rules is kept."""
+    rows = pruned.kept.reshape(len(rules.bases), rules.width)
+    return [bool(row) for row in rows.any(axis=1)]
 
 
 def chains(bounds: Sequence[Bound]) -> list[list[int]]:

@@ -1,0 +1,44 @@
+"""`dpolicy fmt`: rewrites policy files in their canonical layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpolicy.cli.main import REJECTED
+from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.errors import PolicyRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.formatter import format_text
+from dpolicy.language.parser import policy_files, read_source
+from dpolicy.language.source import read_nodes
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Change nothing; exit 3 if a file would change.")
+@format_option
+def command(path: Path, check: bool, format_: str) -> int:
+    """Rewrite the files of the policy set PATH in canonical layout. Comments stay."""
+    files = [file for file in policy_files(path) if file.suffix != ".json"]
+    texts = {file: _formatted(file) for file in files}
+    changed = [file for file, text in texts.items() if file.read_text("utf-8") != text]
+    if not check:
+        for file in changed:
+            file.write_text(texts[file], "utf-8")
+    if format_ == "json":
+        print_json({"changed": [str(file) for file in changed]})
+    else:
+        for file in changed:
+            note(f"{'would change' if check else 'changed'} {file}")
+    return REJECTED if check and changed else 0
+
+
+def _formatted(file: Path) -> str:
+    found = Findings()
+    source = read_source(file)
+    root = read_nodes(source, found)
+    if root is None or found.errors:
+        raise PolicyRejected(found.all)
+    return format_text(source, root)

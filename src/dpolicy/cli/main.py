@@ -1,0 +1,88 @@
+"""Arguments → a command, and whatever happens → an exit code.
+
+    0 success   1 internal or I/O failure   2 denied or in conflict   3 the policy text has mistakes
+    4 a case failed   5 the ledger does not verify   64 wrong usage
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from dpolicy.errors import DPolicyError, InvalidValue, InvariantBroken, PolicyRejected
+
+FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
+
+#: Commands by name; each lives in a module of its own that is imported when it is called.
+COMMANDS = {
+    "check": "dpolicy.cli.check",
+    "fmt": "dpolicy.cli.fmt",
+    "implies": "dpolicy.cli.implies",
+    "init": "dpolicy.cli.init",
+    "rules": "dpolicy.cli.rules",
+    "schema": "dpolicy.cli.schema",
+    "test": "dpolicy.cli.test",
+}
+
+
+class _Commands(click.Group):
+    """Knows the commands without importing them, so that every start is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        return command
+
+
+@click.command(cls=_Commands)
+@click.version_option(package_name="dpolicy")
+def dpolicy() -> None:
+    """Keep the cumulative privacy risk of all differentially private releases under control."""
+
+
+def run(arguments: list[str] | None = None) -> NoReturn:
+    """The entry point: never ends in a traceback for anything that came from outside."""
+    sys.exit(_exit_code(arguments))
+
+
+def _wants_json(arguments: list[str] | None) -> bool:
+    """Whether `--format json` was given; the command that knew it did not come to its end."""
+    words = " ".join(sys.argv[1:] if arguments is None else arguments).replace("=", " ")
+    return "--format json" in words
+
+
+def _exit_code(arguments: list[str] | None) -> int:
+    try:
+        code = dpolicy.main(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except click.Abort:
+        return FAILURE
+    except PolicyRejected as error:
+        from dpolicy.cli.output import print_rejection
+
+        print_rejection(error, as_json=_wants_json(arguments))
+        return REJECTED
+    except InvalidValue as error:
+        click.echo(f"error {error}", err=True)
+        return USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    except OSError as error:
+        click.echo(f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        return FAILURE
+    except (InvariantBroken, DPolicyError) as error:
+        click.echo(f"internal error: {error}", err=True)
+        return FAILURE

@@ -1,0 +1,172 @@
+"""A mechanism and a group size → its loss in every certificate (theory 3, 4.1, 4.2).
+
+The families give bounds for one run; here they are sampled (3.6, 3.7), combined with what a pure ε
+implies, multiplied by the number of runs, and rounded once. Poisson amplification holds for
+add-remove only; under any other relation a sampled mechanism costs what it costs unsampled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from dpolicy.privacy.loss import Certificates, Loss
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.bounds import Bounds, Plan, plan_of, pure, rounded, whole_curve
+from dpolicy.privacy.mechanisms.chain import chained
+from dpolicy.privacy.mechanisms.declared import (
+    DeclaredCurve,
+    DeclaredGdp,
+    DeclaredPure,
+    DeclaredZcdp,
+    declared_curve,
+    declared_gdp,
+    declared_pure,
+    declared_zcdp,
+    leaky,
+)
+from dpolicy.privacy.mechanisms.gaussian import (
+    DiscreteGaussian,
+    DpSgd,
+    Gaussian,
+    Pate,
+    TreeAggregation,
+    discrete_gaussian,
+    dp_sgd_step,
+    gaussian,
+    pate_query,
+    tree_aggregation,
+)
+from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, discrete_laplace, laplace
+from dpolicy.privacy.mechanisms.response import (
+    KaryResponse,
+    RandomizedResponse,
+    kary_response,
+    randomized_response,
+)
+from dpolicy.privacy.mechanisms.selection import (
+    Exponential,
+    ReportNoisyMax,
+    SparseVector,
+    exponential,
+    report_noisy_max,
+    sparse_vector,
+)
+from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, Sampled, sampled_epsilon
+from dpolicy.privacy.units import Relation
+
+
+def cost(mechanism: Mechanism, k: int, relation: Relation, certificates: Certificates) -> Loss:
+    """The loss of all runs for a group of k units of the kind it was stated for."""
+    return _cost(mechanism, k, relation, plan_of(certificates))
+
+
+@lru_cache(maxsize=65_536)
+def _cost(mechanism: Mechanism, k: int, relation: Relation, plan: Plan) -> Loss:
+    return rounded(bounds_of(mechanism, k, relation), runs(mechanism), plan)
+
+
+def runs(mechanism: Mechanism) -> int:
+    """How often the family's single run is repeated."""
+    match mechanism:
+        case DpSgd(steps=steps, count=count):
+            return steps * count
+        case Pate(queries=queries, count=count):
+            return queries * count
+    return mechanism.count
+
+
+def bounds_of(mechanism: Mechanism, k: int, relation: Relation) -> Bounds:
+    """The bounds of a single run."""
+    rate = mechanism.sampling_rate
+    if rate is None or rate == 1 or relation is not Relation.ADD_REMOVE:
+        return _unsampled(mechanism, k)
+    if isinstance(mechanism, DeclaredPure) and mechanism.delta:
+        epsilon = sampled_epsilon(float(mechanism.epsilon), float(rate))
+        return leaky(epsilon, rate * mechanism.delta, k)
+    return _sampled(mechanism, k, rate)
+
+
+def _unsampled(mechanism: Mechanism, k: int) -> Bounds:
+    match mechanism:
+        case Gaussian():
+            return gaussian(mechanism, k)
+        case DiscreteGaussian():
+            return discrete_gaussian(mechanism, k)
+        case DpSgd():
+            return dp_sgd_step(mechanism, k)
+        case TreeAggregation():
+            return tree_aggregation(mechanism, k)
+        case Pate():
+            return pate_query(mechanism, k)
+        case Laplace():
+            return laplace(mechanism, k)
+        case DiscreteLaplace():
+            return discrete_laplace(mechanism, k)
+        case RandomizedResponse():
+            return randomized_response(mechanism, k)
+        case KaryResponse():
+            return kary_response(mechanism, k)
+        case _:
+            return _unsampled_abstract(mechanism, k)
+
+
+def _unsampled_abstract(
+    mechanism: Exponential
+    | ReportNoisyMax
+    | SparseVector
+    | DeclaredPure
+    | DeclaredZcdp
+    | DeclaredGdp
+    | DeclaredCurve,
+    k: int,
+) -> Bounds:
+    match mechanism:
+        case Exponential():
+            return exponential(mechanism, k)
+        case ReportNoisyMax():
+            return report_noisy_max(mechanism, k)
+        case SparseVector():
+            return sparse_vector(mechanism, k)
+        case DeclaredPure():
+            return declared_pure(mechanism, k)
+        case DeclaredZcdp():
+            return declared_zcdp(mechanism, k)
+        case DeclaredGdp():
+            return declared_gdp(mechanism, k)
+        case DeclaredCurve():
+            return declared_curve(mechanism, k)
+
+
+def _sampled(mechanism: Mechanism, k: int, rate: Fraction) -> Bounds:
+    """The least of: the sampled curve through the chain, what its pure ε implies, unsampled."""
+    one, group = _unsampled(mechanism, 1), _unsampled(mechanism, k)
+    curves = [whole_curve(group)]
+    least_pure = pure(k * sampled_epsilon(float(one.pure), float(rate)))
+    if least_pure.curve:
+        curves.append(least_pure.curve)
+    sampled = _sampled_curve(_one_run(mechanism), rate)
+    # Unsampled Gaussians are straight, so above MAX_ORDER the terms of a chain need no curve.
+    straight = (math.inf, 0.0) if one.curve else (float(MAX_ORDER), float(one.rho))
+    curves.append(lambda order: chained(sampled, k, order, straight))
+    return Bounds(
+        least_pure.pure,
+        min(group.rho, least_pure.rho),
+        min(group.mu_squared, least_pure.mu_squared),
+        curve=lambda order: min(curve(order) for curve in curves),
+    )
+
+
+def _one_run(mechanism: Mechanism) -> Mechanism:
+    """What the sampled curve depends on besides the rate, so that it is computed once."""
+    if isinstance(mechanism, DpSgd):
+        return Gaussian(mechanism.noise_multiplier)
+    return replace(mechanism, count=1, sampling_rate=None)
+
+
+@lru_cache(maxsize=1024)
+def _sampled_curve(one_run: Mechanism, rate: Fraction) -> Sampled:
+    factor = 1 if isinstance(one_run, Gaussian | Laplace) else 3
+    return Sampled(whole_curve(_unsampled(one_run, 1)), float(rate), factor)

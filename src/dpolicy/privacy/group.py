@@ -1,0 +1,164 @@
+"""What a release states for one unit → the cost for every unit: the closure of theory 0.1.
+
+Nodes are (unit, relation). An edge says: neighbours at this node are at most n steps of neighbours
+at that one. Steps multiply along a path, so the cost at a node is the mechanism's for a group of as
+many units as the shortest path has steps, and the minimum over all statements:
+
+    AR(u) ≤ CH(u)               CH(u), RP(u) ≤ 2 steps of AR(u)
+    CH(v) ≤ k steps of CH(u)    AR(v) ≤ k steps of AR(u), 2 for a unit that is removed in part
+
+with k the touch-aware group size (4.3). A mechanism flagged as additive (5.3) may lose a part of a
+unit in one step. What no path reaches is unknown, hence infinite.
+
+δ-sides. A certificate is a bound given the δ-side of its own derivation, so bounds are mixed only
+where the δ-sides are equal; of the others the smallest δ-side wins. Since that choice may differ
+from unit to unit, a cost that then is above that of a larger unit raises the larger one: costs
+stay monotone, and raising one is always sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+
+from dpolicy.errors import InvalidValue
+from dpolicy.privacy.cost import cost
+from dpolicy.privacy.loss import Certificates, Loss, least, most, no_more, unbounded
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.units import Relation, Touched, Unit, add_remove_size, group_size
+
+#: Whether the first entity covers the second: each of the second belongs to one of the first.
+Covers = Callable[[str, str], bool]
+
+#: The position of a unit, and a relation.
+Node = tuple[int, Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All that group sizes depend on besides the statement."""
+
+    units: tuple[Unit, ...]
+    additive: bool
+    touched: Touched | None
+    covers: Covers
+
+
+def no_covers(larger: str, smaller: str) -> bool:
+    """Every entity stands alone."""
+    return False
+
+
+def cost_table(
+    mechanism: Mechanism,
+    stated_unit: Unit,
+    relation: Relation,
+    *,
+    units: Sequence[Unit],
+    certificates: Certificates,
+    additive: bool = False,
+    also: Mapping[str, Mechanism] | None = None,
+    touched: Touched | None = None,
+    covers: Covers = no_covers,
+) -> dict[str, Loss]:
+    """The cost for every unit under the unit's own relation, by name.
+
+    `also` holds the same mechanism restated for other units, under the same relation.
+    """
+    known = tuple(units) if stated_unit in units else (*units, stated_unit)
+    setting = Setting(known, additive, touched, covers)
+    costs = _costs(setting, known.index(stated_unit), relation, mechanism, certificates)
+    if also:
+        others = _restated(setting, also, relation, certificates)
+        rows = zip(costs, *others, strict=True)
+        costs = [_best(row, certificates) for row in rows]
+        if len({loss.delta for loss in costs}) > 1:
+            costs = _raised(costs, setting)
+    return {unit.name: loss for unit, loss in zip(units, costs, strict=False)}
+
+
+def _costs(
+    setting: Setting,
+    position: int,
+    relation: Relation,
+    mechanism: Mechanism,
+    certificates: Certificates,
+) -> list[Loss]:
+    """What one statement gives for every unit."""
+    steps = steps_from(setting, position, relation)
+    return [
+        unbounded(certificates) if k is None else cost(mechanism, k, relation, certificates)
+        for k in steps
+    ]
+
+
+def _restated(
+    setting: Setting,
+    also: Mapping[str, Mechanism],
+    relation: Relation,
+    certificates: Certificates,
+) -> list[list[Loss]]:
+    names = [unit.name for unit in setting.units]
+    for name in also:
+        if name not in names:
+            raise InvalidValue("M018", f"`also` names the unit `{name}`, which is not defined")
+    return [
+        _costs(setting, names.index(name), relation, mechanism, certificates)
+        for name, mechanism in also.items()
+    ]
+
+
+def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
+    """The minimum of bounds on one loss, among those with the smallest δ-side."""
+    useful = [loss for loss in bounds if any(amount is not None for amount in loss)]
+    if not useful:
+        return unbounded(certificates)
+    delta = min(loss.delta for loss in useful)
+    return reduce(least, (loss for loss in useful if loss.delta == delta))
+
+
+def _raised(costs: list[Loss], setting: Setting) -> list[Loss]:
+    """Costs made monotone again where the choice of δ-sides broke it."""
+    raised = list(costs)
+    for larger, unit in enumerate(setting.units):
+        for smaller, steps in enumerate(steps_from(setting, larger, unit.relation)):
+            if steps == 1 and not no_more(costs[smaller], raised[larger]):
+                raised[larger] = most(raised[larger], costs[smaller])
+    return raised
+
+
+@lru_cache(maxsize=65_536)
+def steps_from(setting: Setting, position: int, relation: Relation) -> tuple[int | None, ...]:
+    """For every unit under its own relation, the steps from a statement; None if unknown."""
+    found: dict[Node, int] = {(position, relation): 1}
+    edges = tuple(_edges(setting))
+    changed = True
+    while changed:  # shortest paths; no more rounds than nodes, as steps are at least one
+        changed = False
+        for source, target, steps in edges:
+            reached = found.get(source)
+            if reached is not None and reached * steps < found.get(target, reached * steps + 1):
+                found[target] = reached * steps
+                changed = True
+    return tuple(found.get((place, unit.relation)) for place, unit in enumerate(setting.units))
+
+
+def _edges(setting: Setting) -> Iterator[tuple[Node, Node, int]]:
+    """Source, target, steps: neighbours at the target are so many steps at the source."""
+    for place, unit in enumerate(setting.units):
+        yield (place, Relation.CHANGE), (place, Relation.ADD_REMOVE), 1
+        yield (place, Relation.ADD_REMOVE), (place, Relation.CHANGE), 2
+        yield (place, Relation.ADD_REMOVE), (place, Relation.REPLACE), 2
+        for other, target in enumerate(setting.units):
+            same = unit.entity == target.entity
+            if place == other or not (same or setting.covers(unit.entity, target.entity)):
+                continue
+            k = group_size(unit.period, target.period, setting.touched)
+            if k is None:
+                continue
+            yield (place, Relation.CHANGE), (other, Relation.CHANGE), k
+            whole = add_remove_size(unit.period, target.period, setting.touched) if same else 2 * k
+            removed = k if setting.additive else whole
+            if removed is not None:
+                yield (place, Relation.ADD_REMOVE), (other, Relation.ADD_REMOVE), removed

@@ -1,0 +1,120 @@
+"""A loss that somebody states → bounds, with nothing assumed beyond the statement (theory 3.10).
+
+(ε, δ) is RR_ε outside of a leak of probability δ, which goes to the δ-side. ρ with ξ is ξ + ρα; μ
+is a Gaussian; a curve is known at its orders, between them because (α−1)·rdp is convex, and nowhere
+above them. Nothing here can be verified by us: whoever states it answers for it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import itemgetter
+
+from dpolicy.privacy.conversion import group_delta
+from dpolicy.privacy.mechanisms.bounds import Amount, Bounds, linear, pure
+from dpolicy.privacy.mechanisms.chain import chained
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPure:
+    """(ε, δ)-DP; with δ = 0, pure."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    count: int = 1
+    sampling_rate: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredZcdp:
+    """(ξ, ρ)-zCDP: a divergence of at most ξ + ρα at every order."""
+
+    rho: Fraction
+    xi: Fraction = Fraction(0)
+    count: int = 1
+    sampling_rate: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredGdp:
+    """μ-Gaussian DP."""
+
+    mu: Fraction
+    count: int = 1
+    sampling_rate: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCurve:
+    """Rényi divergences at stated orders, sorted."""
+
+    points: tuple[tuple[Fraction, Fraction], ...]
+    count: int = 1
+    sampling_rate: Fraction | None = None
+
+
+def declared_pure(m: DeclaredPure, k: int) -> Bounds:
+    """Pure kε; the δ of a group grows with e^{kε} (theory 4.1)."""
+    return leaky(m.epsilon, m.delta, k)
+
+
+def leaky(epsilon: Amount, delta: Fraction, k: int) -> Bounds:
+    """(ε, δ)-DP for a group of k; nothing at all once its δ reaches 1."""
+    grown = group_delta(epsilon, delta, k)
+    return Bounds() if grown is None else pure(k * epsilon, grown)
+
+
+def declared_zcdp(m: DeclaredZcdp, k: int) -> Bounds:
+    """k²ρα, and ξ through the chain; ξ + ρα ≤ (ξ + ρ)α bounds ρ."""
+    if not m.xi:
+        return linear(k * k * m.rho)
+    rho = k * k * (m.rho + m.xi)
+    straight, shift = float(k * k * m.rho), float(m.xi)
+
+    def curve(order: float) -> float:
+        return straight * order + chained(lambda _: shift, k, order)
+
+    return Bounds(rho=rho, curve=curve, exact=_stated_zcdp(m) if k == 1 else None)
+
+
+def _stated_zcdp(m: DeclaredZcdp) -> Callable[[Fraction], Amount]:
+    return lambda order: m.xi + m.rho * order
+
+
+def declared_gdp(m: DeclaredGdp, k: int) -> Bounds:
+    """ρ = (kμ)²/2."""
+    mu_squared = (k * m.mu) ** 2
+    return linear(mu_squared / 2, mu_squared)
+
+
+def declared_curve(m: DeclaredCurve, k: int) -> Bounds:
+    """The stated points, or the chain bound through them."""
+    highest = float(m.points[-1][0])
+
+    def stated(order: float) -> float:
+        return float(_interpolated(m.points, Fraction(min(order, highest))))
+
+    def curve(order: float) -> float:
+        return math.inf if k * order > highest else chained(stated, k, order)
+
+    if k == 1:
+        return Bounds(curve=curve, exact=lambda order: _interpolated(m.points, order))
+    return Bounds(curve=curve)
+
+
+def _interpolated(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> Amount:
+    """The bound at an order that need not be stated; below the first, that of the first."""
+    place = bisect_left(points, order, key=itemgetter(0))
+    if place == len(points):
+        # A rounded order may pass the last one by an ulp.
+        return points[-1][1] if float(order) == float(points[-1][0]) else math.inf
+    above, value = points[place]
+    if place == 0 or order == above:
+        return value
+    below, lower = points[place - 1]
+    part = (order - below) / (above - below)
+    return ((1 - part) * (below - 1) * lower + part * (above - 1) * value) / (order - 1)

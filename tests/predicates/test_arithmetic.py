@@ -1,0 +1,62 @@
+"""Budget functions: numbers in, a number out, or a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpolicy.errors import PredicateFailed
+from dpolicy.predicates.arithmetic import read_function
+
+NAMES = frozenset({"epsilon", "rho", "mu"})
+
+
+@pytest.mark.parametrize(
+    ("text", "notion", "value", "expected"),
+    [
+        ("budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0", "epsilon", 0.5, 0.5),
+        ("budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0", "epsilon", 2, 6.0),
+        ("budget.rho + 0.25", "rho", 0.5, 0.75),
+        ("-budget.mu", "mu", 1.5, -1.5),
+        ("2", "mu", 1.5, 2.0),
+        ("double(int(budget.mu))", "mu", 1.5, 1.0),
+    ],
+)
+def test_functions(text: str, notion: str, value: float, expected: float) -> None:
+    function = read_function(text, NAMES)
+    assert not isinstance(function, tuple)
+    result = function(notion, value)
+    assert result == expected
+    assert isinstance(result, float)
+
+
+@pytest.mark.parametrize(
+    "text", ["budget.rho * 2.0", "1 / 0", "1.0 / 0.0", "0.0 / 0.0", "budget.epsilon * 1e308"]
+)
+def test_what_has_no_value_fails(text: str) -> None:
+    function = read_function(text, NAMES)
+    assert not isinstance(function, tuple)
+    with pytest.raises(PredicateFailed, match="epsilon"):
+        function("epsilon", 1e300)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message", "help_"),
+    [
+        ("budget.epsilon * 3", "type", "a decimal number and a whole number", "`3.0`"),
+        ("budget.epsilom", "type", "unknown name `budget.epsilom`", "`budget.epsilon`"),
+        ("x", "type", "unknown name `x`", "the names are `budget.epsilon`"),
+        ("budget.epsilon > 1.0", "type", "gives a number, this is a bool", None),
+        ('size("abc")', "refused", "`size` is not available", None),
+        ('double("1")', "refused", "this kind of value", None),
+        ("[1.0].map(x, x)[0]", "refused", "`[ ]` is not available", None),
+        ("dyn(1.0)", "refused", "`dyn` is not available", None),
+        ("budget.epsilon +", "syntax", "ends too early", None),
+        ("1" * 5000, "too-large", "5000 bytes", "split"),
+    ],
+)
+def test_mistakes(text: str, kind: str, message: str, help_: str | None) -> None:
+    found = read_function(text, NAMES)
+    assert isinstance(found, tuple)
+    assert any(mistake.kind == kind and message in mistake.message for mistake in found), found
+    assert help_ is None or any(help_ in (mistake.help or "") for mistake in found)
+    assert all(0 <= mistake.offset <= len(text) and mistake.length >= 1 for mistake in found)

@@ -1,0 +1,322 @@
+"""Random policy sets as plain dicts, and random releases for them (trust R9).
+
+Small on purpose, so that every mechanism that can be told apart can be listed, and rich in what
+breaks naive pruning: equivalent and contradictory predicates, equal budgets, mixed notions, units
+that no order joins, partitions that are also attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fractions import Fraction
+from itertools import chain, combinations, product
+from math import floor, prod
+from random import Random
+from typing import Any
+
+from tests.properties.theorem_a import unit_covered
+from tests.reference.rules import GRID, Cost, Key, Mechanism, PolicyDict, Rule, number
+
+RISKS = ("low", "medium", "high")
+LEVELS = ("member", "strong", "weak")
+#: More rules than this make a set slow to check and no more telling.
+MOST_RULES = 60
+UNITS: dict[str, dict[str, Any]] = {
+    "user": {},
+    "user-year": {"period": "year"},
+    "user-month": {"period": "month"},
+    "user-week": {"period": "week"},
+    "user-day": {"period": "day"},
+    "household": {"covers": ["user"]},
+}
+LABELS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "stage": (
+        {"values": ["final", "tuning"], "default": "final"},
+        (
+            'labels.stage == "final"',
+            'labels.stage != "tuning"',
+            'labels.stage == "tuning"',
+            'labels.stage == "final" && labels.stage == "tuning"',
+            'labels.stage == "final" || labels.stage == "tuning"',
+        ),
+    ),
+    "deployment": (
+        {"values": ["standard", "closed", "open"], "required": True},
+        (
+            'labels.deployment == "standard"',
+            'labels.deployment in ["standard", "closed"]',
+            'labels.deployment != "open"',
+            '!(labels.deployment == "open")',
+        ),
+    ),
+    "purpose": (
+        {"values": ["research", "product"], "many": True},
+        (
+            '"research" in labels.purpose',
+            "size(labels.purpose) > 1",
+            '"research" in labels.purpose && "product" in labels.purpose',
+        ),
+    ),
+    # May be left out: a predicate then has no answer, and the request is denied.
+    "team": ({"values": ["ads", "maps"]}, ('labels.team == "ads"', 'labels.team != "maps"')),
+}
+KINDS = ("declared", "gaussian")
+KIND_PREDICATES = ('mechanism == "gaussian"', 'mechanism != "declared"')
+FIRST_DAY = date(2026, 1, 26)  # a Monday whose week ends in February
+
+
+@dataclass(frozen=True)
+class World:
+    """What several policy sets share: everything but the policies."""
+
+    head: PolicyDict
+    predicates: tuple[str, ...]
+    facts: tuple[Mechanism, ...]
+
+
+def random_world(random: Random) -> World:
+    """Units, schema and accounting, with the predicates that make sense in it."""
+    attributes = "abcdef"[: random.choice((1, 2, 2, 3, 3, 4, 5, 6))]
+    labels = random.sample(sorted(LABELS), random.choice((0, 1, 1, 2)))
+    head = {
+        "dpolicy": 1,
+        "accounting": _accounting(random),
+        "units": _units(random),
+        "schema": {
+            **_schema(random, attributes),
+            "labels": {name: LABELS[name][0] for name in labels},
+            "partitions": _partitions(random, attributes),
+        },
+    }
+    predicates = ["always", *_attribute_predicates(random, attributes)]
+    predicates += chain.from_iterable(LABELS[name][1] for name in labels)
+    kinds = KINDS if random.random() < 0.2 and len(labels) < 2 else KINDS[:1]
+    predicates += KIND_PREDICATES if len(kinds) > 1 else ()
+    some = [f"{a} && {b}" for a, b in combinations(predicates[1:], 2) if "||" not in a + b]
+    predicates += random.sample(some, min(len(some), 2))
+    return World(head, tuple(predicates), tuple(_all_facts(attributes, labels, kinds)))
+
+
+def _accounting(random: Random) -> dict[str, Any]:
+    said: dict[str, Any] = {"delta": random.choice((1e-7, 1e-5))}
+    said["relation"] = random.choice(("add-remove", "change", "change", "replace"))
+    if random.random() < 0.4:
+        said["require"] = "additive"
+    said["orders"] = random.choice(("default", [2, 8], [4, 16.5, 64]))
+    return said
+
+
+def _units(random: Random) -> dict[str, Any]:
+    names = {"user", *random.sample(sorted(UNITS), random.choice((1, 2, 3)))}
+    units = {name: dict(UNITS[name]) for name in sorted(names)}
+    for unit in units.values():
+        if random.random() < 0.25:
+            unit["relation"] = random.choice(("add-remove", "change"))
+    return units
+
+
+def _schema(random: Random, attributes: str) -> dict[str, Any]:
+    categories = [f"c{n}" for n in range(random.choice((0, 1, 1, 2, 3, 4)))]
+    said: dict[str, Any] = {}
+    for name in attributes:
+        said[name] = {"risk": random.choice(RISKS)}
+        for category in categories:
+            if random.random() < 0.5:
+                said[name].setdefault(random.choice(LEVELS), []).append(category)
+    return {
+        "attributes": said,
+        "categories": {name: {"risk": random.choice(RISKS)} for name in categories},
+    }
+
+
+def _partitions(random: Random, attributes: str) -> dict[str, Any]:
+    kind = random.random()
+    if kind < 0.5:
+        return {}
+    name = random.choice(attributes) if kind < 0.85 else "region"
+    return {name: {"values": ["x", "y"]}}
+
+
+def _attribute_predicates(random: Random, attributes: str) -> list[str]:
+    a, b = random.choice(attributes), random.choice(attributes)
+    return [
+        f'"{a}" in attributes',
+        f'"{a}" in attributes || "{b}" in attributes',
+        f'"{b}" in attributes || "{a}" in attributes',
+        f'"{a}" in attributes && "{b}" in attributes',
+        f'!("{a}" in attributes)',
+        f'"{a}" in attributes && !("{a}" in attributes)',
+    ]
+
+
+def _all_facts(attributes: str, labels: Sequence[str], kinds: Sequence[str]) -> list[Mechanism]:
+    """Every mechanism that a predicate could tell apart."""
+    sizes = range(len(attributes) + 1)
+    subsets = [frozenset(s) for size in sizes for s in combinations(attributes, size)]
+    options = [[(name, value) for value in _values(name)] for name in labels]
+    return [
+        Mechanism(used, {name: value for name, value in said if value is not None}, kind)
+        for used, said, kind in product(subsets, list(product(*options)), kinds)
+    ]
+
+
+def _values(label: str) -> list[Any]:
+    said = LABELS[label][0]
+    if said.get("many"):
+        sizes = range(len(said["values"]) + 1)
+        return [tuple(sorted(s)) for n in sizes for s in combinations(said["values"], n)]
+    missing = [] if "default" in said or "required" in said else [None]
+    return [*said["values"], *missing]
+
+
+def random_policies(random: Random, world: World, *, partitions_in_settings: bool) -> PolicyDict:
+    """A policy set in a world, of at most `MOST_RULES` rules a section."""
+    while True:
+        policy = {**world.head, "policies": _section(random, world, "p", partitions_in_settings)}
+        if random.random() < 0.3:
+            policy["each-release"] = _section(random, world, "e", partitions_in_settings)
+        if all(rule_count(policy, s) <= MOST_RULES for s in ("policies", "each-release")):
+            return policy
+
+
+def rule_count(policy: PolicyDict, section: str) -> int:
+    """|R| = units × (custom + attributes + categories × levels) × settings (language 1)."""
+    schema, said = policy["schema"], policy.get(section, [])
+    scopes = {
+        "custom": 1,
+        "attribute": len(schema["attributes"]),
+        "category": len(schema["categories"]) * len(LEVELS),
+    }
+    bases = [p for p in said if p["kind"] != "extension"]
+    settings = prod(len(p["settings"]) for p in said if p["kind"] == "extension")
+    return settings * sum(len(p.get("units", [0])) * scopes[p["kind"]] for p in bases)
+
+
+def _section(random: Random, world: World, prefix: str, partitions_in_settings: bool) -> list[Any]:
+    """Base policies and extensions that mean something together: functions need one number."""
+    functions_allowed = random.random() < 0.6
+    palette = [_budget(random, not functions_allowed) for _ in range(random.choice((1, 2, 3, 5)))]
+    said = [
+        _base(random, world, f"{prefix}{n}", palette, functions_allowed)
+        for n in range(random.choice((1, 2, 2, 3, 4)))
+    ]
+    inner = world.predicates
+    if not partitions_in_settings:
+        names = world.head["schema"]["partitions"]
+        inner = tuple(t for t in inner if not any(f'"{p}" in attributes' in t for p in names))
+    for n in range(random.choice((0, 0, 1, 1, 2, 3))):
+        settings = [
+            {
+                "name": f"s{k}",
+                "when": "always" if k == 0 else random.choice(inner),
+                "budget": _function(random) if functions_allowed else "same",
+            }
+            for k in range(random.choice((1, 2, 2, 3)))
+        ]
+        random.shuffle(settings)
+        said.append({"name": f"{prefix}x{n}", "kind": "extension", "settings": settings})
+    return said
+
+
+def _base(
+    random: Random, world: World, name: str, palette: Sequence[Any], functions_allowed: bool
+) -> dict[str, Any]:
+    known = sorted(world.head["units"])
+    units = random.sample(known, min(len(known), random.choice((1, 1, 2, 3))))
+    kind = random.choice(("custom", "custom", "attribute", "category"))
+    base: dict[str, Any] = {"name": name, "kind": kind, "units": units}
+    if kind == "custom":
+        return {**base, "when": random.choice(world.predicates), "budget": random.choice(palette)}
+    base["budgets"] = {risk: random.choice(palette) for risk in RISKS}
+    known = sorted(world.head["schema"]["attributes" if kind == "attribute" else "categories"])
+    if known and random.random() < 0.4:
+        base["except"] = {random.choice(known): random.choice(palette)}
+    if kind == "category" and functions_allowed and random.random() < 0.6:
+        base["levels"] = {random.choice(LEVELS): _function(random)}
+    return base
+
+
+def _budget(random: Random, renyi: bool) -> Any:
+    kind = random.choice("eeeeeerrmu" + "nn" * renyi)
+    if kind == "e":
+        said = {"epsilon": random.choice((1, 2, 3, 5, 5.5, 7))}
+        delta = random.choice((None, None, 0, 1e-12, 1e-7, 1e-5))
+        return said if delta is None else {**said, "delta": delta}
+    if kind == "r":
+        return {"rho": random.choice((0.1, 0.5, 1))}
+    if kind == "m":
+        return {"mu": random.choice((0.5, 1, 1.5))}
+    if kind == "n":
+        orders = random.sample(("2", "8", "16.5", "64"), random.choice((1, 1, 2)))
+        return {"renyi": {order: random.choice((0.5, 1, 2)) for order in orders}}
+    return "unlimited"
+
+
+def _function(random: Random) -> Any:
+    return random.choice(
+        (
+            "same",
+            "same",
+            {"times": 2},
+            {"times": 0.5},
+            {"plus": 1},
+            {"through": [[0, 0], [1, 2], [5, 7]], "beyond": "extend"},
+        )
+    )
+
+
+def certificates(policy: PolicyDict, rules: Sequence[Rule]) -> list[Key]:
+    """Every certificate that a rule or the grid knows."""
+    keys: dict[Key, None] = dict.fromkeys(("pure", "rho", "mu"))
+    orders = policy["accounting"]["orders"]
+    keys.update(dict.fromkeys(GRID if orders == "default" else map(number, orders)))
+    keys.update(dict.fromkeys(key for r in rules for clause in r.clauses for key in clause))
+    return list(keys)
+
+
+def random_mechanism(
+    random: Random, world: World, rules: Sequence[Rule], keys: Sequence[Key], facts: Mechanism
+) -> Mechanism:
+    """Facts with a region and coherent costs; often a cost that just fits one of the rules."""
+    partitions = world.head["schema"]["partitions"]
+    where = {p: frozenset(random.choice("xy")) for p in partitions if random.random() < 0.6}
+    used = facts.attributes | (where.keys() & world.head["schema"]["attributes"].keys())
+    costs: dict[str, Cost] = {}
+    # One that covers another goes first, so that the other can stay below it.
+    known = sorted(world.head["units"])
+    rank = {v: sum(unit_covered(world.head, u, v) for u in known) for v in known}
+    tempting = random.choice(rules) if rules and random.random() < 0.7 else None
+    for unit in sorted(known, key=lambda name: -rank[name]):
+        amounts, delta = _cost(random, keys, tempting)
+        for larger, (most, most_delta) in costs.items():
+            if unit_covered(world.head, unit, larger):
+                amounts = _least(amounts, most)
+                delta = min(delta, most_delta)
+        costs[unit] = amounts, delta
+    return Mechanism(used, facts.labels, facts.kind, facts.by, costs, where, _days(random))
+
+
+def _cost(random: Random, keys: Sequence[Key], tempting: Rule | None) -> Cost:
+    step = Fraction(1, 1000)
+    some = [key for key in keys if random.random() < 0.6]
+    amounts = {key: random.choice((0, 100, 500, 1000, 2500)) * step for key in some}
+    delta = random.choice((0, 0, 0, 1, 40)) * Fraction(1, 10**9)
+    if tempting is not None and tempting.clauses:
+        for key, most in random.choice(tempting.clauses).items():
+            amounts[key] = floor(most / step) * step / random.choice((1, 1, 2))
+        if tempting.delta and random.random() < 0.5:
+            delta = floor(tempting.delta * 10**15) * Fraction(1, 10**15)
+    return amounts, delta
+
+
+def _least(a: dict[Key, Fraction], b: Any) -> dict[Key, Fraction]:
+    return {key: min(x for x in (a.get(key), b.get(key)) if x is not None) for key in {*a, *b}}
+
+
+def _days(random: Random) -> frozenset[date] | None:
+    if random.random() < 0.4:
+        return None
+    start, length = random.randrange(0, 45), random.choice((1, 1, 3, 30))
+    return frozenset(FIRST_DAY + timedelta(days=start + n) for n in range(length))

@@ -1,0 +1,276 @@
+"""The paper's section on rules, naively: every rule spelled out, every sum a sum of fractions.
+
+Written from theory 0.1, 1.4, 1.5, 2.4 and language 1, not from the code: no index, no pruning, no
+product, no numpy. A policy set is the plain dict that YAML or JSON gives. Predicates are CEL of the
+simplest kind, turned into Python by replacing operators.
+
+Thresholds come from 50 digits and are rounded down to quanta of 10⁻¹², as documented. The code may
+land one quantum lower, because it allows for the error of floats. Decisions can be compared all
+the same if costs are multiples of 10⁻³: only thresholds with a logarithm are rounded at all, and
+none of those lies within a quantum of such a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+from math import floor
+from typing import Any
+
+from mpmath import mp
+
+mp.dps = 50
+QUANTUM = Fraction(1, 10**12)
+GRID = tuple(Fraction(order) for order in ("2", "2.5", "3", "4", "5", "6", "8", "16", "32", "64"))
+
+PolicyDict = Mapping[str, Any]
+#: A certificate: "pure", "rho", "mu" (its square), or a Rényi order.
+Key = str | Fraction
+#: Amounts by certificate, one that is missing is infinite; and the δ-side.
+Cost = tuple[Mapping[Key, Fraction], Fraction]
+#: `epsilon` with `delta`, `rho`, `mu`, or Rényi orders; unlimited where empty.
+Budget = Mapping[Key, Fraction]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What is asked for: facts, the region it reads, and its cost in each unit."""
+
+    attributes: frozenset[str] = frozenset()
+    labels: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    kind: str = "declared"
+    by: str = ""
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    where: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    days: frozenset[date] | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A name, a unit, a scope (all of its predicates), and what the losses in it may add up to."""
+
+    name: str
+    unit: str
+    predicates: tuple[str, ...]
+    budget: Budget
+    each_release: bool
+    clauses: tuple[Mapping[Key, Fraction], ...] = ()
+    delta: Fraction | None = None
+
+
+def number(written: Any) -> Fraction:
+    """The decimal as it stands in the text."""
+    return Fraction(str(written))
+
+
+def expand(policy: PolicyDict, section: str) -> list[Rule]:
+    """All rules of `policies` or `each-release`: Algorithm 1 of the paper, one rule at a time."""
+    said = policy.get(section, [])
+    rules = [
+        Rule(name, unit, (when,), budget, section == "each-release")
+        for base in said
+        if base["kind"] != "extension"
+        for unit in base.get("units") or [base["unit"]]
+        for name, when, budget in scopes(policy, base)
+    ]
+    for extension in (each for each in said if each["kind"] == "extension"):
+        rules = [
+            replace(
+                rule,
+                name=f"{rule.name} × {setting['name']}",
+                predicates=(*rule.predicates, setting["when"]),
+                budget=applied(setting["budget"], rule.budget),
+            )
+            for rule in rules
+            for setting in extension["settings"]
+        ]
+    return [replace(rule, **thresholds(policy, rule.budget)) for rule in rules]
+
+
+def scopes(policy: PolicyDict, base: Mapping[str, Any]) -> Iterator[tuple[str, str, Budget]]:
+    """The scopes of one base policy: name, predicate, budget."""
+    schema = policy.get("schema", {})
+    attributes = schema.get("attributes", {})
+    if base["kind"] == "custom":
+        yield base["name"], base["when"], budget_of(policy, base["budget"])
+        return
+
+    def by_risk(name: str, about: Mapping[str, Any]) -> Budget:
+        own = base.get("except", {}).get(name)
+        return budget_of(policy, base["budgets"][about["risk"]] if own is None else own)
+
+    if base["kind"] == "attribute":
+        for name, about in attributes.items():
+            yield f"{base['name']}[{name}]", uses_any([name]), by_risk(name, about)
+    else:
+        levels = schema.get("membership-levels", ["member", "strong", "weak"])
+        for name, about in schema.get("categories", {}).items():
+            for depth, level in enumerate(levels):
+                closer = levels[: depth + 1]
+                users = [
+                    a for a, s in attributes.items() if any(name in s.get(c, ()) for c in closer)
+                ]
+                budget = applied(base.get("levels", {}).get(level, "same"), by_risk(name, about))
+                yield f"{base['name']}[{name}, {level}]", uses_any(users), budget
+
+
+def uses_any(names: Sequence[str]) -> str:
+    """The predicate of a generated scope."""
+    return " || ".join(f'"{name}" in attributes' for name in names) or "false"
+
+
+def budget_of(policy: PolicyDict, said: Any) -> Budget:
+    """A budget as written; an ε without δ takes that of the accounting."""
+    if said == "unlimited":
+        return {}
+    if "renyi" in said:
+        return {number(order): number(value) for order, value in said["renyi"].items()}
+    budget: dict[Key, Fraction] = {key: number(value) for key, value in said.items()}
+    if "epsilon" in budget and "delta" not in budget:
+        budget["delta"] = number(policy["accounting"]["delta"])
+    return budget
+
+
+def applied(function: Any, budget: Budget) -> Budget:
+    """A budget function on ε, ρ or μ; δ stays, and so does what is unlimited."""
+    if function == "same" or not budget:
+        return budget
+    key: Key = next(key for key in ("epsilon", "rho", "mu") if key in budget)
+    x = budget[key]
+    if "times" in function:
+        return {**budget, key: x * number(function["times"])}
+    if "plus" in function:
+        return {**budget, key: x + number(function["plus"])}
+    points = [(number(a), number(b)) for a, b in function["through"]]
+    lines = list(pairwise(points))
+    (x0, y0), (x1, y1) = next((line for line in lines if x <= line[1][0]), lines[-1])
+    return {**budget, key: y0 + (x - x0) * (y1 - y0) / (x1 - x0)}
+
+
+def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
+    """The clauses of which one must hold, each a conjunction, and the δ-side (classic profile)."""
+    if "epsilon" not in budget:
+        squared = {key: value**2 if key == "mu" else value for key, value in budget.items()}
+        return {"clauses": (rounded(squared),), "delta": Fraction(0) if budget else None}
+    said = policy.get("accounting", {}).get("orders", "default")
+    grid = GRID if said == "default" else tuple(number(order) for order in said)
+    clauses: list[Mapping[Key, Fraction]] = [rounded({"pure": budget["epsilon"]})]
+    if not budget["delta"]:
+        return {"clauses": tuple(clauses), "delta": Fraction(0)}
+    for order in sorted(grid):
+        room = budget["epsilon"] - log_of_inverse(budget["delta"]) / (order - 1)
+        clauses += [rounded({order: room})] if room >= 0 else []
+    left = budget["delta"] * (1 - sum(map(kappa, grid), Fraction(0)))
+    return {"clauses": tuple(clauses), "delta": left}
+
+
+def rounded(clause: Mapping[Key, Fraction]) -> Mapping[Key, Fraction]:
+    """Budgets are rounded down to quanta, once."""
+    return {key: floor(value / QUANTUM) * QUANTUM for key, value in clause.items()}
+
+
+@cache
+def log_of_inverse(delta: Fraction) -> Fraction:
+    """log(1/δ) to 50 digits."""
+    return Fraction(mp.nstr(mp.log(mp.mpf(delta.denominator) / delta.numerator), 48))
+
+
+@cache
+def kappa(order: Fraction) -> Fraction:
+    """κ(α) = (1/α)(1 − 1/α)^(α−1), the part of δ that a classic threshold uses (theory 2.3)."""
+    alpha = mp.mpf(order.numerator) / order.denominator
+    return Fraction(mp.nstr((1 - 1 / alpha) ** (alpha - 1) / alpha, 48))
+
+
+@cache
+def predicate(text: str) -> Callable[[Mechanism], bool]:
+    """CEL as Python; a label that is missing raises `KeyError`."""
+    python = "True" if text == "always" else text.replace("&&", " and ").replace("||", " or ")
+    python = re.sub(r"!(?!=)", " not ", re.sub(r"labels\.(\w+)", r'labels["\1"]', python))
+    python = re.sub(r"\bfalse\b", "False", re.sub(r"\btrue\b", "True", python))
+    code = compile(python.strip(), text, "eval")
+    names = {"__builtins__": {}, "size": len}
+    return lambda m: bool(
+        eval(code, names, {"attributes": m.attributes, "labels": m.labels, "mechanism": m.kind})
+    )
+
+
+def matches(rule: Rule, mechanism: Mechanism) -> bool:
+    """Whether the mechanism lies in the rule's scope."""
+    return all([predicate(text)(mechanism) for text in rule.predicates])
+
+
+@cache
+def reads(texts: tuple[str, ...], attribute: str) -> bool:
+    """Whether a scope is about an attribute; then that attribute cannot split it (theory 0.2, 6.1)."""
+    plain = [re.sub(r'"[\w-]+" in attributes', "", text) for text in texts]
+    named = any(f'"{attribute}" in attributes' in text for text in texts)
+    return named or any("attributes" in rest for rest in plain)
+
+
+def decide(
+    policy: PolicyDict, rules: Iterable[Rule], past: Sequence[Mechanism], asked: Sequence[Mechanism]
+) -> bool:
+    """Whether a release is allowed after those that were: no rule is broken with it."""
+    return not any(broken(policy, rule, past, asked) for rule in rules)
+
+
+def broken(
+    policy: PolicyDict, rule: Rule, past: Sequence[Mechanism], asked: Sequence[Mechanism]
+) -> bool:
+    """Whether the rule is broken anywhere once the release is added to what went before."""
+    counted = [*asked] if rule.each_release else [*past, *asked]
+    scope = [m for m in counted if matches(rule, m)]
+    return any(
+        not fits(rule, [m.costs[rule.unit] for m in scope if touches(policy, rule, m, cell)])
+        for cell in cells(policy, rule, scope)
+    )
+
+
+def fits(rule: Rule, costs: Sequence[Cost]) -> bool:
+    """The δ-side holds, and all of some clause (theory 1.4)."""
+    if rule.delta is None:
+        return True
+    if sum((delta for _, delta in costs), Fraction(0)) > rule.delta:
+        return False
+    return any(
+        all(
+            all(key in amounts for amounts, _ in costs)
+            and sum((amounts[key] for amounts, _ in costs), Fraction(0)) <= most
+            for key, most in clause.items()
+        )
+        for clause in rule.clauses
+    )
+
+
+def cells(policy: PolicyDict, rule: Rule, scope: Sequence[Mechanism]) -> set[tuple[Any, ...]]:
+    """The blocks a rule keeps apart: of partitions it is not about, and of its unit's period."""
+    partitions = policy.get("schema", {}).get("partitions", {})
+    values = [p["values"] for name, p in partitions.items() if not reads(rule.predicates, name)]
+    period = policy["units"][rule.unit].get("period")
+    times = {block(period, day) for m in scope for day in m.days or ()} | {None}
+    return set(product(*values, times))
+
+
+def touches(policy: PolicyDict, rule: Rule, mechanism: Mechanism, cell: tuple[Any, ...]) -> bool:
+    """Whether the mechanism reads a block; without a time it reads all of them."""
+    partitions = policy.get("schema", {}).get("partitions", {})
+    split = [name for name in partitions if not reads(rule.predicates, name)]
+    for name, value in zip(split, cell, strict=False):
+        if name in mechanism.where and value not in mechanism.where[name]:
+            return False
+    period = policy["units"][rule.unit].get("period")
+    return mechanism.days is None or any(block(period, day) == cell[-1] for day in mechanism.days)
+
+
+def block(period: str | None, day: date) -> object:
+    """The block of a day; all days are one where the unit has no period."""
+    if period is None:
+        return None
+    kinds = {"day": day, "week": day.isocalendar()[:2], "year": day.year}
+    return kinds.get(period, (day.year, day.month))
