@@ -42,7 +42,7 @@ SIZES = {
     "paper's scope policy": Size(150, 10, extensions=0, units=1),
     "paper's, three contexts of three": Size(150, 10, units=1),
     "large": Size(1000, units=3),
-    "100,000 kept": Size(950, budgets=_TIGHT),
+    "100,000 kept": Size(3600, units=1, budgets=_TIGHT),
     "quarter of a million": Size(2000),
     "half a million": Size(4000),
     "a million": Size(8900),
@@ -68,7 +68,8 @@ def policy_text(size: Size) -> str:
             *(f"  {name}: {_UNITS[name]}" for name in units),
             *_schema(size),
             "policies:",
-            f"  - {{name: global, kind: custom, when: always, units: [{listed}], budget: {{epsilon: 20}}}}",
+            f"  - {{name: global, kind: custom, when: always, units: [{listed}], "
+            "budget: {epsilon: 20}}",
             f"  - {{name: attr, kind: attribute, units: [{listed}], budgets: {size.budgets}}}",
             f"  - {{name: cat, kind: category, units: [{listed}], budgets: {_BY_RISK}, "
             "levels: {strong: {times: 1.5}, weak: {times: 2}}}",
@@ -138,7 +139,7 @@ def matching(compiled: CompiledPolicy) -> dict[str, float]:
     """Microseconds to match a mechanism of ten attributes, cold and warm, and the answer's size."""
     chosen = random.Random(2)
     names = sorted(compiled.checked.vocabulary.schema.attributes)
-    labels = {name: "v0" for name in compiled.checked.vocabulary.schema.labels}
+    labels = dict.fromkeys(compiled.checked.vocabulary.schema.labels, "v0")
     facts = [Facts(tuple(sorted(chosen.sample(names, 10))), labels) for _ in range(200)]
     index = compiled.cumulative.index
     cold, warm = _lap(index.matching, facts), _lap(index.matching, facts)
@@ -169,9 +170,8 @@ def main() -> None:
     if chosen.one:
         print(json.dumps(measure(chosen.one, chosen.repetitions)))
         return
-    print(
-        f"{'policy':<34}{'rules':>10}{'kept':>9}{'seconds':>9}{'MB':>7}{'µs match':>10}{'answer':>8}"
-    )
+    heads = ("rules", 10), ("kept", 9), ("seconds", 9), ("MB", 7), ("µs match", 10), ("answer", 8)
+    print(f"{'policy':<34}" + "".join(f"{head:>{width}}" for head, width in heads))
     for row in rows(chosen.repetitions):
         print(
             f"{row['policy']:<34}{row['rules']:>10,}{row['kept']:>9,}{row['seconds']:>9.3f}"

@@ -164,9 +164,17 @@ def test_what_nobody_decides_is_undecided(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_beyond_the_limit_the_solver_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "NODE_LIMIT", 3)
+    monkeypatch.setattr(search, "WORK_LIMIT", 1_000)
     assert decided(uses(*range(40)), uses(*range(60)))
     assert not decided(uses(*range(60)), uses(*range(40)))
+
+
+def test_a_counterexample_too_large_to_evaluate_is_not_believed() -> None:
+    schema = Schema(frozenset(f"attribute-{number}" for number in range(400)))
+    pairs = "attributes.all(a, attributes.all(b, a == b || a != b))"
+    first = read(f"{pairs} && size(attributes) > 390", schema)
+    verdict = implies(first, read("size(attributes) > 399", schema), schema)
+    assert isinstance(verdict, Undecided)
 
 
 def test_a_wrong_counterexample_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:

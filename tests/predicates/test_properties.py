@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import pytest
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 from tests.predicates.generated import ALL_FACTS, SCHEMA, answer, facts, read, texts
 
 from dpolicy.predicates import search, solver
@@ -18,7 +21,7 @@ from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
 from dpolicy.predicates.kleene import Universe
 from dpolicy.predicates.observation import Questions, questions
 from dpolicy.predicates.tree import Tree
-from dpolicy.releases.labels import Facts, Schema
+from dpolicy.releases.labels import Facts, Label, Schema
 
 Verdict = Implied | Refuted | Undecided
 quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -164,6 +167,91 @@ def test_the_solver_is_never_wrong(one: str, other: str) -> None:
         assert counterexample(first, second) is None
     elif isinstance(found, Facts):
         assert answer(first, found) is True and answer(second, found) is False
+
+
+#: Six attributes of which predicates name one or two: the rest look alike to them.
+WIDE = Schema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
+WIDE_FACTS = tuple(
+    Facts(attributes, {"words": words}, by=by)
+    for size in range(7)
+    for attributes in combinations("abcdef", size)
+    for words in [(), ("a",), ("a", "k"), ("k",), ("k", "l"), ("a", "k", "l", "m"), ("k", "l", "m")]
+    for by in ("a", "k", "z")
+)
+counting: SearchStrategy[str] = st.recursive(
+    st.one_of(
+        st.sampled_from(['"a" in attributes', '"a" in labels.words', "by in labels.words"]),
+        st.builds(
+            "size({}) {} {}".format,
+            st.sampled_from(["attributes", "labels.words"]),
+            st.sampled_from(["==", "<", ">="]),
+            st.integers(0, 3),
+        ),
+        st.builds(
+            "{0}.{1}(v, {0}.{2}(w, {3}))".format,
+            st.sampled_from(["attributes", "labels.words"]),
+            st.sampled_from(["all", "exists", "exists_one"]),
+            st.sampled_from(["all", "exists", "exists_one"]),
+            st.sampled_from(
+                [
+                    "v == w",
+                    "v != w",
+                    'v == "a" || v == w',
+                    'v != w && v != "b"',
+                    "v == w || w == by",
+                ]
+            ),
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.builds("({} && {})".format, inner, inner),
+        st.builds("({} || {})".format, inner, inner),
+        st.builds("!({})".format, inner),
+    ),
+    max_leaves=3,
+)
+
+
+@quick
+@given(counting, counting)
+def test_values_nobody_names_are_counted_right(one: str, other: str) -> None:
+    first, second = read(one, WIDE), read(other, WIDE)
+    verdict = implies(first, second, WIDE)
+    assert not isinstance(verdict, Undecided)
+    if isinstance(verdict, Implied):  # a counter-example is checked where it is found
+        for about in WIDE_FACTS:
+            assert not (answer(first, about) is True and answer(second, about) is False), about
+
+
+pieces = st.text("ab-é\\", max_size=3)
+about_text = st.recursive(
+    st.one_of(
+        st.builds(
+            "by.{}({})".format,
+            st.sampled_from(["startsWith", "endsWith", "contains"]),
+            pieces.map(json.dumps),
+        ),
+        st.builds("by {} {}".format, st.sampled_from(["==", "<", ">="]), pieces.map(json.dumps)),
+        st.builds("by.size() {} {}".format, st.sampled_from(["==", "<", ">"]), st.integers(0, 4)),
+    ),
+    lambda inner: st.one_of(
+        st.builds("({} && {})".format, inner, inner),
+        st.builds("({} || {})".format, inner, inner),
+        st.builds("!({})".format, inner),
+    ),
+    max_leaves=3,
+)
+
+
+@settings(quick, max_examples=60)
+@given(about_text, about_text, st.lists(pieces | st.text(max_size=4), min_size=20, max_size=20))
+def test_free_text_is_decided_soundly(one: str, other: str, some: list[str]) -> None:
+    first, second = read(one), read(other)
+    if isinstance(implies(first, second, SCHEMA), Implied):
+        for by in some:
+            assert not (
+                answer(first, Facts(by=by)) is True and answer(second, Facts(by=by)) is False
+            )
 
 
 def test_an_implication_that_forgets_an_attribute_is_caught(

@@ -5,10 +5,12 @@ Each condition is a function of its own, so that a canary can leave one out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
+from fractions import Fraction
 from functools import cache
 
-from tests.reference.rules import PolicyDict, Rule, block, reads
+from tests.reference.rules import Key, PolicyDict, Rule, block, reads
 
 
 @cache
@@ -40,16 +42,15 @@ def bound_covered(tight: Rule, loose: Rule) -> bool:
     """Whatever `tight` may rest on is enough for `loose` (A.5)."""
     if loose.delta is not None and (tight.delta is None or tight.delta > loose.delta):
         return False
-    return all(
-        any(
-            all(k in have and have[k] <= most for k, most in want.items()) for want in loose.clauses
-        )
-        for have in tight.clauses
-    )
+    return all(any(_enough(have, want) for want in loose.clauses) for have in tight.clauses)
 
 
-def blocks_covered(policy: PolicyDict, inner: Rule, outer: Rule) -> bool:
+def _enough(have: Mapping[Key, Fraction], want: Mapping[Key, Fraction]) -> bool:
+    return all(key in have and have[key] <= most for key, most in want.items())
+
+
+def blocks_covered(policy: PolicyDict, inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
     """The outer rule splits by nothing that the inner one does not split by (A.4)."""
     partitions = policy.get("schema", {}).get("partitions", {})
-    about = [{p for p in partitions if reads(rule.predicates, p)} for rule in (inner, outer)]
+    about = [{p for p in partitions if reads(texts, p)} for texts in (inner, outer)]
     return about[0] <= about[1]

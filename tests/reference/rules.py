@@ -158,14 +158,20 @@ def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
         squared = {key: value**2 if key == "mu" else value for key, value in budget.items()}
         return {"clauses": (rounded(squared),), "delta": Fraction(0) if budget else None}
     said = policy.get("accounting", {}).get("orders", "default")
-    grid = GRID if said == "default" else tuple(number(order) for order in said)
-    clauses: list[Mapping[Key, Fraction]] = [rounded({"pure": budget["epsilon"]})]
-    if not budget["delta"]:
+    grid = GRID if said == "default" else tuple(sorted(number(order) for order in said))
+    return classic(budget["epsilon"], budget["delta"], grid)
+
+
+@cache
+def classic(epsilon: Fraction, delta: Fraction, grid: tuple[Fraction, ...]) -> dict[str, Any]:
+    """ε − log(1/δ)/(α−1) where that is not negative; what κ leaves of δ is the δ-side."""
+    clauses: list[Mapping[Key, Fraction]] = [rounded({"pure": epsilon})]
+    if not delta:
         return {"clauses": tuple(clauses), "delta": Fraction(0)}
-    for order in sorted(grid):
-        room = budget["epsilon"] - log_of_inverse(budget["delta"]) / (order - 1)
+    for order in grid:
+        room = epsilon - log_of_inverse(delta) / (order - 1)
         clauses += [rounded({order: room})] if room >= 0 else []
-    left = budget["delta"] * (1 - sum(map(kappa, grid), Fraction(0)))
+    left = delta * (1 - sum(map(kappa, grid), Fraction(0)))
     return {"clauses": tuple(clauses), "delta": left}
 
 
@@ -202,12 +208,12 @@ def predicate(text: str) -> Callable[[Mechanism], bool]:
 
 def matches(rule: Rule, mechanism: Mechanism) -> bool:
     """Whether the mechanism lies in the rule's scope."""
-    return all([predicate(text)(mechanism) for text in rule.predicates])
+    return all(predicate(text)(mechanism) for text in rule.predicates)
 
 
 @cache
 def reads(texts: tuple[str, ...], attribute: str) -> bool:
-    """Whether a scope is about an attribute; then that attribute cannot split it (theory 0.2, 6.1)."""
+    """Whether a scope is about an attribute, which then cannot split it (theory 0.2, 6.1)."""
     plain = [re.sub(r'"[\w-]+" in attributes', "", text) for text in texts]
     named = any(f'"{attribute}" in attributes' in text for text in texts)
     return named or any("attributes" in rest for rest in plain)
@@ -226,6 +232,8 @@ def broken(
     """Whether the rule is broken anywhere once the release is added to what went before."""
     counted = [*asked] if rule.each_release else [*past, *asked]
     scope = [m for m in counted if matches(rule, m)]
+    if not scope:
+        return False
     return any(
         not fits(rule, [m.costs[rule.unit] for m in scope if touches(policy, rule, m, cell)])
         for cell in cells(policy, rule, scope)
@@ -268,6 +276,7 @@ def touches(policy: PolicyDict, rule: Rule, mechanism: Mechanism, cell: tuple[An
     return mechanism.days is None or any(block(period, day) == cell[-1] for day in mechanism.days)
 
 
+@cache
 def block(period: str | None, day: date) -> object:
     """The block of a day; all days are one where the unit has no period."""
     if period is None:

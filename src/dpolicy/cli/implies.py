@@ -43,7 +43,6 @@ def command(path: str, smaller: str, larger: str, format_: str) -> int:
 def _scope(compiled: CompiledPolicy, name: str) -> Predicate:
     names = {rule.name: rule for rule, _ in compiled.all_rules}
     if name not in names:
-        raise click.UsageError(f"there is no rule `{name}`; {suggestion(name, names) or ''}".rstrip("; "))
+        known = suggestion(name, names) or "`dpolicy rules --all` lists them"
+        raise click.UsageError(f"there is no rule `{name}`; {known}")
     return conjunction(names[name].predicates)
-
-

@@ -1,7 +1,7 @@
 """Arguments → a command, and whatever happens → an exit code.
 
-    0 success   1 internal or I/O failure   2 denied or in conflict   3 the policy text has mistakes
-    4 a case failed   5 the ledger does not verify   64 wrong usage
+0 success   1 internal or I/O failure   2 denied or in conflict   3 the policy text has mistakes
+4 a case failed   5 the ledger does not verify   64 wrong usage
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
 
 #: Commands by name; each lives in a module of its own that is imported when it is called.
 COMMANDS = {
+    "calibrate": "dpolicy.cli.calibrate",
     "check": "dpolicy.cli.check",
+    "cost": "dpolicy.cli.cost",
     "fmt": "dpolicy.cli.fmt",
     "implies": "dpolicy.cli.implies",
     "init": "dpolicy.cli.init",
@@ -50,7 +52,7 @@ def dpolicy() -> None:
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """The entry point: never ends in a traceback for anything that came from outside."""
-    sys.exit(_exit_code(arguments))
+    sys.exit(exit_code(arguments))
 
 
 def _wants_json(arguments: list[str] | None) -> bool:
@@ -59,7 +61,8 @@ def _wants_json(arguments: list[str] | None) -> bool:
     return "--format json" in words
 
 
-def _exit_code(arguments: list[str] | None) -> int:
+def exit_code(arguments: list[str] | None) -> int:
+    """Run a command and say how it ended."""
     try:
         code = dpolicy.main(arguments, standalone_mode=False)
         sys.stdout.flush()
@@ -81,7 +84,8 @@ def _exit_code(arguments: list[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     except OSError as error:
-        click.echo(f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        where = f": {error.filename}" if error.filename else ""
+        click.echo(f"error: {error.strerror or error}{where}", err=True)
         return FAILURE
     except (InvariantBroken, DPolicyError) as error:
         click.echo(f"internal error: {error}", err=True)

@@ -1,11 +1,14 @@
-"""Every diagnostic code → what it means and why it is one; `docs/diagnostics.md` is made of this."""
+"""Every diagnostic code → what it means and why; `docs/diagnostics.md` is made of this."""
 
 from __future__ import annotations
 
 #: Errors are below P100, warnings from there on. A code is never given a second meaning.
 CATALOGUE: dict[str, tuple[str, str]] = {
     "P001": ("not YAML", "The text is neither YAML nor JSON, so nothing in it can be trusted."),
-    "P002": ("too large or too deep", "A file past the limits is a slip or an attack; it is not read."),
+    "P002": (
+        "too large or too deep",
+        "A file past the limits is a slip or an attack; it is not read.",
+    ),
     "P003": (
         "alias, anchor, tag, merge key or second document",
         "They make a text say something else than what stands there, and can blow up in memory.",
@@ -29,7 +32,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "A mechanism in none of the settings would be in no rule's scope and spend for free.",
     ),
     "P022": ("unknown category", "A misspelt category would have no attributes."),
-    "P023": ("unknown attribute", "A misspelt attribute would never match, and be bounded by nothing."),
+    "P023": (
+        "unknown attribute",
+        "A misspelt attribute would never match, and be bounded by nothing.",
+    ),
     "P024": ("unknown level", "Risk and membership levels are a closed list."),
     "P025": ("unknown label", "Labels are a closed vocabulary."),
     "P026": (

@@ -29,7 +29,7 @@ class Diagnostic:
     @property
     def severity(self) -> Severity:
         """Whether this keeps the policy from being used."""
-        return Severity.WARNING if self.code >= "P100" else Severity.ERROR
+        return Severity.WARNING if self.code.startswith("P1") else Severity.ERROR
 
     def __str__(self) -> str:
         head = f"{self.span}: {self.severity} {self.code}: {self.message}"

@@ -66,14 +66,14 @@ class _Comment:
 
 
 def _comments(source: Source, root: Node) -> Iterator[_Comment]:
-    """Every comment: what follows a `#` that no scalar holds, at a line's start or after a space."""
+    """Every comment: what follows a `#` outside of scalars, at a line's start or after a space."""
     hidden: dict[int, list[tuple[int, int]]] = {}
     for scalar in _scalars(root):
         span = scalar.span
-        for line in range(span.line, span.end_line + 1):
-            first = span.column if line == span.line else 0
-            last = span.end_column if line == span.end_line else 10**9
-            hidden.setdefault(line, []).append((first, last))
+        for number in range(span.line, span.end_line + 1):
+            first = span.column if number == span.line else 0
+            last = span.end_column if number == span.end_line else 10**9
+            hidden.setdefault(number, []).append((first, last))
     for number, line in enumerate(source.text.split("\n"), 1):
         for match in re.finditer(r"(?:^|(?<=\s))#", line):
             column = match.start() + 1

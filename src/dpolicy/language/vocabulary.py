@@ -20,13 +20,18 @@ DEFAULT_ENTITY = "user"
 class Vocabulary:
     """What names in a policy can mean.
 
-    `covered` holds the pairs (smaller, larger) of distinct units by their data alone. Whether a
-    rule on the larger implies one on the smaller depends on the relation too (theory 0.1).
+    `entities` and `covered` hold pairs (smaller, larger), of entities and of distinct units.
+    Whether a rule on the larger implies one on the smaller depends on the relation too (theory 0.1).
     """
 
     units: Mapping[str, Unit]
+    entities: frozenset[tuple[str, str]]
     covered: frozenset[tuple[str, str]]
     schema: Schema
+
+    def covers(self, larger: str, smaller: str) -> bool:
+        """Whether each of the second entity belongs to one of the first."""
+        return (smaller, larger) in self.entities
 
 
 def read_vocabulary(policies: PolicySet, found: Findings) -> Vocabulary:
@@ -37,7 +42,8 @@ def read_vocabulary(policies: PolicySet, found: Findings) -> Vocabulary:
     _check_partitions(policies, found)
     labels = {str(name): _label(name, said, found) for name, said in policies.labels.items()}
     schema = Schema(frozenset(map(str, policies.attributes)), labels)
-    return Vocabulary(units, _covered(units, _entities_covered(policies, found)), schema)
+    entities = _entities_covered(policies, found)
+    return Vocabulary(units, entities, _covered(units, entities), schema)
 
 
 def _units(policies: PolicySet, found: Findings) -> dict[str, Unit]:

@@ -42,6 +42,11 @@ STEP_LIMIT = 50_000
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1  # CEL's whole numbers have 64 bits
 
+
+class TooManyStepsError(PredicateFailed):
+    """Nested quantifiers that would run for too long on one mechanism."""
+
+
 Bound = tuple[Any, ...]  # the values of the quantifiers' variables, outermost first
 Run = Callable[[Facts, Bound], Any]
 Test = Callable[[Facts, Bound], bool]
@@ -242,7 +247,7 @@ def _bounded(tree: Quantified) -> Run:
     def checked(facts: Facts, bound: Bound) -> Any:
         longest = max(len(each(facts, bound)) for each in ranges)
         if longest**nesting * len(inner) > STEP_LIMIT:
-            raise PredicateFailed(f"quantifiers nested over {longest} values take too long")
+            raise TooManyStepsError(f"quantifiers nested over {longest} values take too long")
         return over(facts, bound)
 
     return checked

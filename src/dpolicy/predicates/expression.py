@@ -70,7 +70,7 @@ def matches(predicate: Predicate, facts: Facts) -> bool:
     try:
         return predicate.evaluate(facts)
     except PredicateFailed as failure:
-        raise PredicateFailed(f"`{predicate.text}` has no answer: {failure}") from None
+        raise type(failure)(f"`{predicate.text}` has no answer: {failure}") from None
 
 
 def read_predicate(text: str, schema: Schema) -> Expression | tuple[Mistake, ...]:

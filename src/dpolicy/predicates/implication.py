@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dpolicy.errors import InvariantBroken, PredicateFailed
 from dpolicy.predicates import search, solver
-from dpolicy.predicates.evaluation import compiled
+from dpolicy.predicates.evaluation import TooManyStepsError, compiled
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
 from dpolicy.predicates.observation import Questions
 from dpolicy.predicates.tree import AllOf, AnyOf, Attributes, Constant, Member, Tree
@@ -79,10 +79,12 @@ def _using(attributes: frozenset[str], schema: Schema) -> Facts:
     return Facts((min(attributes),), plain.labels, plain.mechanism, plain.by)
 
 
-def _refuted(first: Predicate, second: Predicate, facts: Facts) -> Refuted:
+def _refuted(first: Predicate, second: Predicate, facts: Facts) -> Refuted | Undecided:
     """Believe no counter-example that the evaluation of requests would not confirm."""
     try:
         confirmed = matches(first, facts) and not matches(second, facts)
+    except TooManyStepsError as failure:
+        return Undecided(str(failure))
     except PredicateFailed:
         confirmed = False
     if not confirmed:

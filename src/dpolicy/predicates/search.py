@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.predicates.kleene import FAILED, Key, Open, World, judged
+from dpolicy.predicates.kleene import FAILED, Key, Open, World, judged, source_of
 from dpolicy.predicates.observation import Questions, questions
-from dpolicy.predicates.tree import Tree
+from dpolicy.predicates.tree import Literals, Quantified, Tree, children
 from dpolicy.releases.labels import Facts, Schema
 
-#: Some seconds at the worst. Comparing disjunctions of forty attributes takes about a thousand.
-NODE_LIMIT = 20_000
+#: How many nodes of the trees may be judged in all: some seconds at the worst. Comparing
+#: disjunctions of forty and sixty attributes takes a tenth of it.
+WORK_LIMIT = 5_000_000
 
 
 def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
@@ -25,7 +26,7 @@ def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
     if asked.obstacle is not None:
         return asked.obstacle
     stack: list[dict[Key, str | int | bool | None]] = [{}]
-    for _ in range(NODE_LIMIT):
+    for _ in range(WORK_LIMIT // (_cost(first, asked) + _cost(second, asked))):
         if not stack:
             return None
         known = stack.pop()
@@ -38,7 +39,20 @@ def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
             # The last one pushed is tried first: the options are in the order to try them.
             for option in reversed(asked.options[question.key]):
                 stack.append({**known, question.key: option})
-    return f"more than {NODE_LIMIT} cases"
+    return "too many cases to look at each"
+
+
+def _cost(tree: Tree, asked: Questions) -> int:
+    """How many nodes are judged for one case, at most."""
+    each = 1 + sum(_cost(child, asked) for child in children(tree))
+    match tree:
+        case Quantified(over=Literals(items)):
+            return each * (len(items) + 1)
+        case Quantified(over=over):
+            universe = asked.universes[source_of(over)]
+            return each * (len(universe.named) + len(universe.alike) + 1)
+        case _:
+            return each
 
 
 def _undecided(first: Tree, second: Tree, world: World) -> Open | bool:

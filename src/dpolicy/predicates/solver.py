@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any
 
 from dpolicy.predicates.evaluation import HIGHEST, LOWEST
-from dpolicy.predicates.kleene import source_of
-from dpolicy.predicates.observation import domain_of
+from dpolicy.predicates.kleene import Key, Universe, source_of
+from dpolicy.predicates.observation import Questions, domain_of
+from dpolicy.predicates.search import completed
 from dpolicy.predicates.tree import (
     AllOf,
     AnyOf,
@@ -37,7 +38,7 @@ from dpolicy.predicates.tree import (
     Tree,
     Variable,
 )
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.releases.labels import Facts, Schema
 
 #: z3's own measure of work; some seconds. Policies that need it use a handful of text functions.
 WORK_LIMIT = 10_000_000
@@ -280,36 +281,22 @@ def _constant(value: str | int | float | bool, z3: Any) -> Any:
 
 
 def _facts(model: Any, question: _Question) -> Facts | str:
-    schema, labels = question.schema, dict[str, str | tuple[str, ...]]()
-    texts = {source: _read(model, text) for source, text in question.texts.items()}
-    if any("\ud800" <= character <= "\udfff" for text in texts.values() for character in text):
-        return "the solver's counter-example is no text"
-    for label in schema.labels.values():
-        source = f"labels.{label.name}"
-        if label.many:
-            labels[label.name] = _present(model, question.lists.get(source, {}))
-        elif source in question.missing and model.eval(question.missing[source]).eq(
-            question.z3.BoolVal(True)
-        ):
-            continue
-        elif source in texts:
-            labels[label.name] = texts[source]
-        elif not label.may_be_missing:
-            labels[label.name] = _usual(label)
-    return Facts(
-        _present(model, question.lists.get("attributes", {})),
-        labels,
-        texts.get("mechanism", "declared"),
-        texts.get("by", ""),
-    )
+    known: dict[Key, str | int | bool | None] = {}
+    for source, text in question.texts.items():
+        value = known[source, None] = _read(model, text)
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            return "the solver's counter-example is no text"
+    for source, missing in question.missing.items():
+        if _is_true(model, missing):
+            known[source, None] = None
+    universes = {source: Universe(tuple(held), ()) for source, held in question.lists.items()}
+    for source, held in question.lists.items():
+        known.update({(source, value): _is_true(model, there) for value, there in held.items()})
+    return completed(known, Questions(universes, {}, None), question.schema)
 
 
-def _usual(label: Label) -> str:
-    return (label.values or ("text",))[0] if label.default is None else label.default
-
-
-def _present(model: Any, held: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(sorted(value for value, there in held.items() if str(model.eval(there)) == "True"))
+def _is_true(model: Any, term: Any) -> bool:
+    return str(model.eval(term)) == "True"
 
 
 def _read(model: Any, text: Any) -> str:

@@ -13,7 +13,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Notion
+from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Notion, inflated
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.normal import TAIL_ERROR, log_tail, mills, normal_shift
 
@@ -80,6 +80,21 @@ def gaussian_to_epsilon(mu: float, delta: Fraction) -> float:
     return high * (1 + _ERROR)
 
 
+@lru_cache(maxsize=4096)
+def mu_within(epsilon: Fraction, delta: Fraction) -> float:
+    """The largest μ for which μ-GDP is (ε, δ)-DP, rounded down: Δ/σ of a calibrated Gaussian."""
+    e, target = float(epsilon), log_fraction(delta)
+    low, high = 0.0, 1e-9
+    while gaussian_log_delta(high, e) <= target and high < 1e9:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if gaussian_log_delta(middle, e) <= target else (low, middle)
+    return low * (1 - _ERROR)
+
+
 def pure_to_renyi(epsilon: float, order: float) -> float:
     """RR_ε(α), the divergence of randomized response: tight for ε-DP (Steinke 2024, Theorem 4).
 
@@ -107,12 +122,13 @@ def pure_to_mu_squared(epsilon: float) -> float:
     return 4 * shift * shift
 
 
-def implied_delta(epsilon: Fraction, delta: Fraction, at: Fraction) -> float:
+def implied_delta(epsilon: Fraction, delta: Fraction, at: Fraction) -> Fraction:
     """The δ at another ε of everything that is (ε, δ)-DP (Kairouz, Oh, Viswanath 2015)."""
-    e, other = float(epsilon), float(at)
+    if at >= epsilon:
+        return delta
     # (e^ε − e^ε')/(1 + e^ε), free of overflow.
-    gain = -math.expm1(other - e) / (1 + math.exp(-e)) if other < e else 0.0
-    return min(1.0, _sum_up(float(delta), float(1 - delta) * gain))
+    gain = -math.expm1(-float(epsilon - at)) / (1 + math.exp(-float(epsilon)))
+    return delta + (1 - delta) * min(inflated(gain), Fraction(1))
 
 
 def group_delta(epsilon: Fraction | float, delta: Fraction, k: int) -> Fraction | None:

@@ -1,319 +1,257 @@
-"""Boxes and which lies below which → where to draw them: rows from the top down, and the lines.
+"""Boxes with words and the lines between them → one SVG that needs no script, style or font.
 
-The usual four steps of layered drawing (Sugiyama, Tagawa and Toda 1981): give every box a row below
-all boxes above it, order the rows so that few lines cross, move the boxes towards their neighbours,
-and route the lines. A line that passes a row takes a lane of its own between the boxes, so no line
-ever runs over a box; all lines from one upper box share their lanes, as in an organisation chart.
+Kept and pruned rules differ in lightness, border and words, never in hue alone. Words are measured
+for the widest common font and wrapped, so they stay inside their box in every other.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import sqrt
+from math import ceil, sqrt
+from xml.sax.saxutils import escape, quoteattr
 
-#: Pixels between two boxes of a row, and how wide the lane of a passing line is.
-BOX_GAP, LANE = 26.0, 14.0
-#: Pixels between two rows: with few lines, with many, and what each line adds.
-ROW_GAP, MAX_ROW_GAP, ROOM_PER_LINE = 46.0, 150.0, 2.4
-#: Rows get longer than this only if the drawing would become a tower otherwise.
-ROW_WIDTH = 1150.0
-#: How much wider than high a large drawing should be: screens are.
-ASPECT = 1.5
-#: Sweeps against crossings, and towards neighbours: more change nothing that one can see.
-ORDER_SWEEPS, PLACE_SWEEPS = 12, 40
+from dpolicy.rules.layers import Edge, Layout, Line, Size, lay_out
+from dpolicy.rules.rule import TIMES
 
-#: Boxes by their position in the list; the first lies below the second.
-Edge = tuple[int, int]
+#: Pixels that a line of words in a box may be long.
+MAX_TEXT = 200.0
 
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How large a box is."""
-
-    width: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A piece of the way between two boxes, from one row to the next, and whose way it is."""
-
-    start: tuple[float, float]
-    bend: tuple[float, float]
-    end: tuple[float, float]
-    edges: tuple[Edge, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The upper left corner of every box, the lines, and how large the whole is."""
-
-    corners: tuple[tuple[float, float], ...]
-    lines: tuple[Line, ...]
-    width: float
-    height: float
+_PAD, _MARGIN, _TOP, _LEADING = 9.0, 28.0, 104.0, 1.3
+_FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+#: Size of each kind of text, and its other attributes.
+_STYLES = {
+    "heading": (18.0, ' font-weight="bold"'),
+    "name": (13.0, ' font-weight="bold"'),
+    "plain": (12.0, ""),
+    "small": (11.0, ' font-style="italic"'),
+}
+#: All words have a contrast of at least 5 to 1 on their ground.
+_INK = {"kept": "#10263d", "pruned": "#666666"}
+_SHAPES = {
+    "kept": 'fill="#e3eef9" stroke="#1d4f80" stroke-width="1.8"',
+    "pruned": 'fill="#fbfbfb" stroke="#8c8c8c" stroke-width="1.2" stroke-dasharray="5 4"',
+    "frame": 'fill="#efefeb" stroke="#a8a8a0" stroke-width="1"',
+    "bold": 'stroke="#2b2b2b" stroke-width="3"',
+    "thin": 'stroke="#949494" stroke-width="1.2"',
+}
+_LEGEND = {
+    "kept": "kept",
+    "pruned": "pruned: implied by another rule",
+    "bold": "way to the rule that implies it",
+    "thin": "inside the wider scope above",
+    "frame": "same scope and unit",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class _Net:
-    """Boxes and lanes in rows, linked only from one row to the next.
+class Card:
+    """What the box of a rule says: its name, unit and budget, and what implies it, if pruned."""
 
-    Vertices are numbered: first the boxes, then the lanes. A link is (upper, lower) and knows the
-    edges that run through it.
-    """
+    name: str
+    facts: tuple[str, ...]
+    implied_by: str | None
 
-    rows: list[list[int]]
-    widths: list[float]
-    boxes: int
-    links: dict[tuple[int, int], list[Edge]]
-    ups: list[list[int]]
-    downs: list[list[int]]
+    @property
+    def kind(self) -> str:
+        """How it is drawn."""
+        return "kept" if self.implied_by is None else "pruned"
 
-
-def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
-    """Place boxes in rows, each below all that it lies below, with lines that touch no other."""
-    if not sizes:
-        return Layout((), (), 0.0, 0.0)
-    net = _net(sizes, edges, _rows(sizes, edges))
-    _untangle(net)
-    return _routed(net, sizes, _centres(net))
+    @property
+    def tip(self) -> str:
+        """What a pointer over the box shows."""
+        by = "" if self.implied_by is None else f"; implied by {self.implied_by}"
+        return f"{self.name}: {', '.join(self.facts)}; {self.kind}{by}"
 
 
-def text_width(words: str, size: float) -> float:
-    """The most pixels that words take in any common font, in bold."""
-    return size * sum(_letter_width(letter) for letter in words)
+#: A line of words and the name of its style.
+_Text = tuple[str, str]
+#: The boxes that share a node, each with its words, in rows; and how high each row is.
+_Grid = list[tuple[list[tuple[Card, list[_Text]]], float]]
+
+
+def picture(
+    heading: str,
+    nodes: Sequence[Sequence[Card]],
+    edges: Sequence[Edge],
+    bold: Collection[Edge],
+) -> str:
+    """The drawing of nodes, each of one or several boxes, and of the edges between them."""
+    grids = [_grid(cards) for cards in nodes]
+    texts = [text for grid in grids for row, _ in grid for _, words in row for text in words]
+    wide = 2 * _PAD + max((text_width(*text) for text in texts), default=0.0)
+    layout = lay_out([_size(grid, wide) for grid in grids], edges)
+    thick = frozenset(bold)
+    # Bold lines are drawn over thin ones.
+    ordered = sorted(layout.lines, key=lambda line: not thick.isdisjoint(line.edges))
+    parts = [_line(line, nodes[line.edges[0][1]][0].name, thick) for line in ordered]
+    for grid, (x, y) in zip(grids, layout.corners, strict=True):
+        parts += _node(grid, x, y, wide)
+    return _page(heading, layout, parts)
+
+
+def text_width(words: str, style: str) -> float:
+    """The most pixels that words take in any common font."""
+    return _STYLES[style][0] * sum(map(_letter_width, words))
 
 
 def _letter_width(letter: str) -> float:
-    """Rounded up from DejaVu Sans Bold, the widest of the fonts that are used."""
-    if letter in " ijltfrI.,:;|!'()[]·-/":
-        return 0.5
-    if letter in "mwMW@%—" or not letter.isascii():
-        return 1.1
-    return 0.88 if letter.isupper() else 0.74
+    """Rounded up from DejaVu Sans Bold, the widest of the fonts that are asked for."""
+    if letter in " ijl.,:;|'·/":
+        return 0.42
+    if letter in "frtI!()[]-_":
+        return 0.52
+    if letter in "mwMW@%" or not (letter.isascii() or letter in "×εδρμé"):
+        return 1.12
+    return 0.88 if letter.isupper() or letter in "×#&+<=>^~" else 0.74
 
 
-def wrap(parts: Sequence[str], joint: str, size: float, most: float) -> list[str]:
-    """Lines of joined parts, none wider than `most`; a part that alone is wider is cut."""
-    lines = [""]
-    for number, part in enumerate(parts):
-        piece = part if number == 0 else joint + part
-        if number and text_width(lines[-1] + piece, size) > most:
-            lines.append("")
-            piece = piece.lstrip()
-        for letter in piece:
-            if text_width(lines[-1] + letter, size) > most:
-                lines.append("")
-            lines[-1] += letter
+def wrap(parts: Sequence[str], joint: str, style: str) -> list[str]:
+    """Lines of joined parts, none too long; a part that alone is too long is cut.
+
+    It is cut before brackets, then at a space where there is one, else anywhere.
+    """
+    lines: list[str] = []
+    for part in parts:
+        start = joint.lstrip(" ·") if lines else ""
+        if lines and text_width(lines[-1] + joint + part, style) <= MAX_TEXT:
+            lines[-1] += joint + part
+        elif text_width(start + part, style) <= MAX_TEXT:
+            lines.append(start + part)
+        else:
+            lines += _cut(start + part, style)
     return lines
 
 
-def _rows(sizes: Sequence[Size], edges: Sequence[Edge]) -> list[int]:
-    """A row for each box: as high as possible, but no row much wider than the drawing is high.
-
-    What has the longest way down goes first, so single boxes fill the ends of rows.
-    """
-    above: list[list[int]] = [[] for _ in sizes]
-    below: list[list[int]] = [[] for _ in sizes]
-    for lower, upper in edges:
-        above[lower].append(upper)
-        below[upper].append(lower)
-    depth = [0] * len(sizes)
-    for box in reversed(_topological(above, below)):
-        depth[box] = max((depth[lower] + 1 for lower in below[box]), default=0)
-    area = sum((size.width + BOX_GAP) * (size.height + ROW_GAP) for size in sizes)
-    most = max(ROW_WIDTH, sqrt(area * ASPECT))
-    rows = [-1] * len(sizes)
-    waiting = sorted(range(len(sizes)), key=lambda box: (-depth[box], box))
-    row = 0
-    while waiting:
-        room = most
-        for box in waiting:
-            ready = all(0 <= rows[upper] < row for upper in above[box])
-            if ready and (room >= sizes[box].width or room == most):
-                rows[box] = row
-                room -= sizes[box].width + BOX_GAP
-        waiting = [box for box in waiting if rows[box] < 0]
-        row += 1
-    return rows
-
-
-def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    """All boxes, each after those above it."""
-    missing = [len(uppers) for uppers in above]
-    order = [box for box, count in enumerate(missing) if not count]
-    for box in order:
-        for lower in below[box]:
-            missing[lower] -= 1
-            if not missing[lower]:
-                order.append(lower)
-    return order
-
-
-def _net(sizes: Sequence[Size], edges: Sequence[Edge], row_of: Sequence[int]) -> _Net:
-    """Cut edges that pass rows into links; the lanes of one upper box are shared."""
-    rows: list[list[int]] = [[] for _ in range(max(row_of) + 1)]
-    for box, row in enumerate(row_of):
-        rows[row].append(box)
-    widths = [size.width for size in sizes]
-    lanes: dict[tuple[int, int], int] = {}
-    links: dict[tuple[int, int], list[Edge]] = {}
-    for lower, upper in edges:
-        last = upper
-        for row in range(row_of[upper] + 1, row_of[lower]):
-            if (upper, row) not in lanes:
-                lanes[upper, row] = len(widths)
-                rows[row].append(len(widths))
-                widths.append(LANE)
-            links.setdefault((last, lanes[upper, row]), []).append((lower, upper))
-            last = lanes[upper, row]
-        links.setdefault((last, lower), []).append((lower, upper))
-    ups: list[list[int]] = [[] for _ in widths]
-    downs: list[list[int]] = [[] for _ in widths]
-    for up, down in links:
-        ups[down].append(up)
-        downs[up].append(down)
-    return _Net(rows, widths, len(sizes), links, ups, downs)
-
-
-def _untangle(net: _Net) -> None:
-    """Order each row by the middle of its neighbours, down and up in turn; keep the best."""
-    best = [list(row) for row in net.rows]
-    fewest = _crossings(net)
-    for sweep in range(ORDER_SWEEPS):
-        if sweep % 2:
-            _sort_rows(net, range(len(net.rows) - 2, -1, -1), net.downs)
-        else:
-            _sort_rows(net, range(1, len(net.rows)), net.ups)
-        crossings = _crossings(net)
-        if crossings < fewest:
-            fewest, best = crossings, [list(row) for row in net.rows]
-    net.rows[:] = best
-
-
-def _sort_rows(net: _Net, order: Iterable[int], neighbours: Sequence[Sequence[int]]) -> None:
-    """Sort rows by where their neighbours are, measured as a fraction of the other row."""
-    place = {v: (i + 0.5) / len(row) for row in net.rows for i, v in enumerate(row)}
-    for number in order:
-        row = net.rows[number]
-        wanted = {v: _mean([place[n] for n in neighbours[v]], place[v]) for v in row}
-        row.sort(key=lambda v: wanted[v])
-        place.update((v, (i + 0.5) / len(row)) for i, v in enumerate(row))
-
-
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
-
-
-def _crossings(net: _Net) -> int:
-    """How many pairs of links cross."""
-    count = 0
-    place = {v: i for row in net.rows for i, v in enumerate(row)}
-    for row in net.rows[:-1]:
-        seen: list[int] = []
-        for upper in row:
-            ends = [place[lower] for lower in net.downs[upper]]
-            count += sum(len(seen) - bisect_right(seen, end) for end in ends)
-            for end in ends:
-                insort(seen, end)
-    return count
-
-
-def _centres(net: _Net) -> list[float]:
-    """Where along its row each vertex stands: near its neighbours, with room for all."""
-    centres = [0.0] * len(net.widths)
-    for row in net.rows:
-        _settle(net, row, [0.0] * len(row), centres)
-    for sweep in range(PLACE_SWEEPS):
-        for row in net.rows if sweep % 2 else reversed(net.rows):
-            _settle(net, row, [_wanted(net, v, centres) for v in row], centres)
-    left = min(centres[v] - width / 2 for v, width in enumerate(net.widths))
-    return [centre - left for centre in centres]
-
-
-def _wanted(net: _Net, vertex: int, centres: Sequence[float]) -> float:
-    """The middle of the neighbours; lanes pull at each other hardest, to be straight."""
-    total = pull = 0.0
-    for other in (*net.ups[vertex], *net.downs[vertex]):
-        lanes = (vertex >= net.boxes) + (other >= net.boxes)
-        weight = (1.0, 2.0, 8.0)[lanes]
-        total += weight * centres[other]
-        pull += weight
-    return total / pull if pull else centres[vertex]
-
-
-def _settle(net: _Net, row: Sequence[int], wanted: Sequence[float], centres: list[float]) -> None:
-    """The places nearest to the wanted ones that keep the order and the gaps.
-
-    Least squares under fixed gaps is isotonic regression once the gaps are subtracted: neighbours
-    that are too close are merged into one block, which stands at the mean of their wishes.
-    """
-    offsets = [0.0]
-    for left, right in pairwise(row):
-        gap = BOX_GAP if max(left, right) < net.boxes else LANE
-        offsets.append(offsets[-1] + (net.widths[left] + net.widths[right]) / 2 + gap)
-    blocks: list[tuple[float, int]] = []
-    for wish, offset in zip(wanted, offsets, strict=True):
-        mean, count = wish - offset, 1
-        while blocks and blocks[-1][0] >= mean:
-            before, members = blocks.pop()
-            mean = (before * members + mean * count) / (members + count)
-            count += members
-        blocks.append((mean, count))
-    settled = [mean for mean, count in blocks for _ in range(count)]
-    for vertex, place, offset in zip(row, settled, offsets, strict=True):
-        centres[vertex] = place + offset
-
-
-def _routed(net: _Net, sizes: Sequence[Size], centres: Sequence[float]) -> Layout:
-    """Stack the rows and draw every link through the space between two of them."""
-    tops, bottoms = _bands(net, sizes)
-    row_of = {v: number for number, row in enumerate(net.rows) for v in row}
-    leaving = _ports(net, centres, net.downs)
-    arriving = _ports(net, centres, net.ups)
+def _cut(words: str, style: str) -> list[str]:
     lines = []
-    for (up, down), edges in net.links.items():
-        row = row_of[up]
-        start = tops[row] + sizes[up].height if up < net.boxes else bottoms[row]
-        x, end = leaving[up, down], arriving[down, up]
-        lines.append(
-            Line((x, start), (x, bottoms[row]), (end, tops[row + 1]), tuple(edges)),
-        )
-        if down >= net.boxes:
-            through = (centres[down], tops[row + 1]), (centres[down], bottoms[row + 1])
-            lines.append(Line(through[0], through[1], through[1], tuple(edges)))
-    corners = tuple(
-        (centres[box] - size.width / 2, tops[row_of[box]]) for box, size in enumerate(sizes)
+    for part in words.replace("[", "\n[").split("\n"):
+        lines.append("")
+        for piece in part.replace(" ", " \n").split("\n"):
+            if lines[-1] and text_width(lines[-1] + piece.rstrip(), style) > MAX_TEXT:
+                lines.append("")
+            for letter in piece:
+                if text_width((lines[-1] + letter).rstrip(), style) > MAX_TEXT:
+                    lines.append("")
+                lines[-1] += letter
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _words(card: Card) -> list[_Text]:
+    lines = [(line, "name") for line in wrap(card.name.split(TIMES), TIMES, "name")]
+    lines += [(line, "plain") for line in wrap(card.facts, " · ", "plain")]
+    if card.implied_by is not None:
+        parts = f"implied by {card.implied_by}".split(TIMES)
+        lines += [(line, "small") for line in wrap(parts, TIMES, "small")]
+    return lines
+
+
+def _text_height(words: Sequence[_Text]) -> float:
+    return sum(_STYLES[style][0] * _LEADING for _, style in words)
+
+
+def _grid(cards: Sequence[Card]) -> _Grid:
+    """The boxes of a node in a square, so that it gets neither wide nor high; three in a row."""
+    count = 3 if len(cards) == 3 else ceil(sqrt(len(cards)))
+    boxes = [(card, _words(card)) for card in cards]
+    rows = [boxes[start : start + count] for start in range(0, len(boxes), count)]
+    return [(row, 2 * _PAD + max(_text_height(words) for _, words in row)) for row in rows]
+
+
+def _size(grid: _Grid, wide: float) -> Size:
+    """A single box has no frame; several have a margin around and between them."""
+    columns = len(grid[0][0])
+    if columns == 1:
+        return Size(wide, grid[0][1])
+    return Size(columns * (wide + _PAD) + _PAD, sum(height + _PAD for _, height in grid) + _PAD)
+
+
+def _node(grid: _Grid, x: float, y: float, wide: float) -> list[str]:
+    parts = []
+    if len(grid[0][0]) > 1:
+        parts.append(_rect("frame", x, y, _size(grid, wide)))
+        x, y = x + _PAD, y + _PAD
+    for row, height in grid:
+        for place, (card, words) in enumerate(row):
+            parts.append(_box(card, words, x + place * (wide + _PAD), y, Size(wide, height)))
+        y += height + _PAD
+    return parts
+
+
+def _box(card: Card, words: Sequence[_Text], x: float, y: float, size: Size) -> str:
+    written = []
+    line = y + (size.height - _text_height(words)) / 2
+    for text, style in words:
+        line += _STYLES[style][0] * _LEADING
+        # The baseline leaves room below for descenders.
+        base = line - _STYLES[style][0] * 0.35
+        written.append(_written(text, style, x + size.width / 2, base, "middle"))
+    inner = f"<title>{escape(card.tip)}</title>{_rect(card.kind, x, y, size)}{''.join(written)}"
+    return f'<g class="rule {card.kind}" fill="{_INK[card.kind]}">{inner}</g>'
+
+
+def _rect(kind: str, x: float, y: float, size: Size) -> str:
+    shape = f'x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="6"'
+    return f'<rect class="{kind}" {shape} {_SHAPES[kind]}/>'
+
+
+def _written(words: str, style: str, x: float, y: float, anchor: str) -> str:
+    size, more = _STYLES[style]
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
+    return f"<text {place}{more}>{escape(words)}</text>"
+
+
+def _line(line: Line, upper: str, bold: frozenset[Edge]) -> str:
+    """Down to the end of its row, then in a curve to the start of the next."""
+    kind = "thin" if bold.isdisjoint(line.edges) else "bold"
+    (x, start), (_, bend), (end, stop) = line.start, line.bend, line.end
+    middle = (bend + stop) / 2
+    curve = f"C{x:.1f} {middle:.1f} {end:.1f} {middle:.1f} {end:.1f} {stop:.1f}"
+    path = f'd="M{x:.1f} {start:.1f}V{bend:.1f}{curve}" {_SHAPES[kind]}'
+    return f'<path class="{kind}" {path}><title>{escape(f"inside {upper}")}</title></path>'
+
+
+def _page(heading: str, layout: Layout, parts: Sequence[str]) -> str:
+    """Heading and legend over the drawing, which is in the middle."""
+    shown = [kind for kind in _LEGEND if any(f'class="{kind}"' in part for part in parts)]
+    legend = sum(_legend_step(kind) for kind in shown)
+    inner = max(layout.width, legend, text_width(heading, "heading"))
+    width, height = ceil(inner + 2 * _MARGIN), ceil(layout.height + _TOP + _MARGIN)
+    shift = _MARGIN + (inner - layout.width) / 2
+    tip = f"{heading}. Wider scopes are higher; lines lead from a rule to the next wider ones."
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label={quoteattr(tip)} '
+        f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'font-family="{_FONTS}" fill="none">'
     )
-    width = max(centre + w / 2 for centre, w in zip(centres, net.widths, strict=True))
-    return Layout(corners, tuple(lines), width, bottoms[-1])
+    top = _written(heading, "heading", _MARGIN, 38, "start") + _legend(shown)
+    return "\n".join(
+        (
+            opening,
+            f"<title>{escape(heading)}</title>",
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            f'<g class="legend" fill="{_INK["kept"]}">{top}</g>',
+            f'<g class="drawing" transform="translate({shift:.1f} {_TOP:g})">',
+            *parts,
+            "</g>",
+            "</svg>\n",
+        )
+    )
 
 
-def _bands(net: _Net, sizes: Sequence[Size]) -> tuple[list[float], list[float]]:
-    """Where each row starts and ends; more lines between two rows get more room."""
-    tops, bottoms = [], []
-    top = 0.0
-    for row in net.rows:
-        tops.append(top)
-        bottoms.append(top + max(sizes[v].height for v in row if v < net.boxes))
-        room = ROW_GAP + ROOM_PER_LINE * sum(len(net.downs[v]) for v in row)
-        top = bottoms[-1] + min(room, MAX_ROW_GAP)
-    return tops, bottoms
+def _legend(shown: Sequence[str]) -> str:
+    """A sample of each kind of box and line that was drawn, and what it means."""
+    parts = []
+    x = _MARGIN
+    for kind in shown:
+        if kind in ("bold", "thin"):
+            parts.append(f'<path d="M{x:g} 67h30" {_SHAPES[kind]}/>')
+        else:
+            parts.append(_rect(kind, x, 58, Size(30, 18)))
+        parts.append(_written(_LEGEND[kind], "plain", x + 38, 71, "start"))
+        x += _legend_step(kind)
+    return "".join(parts)
 
 
-def _ports(
-    net: _Net, centres: Sequence[float], neighbours: Sequence[Sequence[int]]
-) -> dict[tuple[int, int], float]:
-    """Where on its edge a box is left or reached: side by side, in the order of the other ends."""
-    ports = {}
-    other_end: Callable[[int], float] = centres.__getitem__
-    for vertex, others in enumerate(neighbours):
-        wide = net.widths[vertex] * 0.7 if vertex < net.boxes else 0.0
-        step = min(LANE, wide / max(1, len(others) - 1))
-        first = centres[vertex] - step * (len(others) - 1) / 2
-        for position, other in enumerate(sorted(others, key=other_end)):
-            ports[vertex, other] = first + step * position
-    return ports
+def _legend_step(kind: str) -> float:
+    return 38 + text_width(_LEGEND[kind], "plain") + 18

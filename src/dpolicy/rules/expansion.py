@@ -36,7 +36,6 @@ from dpolicy.privacy.thresholds import Bound, Profile, bound_of
 from dpolicy.rules.functions import images
 from dpolicy.rules.rule import Axis, Base, Rules, SettingFactor
 
-
 #: The name, predicate and budget of one scope of a base policy.
 _Scope = tuple[str, Predicate, Budget]
 

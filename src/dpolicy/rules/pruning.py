@@ -77,7 +77,7 @@ def prune(rules: Rules, arrangement: Arrangement) -> Pruned:
 def bases_alive(rules: Rules, pruned: Pruned) -> list[bool]:
     """For every base whether any of its rules is kept."""
     rows = pruned.kept.reshape(len(rules.bases), rules.width)
-    return [bool(row) for row in rows.any(axis=1)]
+    return [bool(row.any()) for row in rows]
 
 
 def chains(bounds: Sequence[Bound]) -> list[list[int]]:

@@ -1,0 +1,43 @@
+# The loop: make setup · make test · make check · make fix · make bench · make demo
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Imports are two to three times slower without byte code, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: setup test check fix bench demo docs clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+test: setup  ## every test, on all cores
+	$(BIN)/python -m pytest --numprocesses auto
+
+check: setup  ## format, lint, types, layers, docs fresh
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_tidy.py
+	$(BIN)/python docs/generate.py --check
+
+fix: setup  ## what a machine can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python docs/generate.py
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+bench: setup  ## tables, no asserts
+	$(BIN)/python benchmarks/compile.py
+
+demo: setup  ## compile an example and print its rules
+	$(BIN)/dpolicy check examples/web-analytics
+	$(BIN)/dpolicy rules examples/web-analytics
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,21 @@
+"""Numbers on the command line → exact fractions, by the same rules as numbers in a text."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import click
+
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.shape import INVALID, Number
+from dpolicy.language.source import Source, read_nodes
+
+
+def decimal(text: str, option: str) -> Fraction:
+    """The exact value of a number that was given as an option."""
+    found = Findings()
+    node = read_nodes(Source(option, text.strip()), found)
+    value = INVALID if node is None else Number().read(node, found)
+    if not isinstance(value, Fraction) or found.errors:
+        raise click.UsageError(f"{option}: `{text}` is not a number")
+    return value

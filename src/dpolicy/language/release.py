@@ -1,0 +1,252 @@
+"""A release file → the release it asks for, with every mistake located (language.md 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpolicy.errors import InvalidValue, PolicyRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.parser import read_source
+from dpolicy.language.schema_shapes import MAX_PARTITION
+from dpolicy.language.shape import (
+    INVALID,
+    Choice,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Name,
+    Number,
+    Record,
+    Shape,
+    wrong_type,
+)
+from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, read_nodes
+from dpolicy.privacy.mechanism import read_also, read_mechanism
+from dpolicy.privacy.units import Relation, Touched, touched
+from dpolicy.releases.request import MechanismRequest, Release
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def plain(node: Node) -> Any:
+    """A node as plain values: exact numbers, text, lists and maps."""
+    match node:
+        case Map(entries=entries):
+            return {key.text: plain(value) for key, value in entries}
+        case List(items=items):
+            return [plain(item) for item in items]
+        case Scalar(kind="number"):
+            return node.number
+        case Scalar(kind="bool", text=text):
+            return text == "true"
+        case Scalar(kind="null"):
+            return None
+        case Scalar(text=text):
+            return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """Any map, as plain values with its place: its family checks what is in it."""
+
+    title: str
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Map):
+            return wrong_type(node, self.title, report)
+        return plain(node), node.span
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelValue:
+    """A value, or a list of them."""
+
+    title: str = "a label's value, or a list of values"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, List):
+            return Name(self.title).read(node, report)
+        values = ListOf(Name()).read(node, report)
+        return tuple(sorted({str(value) for value in values}))
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [Name().schema(), ListOf(Name()).schema()]}
+
+
+_WHOLE = Number(
+    "a whole number", least=Fraction(-MAX_PARTITION), most=Fraction(MAX_PARTITION), whole=True
+)
+_RANGE = Record(
+    "a range",
+    {"from": Field(_WHOLE, required=True), "to": Field(_WHOLE, required=True)},
+    lambda v, _: (v["from"], v["to"]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What is selected of a partition: a value, values, or a range."""
+
+    title: str = "a value, a list of values, or a range"
+
+    def read(self, node: Node, report: Report) -> Any:
+        match node:
+            case Map():
+                return _RANGE.read(node, report)
+            case List():
+                values = ListOf(Name(), least=1).read(node, report)
+                return values if values is INVALID else tuple(sorted(set(map(str, values))))
+            case _:
+                value = Name().read(node, report)
+                return value if value is INVALID else (str(value),)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [Name().schema(), ListOf(Name()).schema(), _RANGE.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """One box, or a list of boxes whose union is meant."""
+
+    title: str = "a map of partitions, or a list of such maps"
+
+    def read(self, node: Node, report: Report) -> Any:
+        box = MapOf(_Selected(), self.title)
+        if isinstance(node, List):
+            return ListOf(box, least=1).read(node, report)
+        read = box.read(node, report)
+        return read if read is INVALID else (read,)
+
+    def schema(self) -> dict[str, Any]:
+        box = MapOf(_Selected()).schema()
+        return {"anyOf": [box, {"type": "array", "items": box}]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """A date such as 2026-10-28."""
+
+    title: str = "a date such as 2026-10-28"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Scalar) or not _DAY.fullmatch(node.text):
+            return wrong_type(node, self.title, report)
+        try:
+            return date.fromisoformat(node.text)
+        except ValueError:
+            report("P009", f"there is no day `{node.text}`", node.span, None)
+            return INVALID
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "format": "date"}
+
+
+_TIME = Record(
+    "`time`",
+    {"from": Field(_Day(), "the first day"), "to": Field(_Day(), "the last day")},
+    lambda v, span: (v["from"], v["to"], span),
+)
+
+MECHANISM: Shape = Record(
+    "a mechanism of a release",
+    {
+        "name": Field(Name(), "for reports"),
+        "mechanism": Field(_Plain("a mechanism such as {kind: gaussian}"), required=True),
+        "unit": Field(Name(), "what the sensitivity or loss is stated for"),
+        "relation": Field(Choice(tuple(Relation), "a neighbouring relation")),
+        "additive": Field(Flag(), "theory 5.3", default=False),
+        "also": Field(MapOf(_Plain("parameters for another unit")), default={}),
+        "attributes": Field(ListOf(Name()), "all that influence the output", default=()),
+        "labels": Field(MapOf(_LabelValue()), default={}),
+        "where": Field(_Where(), "left out: everybody", default=()),
+        "time": Field(_TIME, "left out: static data"),
+    },
+    lambda values, span: {**values, "span": span},
+)
+
+RELEASE: Shape = Record(
+    "a release",
+    {
+        "release": Field(Name("an id"), "chosen by the client", required=True),
+        "by": Field(Name(), "who asks", default=""),
+        "utility": Field(Number("a utility that is not negative", least=Fraction(0))),
+        "mechanisms": Field(ListOf(MECHANISM, "a list of mechanisms", least=1), required=True),
+    },
+    lambda values, _: values,
+)
+
+
+def load_release(file: Path) -> Release:
+    """The release of a file. Raises `PolicyRejected` with every mistake in it."""
+    found = Findings()
+    release = read_release(read_source(file), found)
+    if release is None or found.errors:
+        raise PolicyRejected(found.all)
+    return release
+
+
+def read_release(source: Source, found: Findings) -> Release | None:
+    """The release that a text asks for; mistakes go to `found`."""
+    node = read_nodes(source, found)
+    values: Any = INVALID if node is None else RELEASE.read(node, found)
+    if values is INVALID:
+        return None
+    mechanisms = [
+        _mechanism(said, position, found) for position, said in enumerate(values["mechanisms"], 1)
+    ]
+    complete = tuple(m for m in mechanisms if m is not None)
+    return Release(str(values["release"]), str(values["by"]), values["utility"], complete)
+
+
+def _mechanism(said: dict[str, Any], position: int, found: Findings) -> MechanismRequest | None:
+    fields, span = said["mechanism"]
+    mechanism, problems = read_mechanism(fields)
+    restated = {unit: changes for unit, (changes, _) in said["also"].items()}
+    also, more = read_also(fields, restated) if mechanism is not None else ({}, ())
+    for problem in (*problems, *more):
+        _report(problem, span, found)
+    days = _touched(said["time"], found)
+    if mechanism is None:
+        return None
+    return MechanismRequest(
+        name=str(said["name"] or f"mechanism {position}"),
+        mechanism=mechanism,
+        unit=None if said["unit"] is None else str(said["unit"]),
+        relation=None if said["relation"] is None else Relation(said["relation"]),
+        additive=said["additive"],
+        also=also,
+        attributes=tuple(sorted({str(name) for name in said["attributes"]})),
+        labels=_labels(said["labels"]),
+        where=tuple({str(k): v for k, v in box.items()} for box in said["where"]),
+        touched=days,
+    )
+
+
+def _labels(said: Mapping[Any, Any]) -> dict[str, str | tuple[str, ...]]:
+    return {str(k): v if isinstance(v, tuple) else str(v) for k, v in said.items()}
+
+
+def _touched(said: tuple[date | None, date | None, Span] | None, found: Findings) -> Touched | None:
+    if said is None:
+        return None
+    first, last, span = said
+    try:
+        return touched((first, last))
+    except InvalidValue as error:
+        _report(error, span, found)
+        return None
+
+
+def _report(problem: InvalidValue, span: Span, found: Findings) -> None:
+    message, _, help_ = problem.message.partition("; help: ")
+    found(problem.code, message, span, help_ or None)

@@ -1,0 +1,74 @@
+"""A target (ε, δ) → the least noise with which a mechanism meets it, found by bisection.
+
+Every curve falls as the noise grows, so the noise that just fits is found between one that does not
+fit and one that does; what is returned is checked to fit, and is rounded up to twelve digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from dpolicy.errors import InvalidValue
+from dpolicy.privacy.group import Setting, no_covers
+from dpolicy.privacy.mechanism import read_mechanism
+from dpolicy.privacy.report import report
+from dpolicy.privacy.units import Relation, Unit
+
+#: The parameter that says how much noise there is, by kind of mechanism.
+NOISE = {
+    "gaussian": "sigma",
+    "discrete-gaussian": "sigma",
+    "laplace": "scale",
+    "discrete-laplace": "scale",
+    "dp-sgd": "noise-multiplier",
+    "tree-aggregation": "noise-multiplier",
+    "pate": "sigma",
+}
+
+#: Digits of the answer; more would claim a precision that no noise sampler has.
+DIGITS = 12
+
+_USER = Unit("user", "user", None, Relation.ADD_REMOVE)
+_SETTING = Setting((_USER,), False, None, no_covers)
+
+
+def calibrated(
+    kind: str, fields: Mapping[str, object], epsilon: Fraction, delta: Fraction
+) -> tuple[float, float]:
+    """The least noise for (ε, δ), rounded up, and the ε that it reaches."""
+    low, high = Fraction(1, 10**6), Fraction(1, 10**6)
+    while (_epsilon(kind, fields, high, delta) or math.inf) > epsilon:
+        low, high = high, high * 4
+        if high > 10**8:
+            raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
+    for _ in range(80):
+        middle = _rounded_up((low + high) / 2)
+        if not low < middle < high:
+            break
+        reached = _epsilon(kind, fields, middle, delta)
+        if reached is not None and reached <= epsilon:
+            high = middle
+        else:
+            low = middle
+    reached = _epsilon(kind, fields, high, delta)
+    if reached is None:
+        raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
+    return float(high), reached
+
+
+def _epsilon(
+    kind: str, fields: Mapping[str, object], noise: Fraction, delta: Fraction
+) -> float | None:
+    mechanism, problems = read_mechanism({**fields, "kind": kind, NOISE[kind]: noise})
+    if mechanism is None:
+        raise problems[0]
+    return report([(mechanism, 0)], _USER.relation, _SETTING, ())[0].epsilon(delta)
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    """To so many significant digits, never below."""
+    places = DIGITS - math.floor(math.log10(value)) - 1
+    scale = Fraction(10) ** places
+    return math.ceil(value * scale) / scale

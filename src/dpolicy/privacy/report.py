@@ -1,0 +1,144 @@
+"""A mechanism → its cost for every unit in plain numbers, as people and other tools read them.
+
+The ledger counts in quanta of 10⁻¹². A report does not round to quanta: it gives the same upper
+bounds to the last digit of a float, rounded up. ε at δ is the least that any notion gives, over a
+dense grid: a statement about this one mechanism, not about an adaptive sequence (theory 2.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpolicy.privacy.certificates import inflated
+from dpolicy.privacy.conversion import (
+    float_up,
+    gaussian_to_epsilon,
+    renyi_to_epsilon,
+    zcdp_to_epsilon,
+)
+from dpolicy.privacy.cost import bounds_of, runs
+from dpolicy.privacy.group import Setting, steps_from
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.bounds import Amount, Bounds, whole_curve
+from dpolicy.privacy.thresholds import STATIC_ORDERS
+from dpolicy.privacy.units import Relation
+
+#: The orders that ε is read off at, besides those that are asked for.
+DENSE_ORDERS = (*STATIC_ORDERS, Fraction(512), Fraction(1024), Fraction(4096), Fraction(10**5))
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Upper bounds of one mechanism's loss for one unit; None where there is none."""
+
+    pure: Fraction | None
+    rho: Fraction | None
+    mu_squared: Fraction | None
+    renyi: tuple[tuple[Fraction, Fraction | None], ...]
+    delta: Fraction
+
+    @property
+    def mu(self) -> float | None:
+        """μ of Gaussian DP, rounded up."""
+        return None if self.mu_squared is None else root_up(self.mu_squared)
+
+    def epsilon(self, delta: Fraction) -> float | None:
+        """The least ε at δ, rounded up; None if the stated leaks alone exceed δ."""
+        rest = delta - self.delta
+        if rest < 0:
+            return None
+        found = [math.inf if self.pure is None else float_up(self.pure)]
+        if rest:
+            if self.rho is not None:
+                found.append(zcdp_to_epsilon(self.rho, rest))
+            if self.mu is not None:
+                found.append(gaussian_to_epsilon(self.mu, rest))
+            found += [renyi_to_epsilon(o, v, rest) for o, v in self.renyi if v is not None]
+        least = max(min(found), 0.0)
+        return None if math.isinf(least) else least
+
+
+def root_up(value: Fraction) -> float:
+    """The square root, rounded up."""
+    near = math.sqrt(value)
+    while Fraction(near) ** 2 < value:
+        near = math.nextafter(near, math.inf)
+    return near
+
+
+def report(
+    statements: Sequence[tuple[Mechanism, int]],
+    relation: Relation,
+    setting: Setting,
+    orders: Sequence[Fraction],
+) -> list[Costs]:
+    """The costs for every unit of the setting, from statements for units given by position."""
+    asked = tuple(sorted({*orders, *DENSE_ORDERS}))
+    rows = [
+        [
+            None if k is None else _costs(mechanism, k, relation, asked)
+            for k in steps_from(setting, position, relation)
+        ]
+        for mechanism, position in statements
+    ]
+    return [_least([row[unit] for row in rows], asked) for unit in range(len(setting.units))]
+
+
+def _costs(mechanism: Mechanism, k: int, relation: Relation, orders: Sequence[Fraction]) -> Costs:
+    bounds = bounds_of(mechanism, k, relation)
+    count = runs(mechanism)
+    return Costs(
+        _times(bounds.pure, count),
+        _times(bounds.rho, count),
+        _times(bounds.mu_squared, count),
+        tuple((order, _times(_divergence(bounds, order), count)) for order in orders),
+        bounds.delta * count,
+    )
+
+
+def _divergence(bounds: Bounds, order: Fraction) -> Amount:
+    """The Rényi divergence of one run: exact where the parameters make it so."""
+    found: list[Amount] = [whole_curve(bounds)(float(order))]
+    if isinstance(bounds.rho, Fraction):
+        found.append(bounds.rho * order)
+    if isinstance(bounds.pure, Fraction):
+        found.append(bounds.pure)
+    if bounds.exact is not None:
+        found.append(bounds.exact(order))
+    finite = [value for value in (_upper(amount) for amount in found) if value is not None]
+    return min(finite, default=math.inf)
+
+
+def _times(amount: Amount, count: int) -> Fraction | None:
+    upper = _upper(amount)
+    return None if upper is None else upper * count
+
+
+def _upper(amount: Amount) -> Fraction | None:
+    if isinstance(amount, Fraction | int):
+        return Fraction(amount)
+    return None if math.isinf(amount) else inflated(amount)
+
+
+def _least(found: Sequence[Costs | None], orders: Sequence[Fraction]) -> Costs:
+    """Certificate by certificate the least bound, among those with the smallest δ-side."""
+    known = [costs for costs in found if costs is not None]
+    delta = min((costs.delta for costs in known), default=Fraction(0))
+    best = [costs for costs in known if costs.delta == delta]
+    return Costs(
+        _smallest([costs.pure for costs in best]),
+        _smallest([costs.rho for costs in best]),
+        _smallest([costs.mu_squared for costs in best]),
+        tuple(
+            (order, _smallest([costs.renyi[position][1] for costs in best]))
+            for position, order in enumerate(orders)
+        ),
+        delta,
+    )
+
+
+def _smallest(amounts: Sequence[Fraction | None]) -> Fraction | None:
+    return min((amount for amount in amounts if amount is not None), default=None)

@@ -1,0 +1,46 @@
+"""What an analyst asks for: a release of labelled mechanisms, as frozen values (language.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.units import Relation, Touched
+
+#: A run of whole numbers, both ends included.
+Range = tuple[int, int]
+
+#: What a release selects of one partition: listed values or a range.
+Selection = tuple[str, ...] | Range
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismRequest:
+    """One mechanism of a release, as stated; nothing is looked up in a policy yet.
+
+    `where` is a union of boxes, empty for everybody; `touched` is None for static data, which
+    touches every time step.
+    """
+
+    name: str
+    mechanism: Mechanism
+    unit: str | None
+    relation: Relation | None
+    additive: bool
+    also: Mapping[str, Mechanism]
+    attributes: tuple[str, ...]
+    labels: Mapping[str, str | tuple[str, ...]]
+    where: tuple[Mapping[str, Selection], ...]
+    touched: Touched | None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Mechanisms that are charged together or not at all; `id` is the idempotency key, for ever."""
+
+    id: str
+    by: str
+    utility: Fraction | None
+    mechanisms: tuple[MechanismRequest, ...]

@@ -1,0 +1,299 @@
+"""Group sizes against brute force over real calendars (T7), and the order of periods (4.5)."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+
+import pytest
+from tests.reference import calendar_days as brute
+
+from dpolicy.errors import InvalidValue
+from dpolicy.privacy.calendars import (
+    DAY,
+    HALF,
+    ISO_YEAR,
+    MONTH,
+    QUARTER,
+    SUNDAY_WEEK,
+    WEEK,
+    YEAR,
+    Period,
+    sliding,
+    tumbling,
+)
+from dpolicy.privacy.units import (
+    MAX_INTERVALS,
+    add_remove_size,
+    blocks,
+    group_size,
+    parse_period,
+    touched,
+    within,
+)
+
+CALENDAR = [DAY, WEEK, SUNDAY_WEEK, MONTH, QUARTER, HALF, YEAR, ISO_YEAR]
+
+#: Theory 4.4, rows src, columns dst in the order of CALENDAR.
+GROUP_SIZES = [
+    [1, 7, 7, 31, 92, 184, 366, 371],
+    [1, 1, 2, 6, 14, 28, 54, 53],
+    [1, 2, 1, 6, 14, 28, 54, 54],
+    [1, 2, 2, 1, 3, 6, 12, 14],
+    [1, 2, 2, 1, 1, 2, 4, 6],
+    [1, 2, 2, 1, 1, 1, 2, 4],
+    [1, 2, 2, 1, 1, 1, 1, 3],
+    [1, 1, 2, 2, 2, 2, 3, 1],
+]
+
+LENGTHS = [1, 2, 7, 8, 14, 28, 29, 30, 31, 60, 90, 91, 92, 180, 365, 366, 730]
+SLIDING = {
+    DAY: LENGTHS,
+    WEEK: [1, 2, 2, 2, 3, 5, 5, 6, 6, 10, 14, 14, 14, 27, 53, 54, 106],
+    MONTH: [1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 5, 5, 7, 13, 13, 25],
+    QUARTER: [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 5, 5, 9],
+    YEAR: [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3],
+}
+
+
+def key_of(period: Period) -> brute.Key:
+    if period.kind in brute.KEYS:
+        return brute.KEYS[str(period)]
+    assert period.start is not None
+    return brute.tumbling_key(period.days, period.start)
+
+
+@pytest.mark.parametrize("row", range(len(CALENDAR)))
+def test_table_of_calendar_units(row: int) -> None:
+    assert [group_size(CALENDAR[row], dst, None) for dst in CALENDAR] == GROUP_SIZES[row]
+
+
+@pytest.mark.parametrize("src", SLIDING, ids=str)
+def test_table_of_sliding_units(src: Period) -> None:
+    assert [group_size(src, sliding(n), None) for n in LENGTHS] == SLIDING[src]
+
+
+def test_whole_cycle_by_brute_force() -> None:
+    """Every pair of calendar periods, counted day by day over 400 years."""
+    days = brute.days_between(date(1996, 1, 1), date(2401, 12, 31))
+    keys = {p: [brute.KEYS[str(p)](d) for d in days] for p in CALENDAR}
+    for s, src in enumerate(CALENDAR):
+        for d, dst in enumerate(CALENDAR):
+            met: dict[object, set[object]] = {}
+            for a, b in zip(keys[dst], keys[src], strict=True):
+                met.setdefault(a, set()).add(b)
+            assert max(map(len, met.values())) == GROUP_SIZES[s][d], (src, dst)
+
+
+@pytest.mark.parametrize(
+    ("days", "dst", "size"),
+    [
+        *[(7, MONTH, 5), (30, MONTH, 2), (31, MONTH, 1), (30, QUARTER, 4)],
+        *[(30, YEAR, 13), (365, YEAR, 2), (366, YEAR, 1)],
+    ],
+)
+def test_sliding_source_covers(days: int, dst: Period, size: int) -> None:
+    assert group_size(sliding(days), dst, None) == size
+
+
+def test_day_counts_divided_and_rounded_up_are_unsound() -> None:
+    july = brute.days_between(date(2000, 7, 1), date(2000, 7, 31))
+    assert len({brute.KEYS["week"](d) for d in july}) == 6 > -(-31 // 7)
+    year = brute.days_between(date(2012, 1, 1), date(2012, 12, 31))
+    assert len({brute.KEYS["week"](d) for d in year}) == 54 > -(-366 // 7)
+
+
+def random_period(rng: random.Random) -> Period:
+    start = date(2020, 1, 1) + timedelta(days=rng.randrange(400))
+    return rng.choice([*CALENDAR, tumbling(rng.randint(2, 45), start)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_touched_days_by_brute_force(seed: int) -> None:
+    """k_T for partitions of every kind and one to three intervals of days."""
+    rng = random.Random(seed)
+    for _ in range(60):
+        src, dst = random_period(rng), random_period(rng)
+        pieces = []
+        for _ in range(rng.randint(1, 3)):
+            first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
+            pieces.append((first, first + timedelta(days=rng.randrange(rng.choice([1, 40, 400])))))
+        read = {d for a, b in pieces for d in brute.days_between(a, b)}
+        dst_blocks = brute.blocks_of(key_of(dst), sorted(read))
+        days = touched(*pieces)
+        assert group_size(src, dst, days) == brute.most_met(key_of(src), dst_blocks), (src, dst)
+        assert group_size(src, None, days) == len({key_of(src)(d) for d in read})
+        size = add_remove_size(src, dst, days)
+        assert size is not None
+        removed = max(brute.steps_to_remove(key_of(src), b, read) for b in dst_blocks)
+        assert removed <= size <= 2 * removed, (src, dst, pieces)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
+    rng = random.Random(100 + seed)
+    for _ in range(25):
+        src, length = random_period(rng), rng.randint(2, 60)
+        first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
+        last = first + timedelta(days=rng.randrange(120))
+        read = brute.days_between(first, last)
+        expected = brute.most_met(key_of(src), brute.windows(read, length), set(read))
+        assert group_size(src, sliding(length), touched((first, last))) == expected
+        cover = -(-min(length, len(read)) // 9)
+        assert group_size(sliding(9), sliding(length), touched((first, last))) == cover
+
+
+def test_tumbling_periods_by_brute_force() -> None:
+    """The formula with the greatest common divisor, at every phase."""
+    origin = date(2024, 1, 1)
+    for n, m in [(2, 3), (4, 6), (6, 4), (7, 7), (10, 30), (30, 10), (12, 18)]:
+        days = brute.days_between(origin, origin + timedelta(days=3 * n * m))
+        for phase in range(m):
+            src = tumbling(n, origin)
+            dst = tumbling(m, origin + timedelta(days=phase))
+            whole = [b for b in brute.blocks_of(key_of(dst), days) if len(b) == m]
+            assert group_size(src, dst, None) == brute.most_met(key_of(src), whole), (n, m, phase)
+        assert group_size(tumbling(n), sliding(m), None) == -(-(m - 1) // n) + 1
+
+
+def test_one_day_is_one_unit_of_anything() -> None:
+    day = touched((date(2026, 10, 28), date(2026, 10, 28)))
+    for src in [*CALENDAR, sliding(30), tumbling(30), tumbling(9, date(2026, 1, 5)), None]:
+        for dst in [*CALENDAR, sliding(30), tumbling(30), None]:
+            assert group_size(src, dst, day) == add_remove_size(src, dst, day) == 1
+
+
+def test_all_time_is_unbounded() -> None:
+    assert group_size(DAY, None, None) is None
+    assert group_size(MONTH, None, touched((date(2026, 1, 1), None))) is None
+    assert group_size(DAY, MONTH, touched((None, date(2026, 1, 1)))) == 31
+    assert group_size(None, MONTH, None) == group_size(None, None, None) == 1
+    assert add_remove_size(None, MONTH, None) == 2
+    assert add_remove_size(None, None, None) == 1
+
+
+def test_partly_removed_blocks_take_two_steps() -> None:
+    """A month cuts two weeks: 4 whole ones and 2 cut ones, 8 steps where `change` has 6."""
+    july = (date(2000, 7, 1), date(2000, 7, 31))
+    read = set(brute.days_between(date(2000, 6, 1), date(2000, 8, 31)))
+    assert brute.steps_to_remove(brute.KEYS["week"], brute.days_between(*july), read) == 8
+    assert add_remove_size(WEEK, MONTH, None) == 8
+    assert add_remove_size(DAY, MONTH, None) == 31
+    assert add_remove_size(MONTH, QUARTER, None) == 3
+
+
+PERIODS = [
+    *CALENDAR,
+    sliding(7),
+    sliding(30),
+    sliding(31),
+    sliding(92),
+    sliding(366),
+    tumbling(10, date(2026, 1, 5)),
+    tumbling(30, date(2026, 1, 5)),
+    tumbling(30, date(2026, 1, 7)),
+    tumbling(30),
+    None,
+]
+
+
+def test_order_is_a_partial_order() -> None:
+    for a in PERIODS:
+        assert within(a, a)
+        assert within(a, None)
+        assert within(DAY, a)
+        for b in PERIODS:
+            assert a == b or not (within(a, b) and within(b, a)), (a, b)
+            for c in PERIODS:
+                assert within(a, c) or not (within(a, b) and within(b, c)), (a, b, c)
+
+
+def test_order_of_theory() -> None:
+    chain: list[Period | None] = [DAY, MONTH, QUARTER, HALF, YEAR, None]
+    assert all(within(a, b) == (i <= j) for i, a in enumerate(chain) for j, b in enumerate(chain))
+    assert within(WEEK, ISO_YEAR)
+    assert within(WEEK, sliding(7))
+    assert within(MONTH, sliding(31)) and not within(MONTH, sliding(30))
+    assert within(QUARTER, sliding(92)) and within(YEAR, sliding(366))
+    assert within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 5)))
+    assert not within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 7)))
+    assert within(tumbling(30), sliding(30)) and not within(sliding(30), tumbling(30))
+    for a, b in [(WEEK, SUNDAY_WEEK), (WEEK, MONTH), (WEEK, YEAR), (ISO_YEAR, YEAR)]:
+        assert not within(a, b) and not within(b, a)
+
+
+@pytest.mark.parametrize("text", [str(p) for p in PERIODS if p])
+def test_text_round_trip(text: str) -> None:
+    assert str(parse_period(text)) == text
+
+
+def test_equal_partitions_are_equal() -> None:
+    assert parse_period("7 days from 2026-10-26") == WEEK
+    assert parse_period("7 days from 2026-10-25") == SUNDAY_WEEK
+    assert parse_period("1 day") == parse_period("sliding 1 days") == DAY
+    assert parse_period("30 days from 2026-01-05") == parse_period("30 days from 2026-02-04")
+    assert parse_period("30 days") != parse_period("30 days from 2026-02-04")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("fortnight", "U001"),
+        ("", "U001"),
+        ("month ", "U001"),
+        ("sliding 3 days from 2026-01-01", "U001"),
+        ("-3 days", "U001"),
+        ("0 days", "U002"),
+        ("999999999 days", "U002"),
+        ("30 days from 2026-02-30", "U003"),
+        ("30 days from 0001-01-01", "U003"),
+    ],
+)
+def test_bad_periods(text: str, code: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        parse_period(text)
+    assert caught.value.code == code
+
+
+def test_bad_intervals() -> None:
+    day = date(2026, 1, 1)
+    for bad in ([], [(day, day)] * (MAX_INTERVALS + 1), [(day, day - timedelta(days=1))]):
+        with pytest.raises(InvalidValue) as caught:
+            touched(*bad)
+        assert caught.value.code == "U004"
+    with pytest.raises(InvalidValue, match="U003"):
+        touched((date(9999, 12, 31), None))
+
+
+def test_intervals_are_joined() -> None:
+    a, b, c = date(2026, 1, 1), date(2026, 1, 9), date(2026, 1, 20)
+    assert touched((b, c), (a, b)) == touched((a, c))
+    assert touched((a, b), (b + timedelta(days=1), c)) == touched((a, c))
+    assert touched((None, b), (a, None)) == touched((None, None))
+
+
+@pytest.mark.parametrize("period", [*CALENDAR, tumbling(10, date(2026, 1, 5))], ids=str)
+def test_blocks_by_brute_force(period: Period) -> None:
+    first, last = date(2024, 2, 11), date(2026, 3, 3)
+    found = blocks(period, first, last)
+    expected = brute.blocks_of(key_of(period), brute.days_between(first, last))
+    assert len(found) == len(expected)
+    for block, days in zip(found, expected, strict=True):
+        assert block.first <= days[0] and days[-1] <= block.last
+        assert key_of(period)(block.first) == key_of(period)(block.last) == key_of(period)(days[0])
+    assert list(found) == sorted(found)
+
+
+def test_blocks_of_windows_are_all_windows() -> None:
+    day = date(2026, 1, 10)
+    found = blocks(sliding(3), day, day)
+    assert [b.first.day for b in found] == [8, 9, 10]
+    assert blocks(tumbling(3), day, day) == found
+    with pytest.raises(InvalidValue, match="U005"):
+        blocks(DAY, date(1600, 1, 1), date(2600, 1, 1))
+
+
+def test_long_scans_fall_back_to_an_upper_bound() -> None:
+    days = touched((date(1700, 1, 1), date(2500, 12, 31)))
+    assert group_size(MONTH, tumbling(3, date(2026, 1, 1)), days) == 2
+    assert group_size(tumbling(50, date(2026, 1, 1)), tumbling(3, date(2026, 1, 3)), days) == 2

@@ -1,0 +1,170 @@
+"""Pruning with one condition left out is caught, by Theorem A and by decisions on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from tests.properties.pruning_harness import (
+    Arranger,
+    Pruner,
+    Subject,
+    random_releases,
+    subjects,
+    wrong_decisions,
+    wrong_witnesses,
+)
+
+from dpolicy.language.checker import Checked
+from dpolicy.privacy.thresholds import Bound, binds
+from dpolicy.privacy.units import Relation
+from dpolicy.rules import pruning
+from dpolicy.rules.compiler import arrange
+from dpolicy.rules.order import Comparison, order_from
+from dpolicy.rules.pruning import Arrangement, Pruned, prune
+from dpolicy.rules.rule import Rules
+
+MOST_WORLDS = 200
+Variant = tuple[Arranger, Pruner]
+
+
+def with_binds(variant: Callable[[Bound, Bound], bool]) -> Variant:
+    """Pruning that compares bounds in another way."""
+
+    def pruner(rules: Rules, arrangement: Arrangement) -> Pruned:
+        with patch.object(pruning, "binds", variant):
+            return prune(rules, arrangement)
+
+    return arrange, pruner
+
+
+def delta_ignored(tighter: Bound, looser: Bound) -> bool:
+    """The δ-side is not compared."""
+    return binds(replace(tighter, delta=looser.delta), looser)
+
+
+def first_certificate_only(tighter: Bound, looser: Bound) -> bool:
+    """P1: of two ε budgets only ε is compared."""
+    return binds(
+        replace(tighter, clauses=tighter.clauses[:1], delta=looser.delta),
+        replace(looser, clauses=looser.clauses[:1]),
+    )
+
+
+def notions_ignored(tighter: Bound, looser: Bound) -> bool:
+    """P2: numbers are compared, whatever they are numbers of."""
+    amounts = [[most for _, most in bound.clauses[0]] or [10**30] for bound in (tighter, looser)]
+    return amounts[0] <= amounts[1]
+
+
+def scopes_only(rules: Rules, arrangement: Arrangement) -> Pruned:
+    """The budget is not compared at all: a wider scope is enough."""
+    numbers = range(len(rules))
+    above = {n: [m for m in numbers if wider(rules, arrangement, m, n)] for n in numbers}
+    top = [min((len(above[m]), m) for m in above[n])[1] for n in numbers]
+    return Pruned(np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32))
+
+
+def wider(rules: Rules, arrangement: Arrangement, outer: int, inner: int) -> bool:
+    """Whether one rule lies in the scope and unit of another, factor by factor."""
+    (a, x), (b, y) = divmod(inner, rules.width), divmod(outer, rules.width)
+    inside = arrangement.scopes.leq(arrangement.scope_of[a], arrangement.scope_of[b])
+    inside = inside and arrangement.units.leq(arrangement.unit_of[a], arrangement.unit_of[b])
+    for order in reversed(arrangement.settings):
+        (x, i), (y, j) = divmod(x, len(order.classes)), divmod(y, len(order.classes))
+        inside = inside and order.leq(i, j)
+    return inside
+
+
+def mutual_cover(rules: Rules, arrangement: Arrangement) -> Pruned:
+    """P10: equal rules prune each other, and both vanish."""
+    real = prune(rules, arrangement)
+    kept, witness = real.kept.copy(), real.witness.copy()
+    for n in range(len(rules)):
+        m = int(real.witness[n])
+        same = rules.bound_numbers[n] == rules.bound_numbers[m]
+        if m != n and same and wider(rules, arrangement, n, m):
+            kept[m] = False
+            witness[m] = n
+    return Pruned(kept, witness)
+
+
+def by_days(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+    """P5: units are ordered by how many days they have."""
+    length = ["user-day", "user-week", "user-month", "user-year", "user", "household"]
+    units = sorted({base.unit for base in rules.bases})
+    order = order_from(len(units), lambda i, j: length.index(units[i]) <= length.index(units[j]))
+    return replace(arrange(rules, checked, comparison), units=order)
+
+
+def relation_ignored(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+    """P6: a larger unit implies a smaller one under every relation."""
+    known = checked.vocabulary.units
+    units = {name: replace(unit, relation=Relation.CHANGE) for name, unit in known.items()}
+    vocabulary = replace(checked.vocabulary, units=units)
+    return arrange(rules, replace(checked, vocabulary=vocabulary), comparison)
+
+
+def partitions_ignored(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+    """P8: a rule that splits by a partition implies one that is about it."""
+    policies = replace(checked.policies, partitions={})
+    return arrange(rules, replace(checked, policies=policies), comparison)
+
+
+def predicates_backwards(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+    """A stated order is believed instead of verified, and it is the wrong way round."""
+    real = arrange(rules, checked, comparison)
+    count = len(real.scopes.classes)
+    return replace(real, scopes=order_from(count, lambda i, j: real.scopes.leq(j, i)))
+
+
+CANARIES: dict[str, Variant] = {
+    "delta-ignored": with_binds(delta_ignored),
+    "only-epsilon": with_binds(first_certificate_only),
+    "notions-ignored": with_binds(notions_ignored),
+    "bounds-ignored": (arrange, scopes_only),
+    "mutual-cover": (arrange, mutual_cover),
+    "units-by-days": (by_days, prune),
+    "relation-ignored": (relation_ignored, prune),
+    "partitions-ignored": (partitions_ignored, prune),
+    "order-backwards": (predicates_backwards, prune),
+}
+
+
+def caught(variant: Variant, check: Callable[[Subject, Random], Iterable[str]]) -> int | None:
+    """The first world in which a check finds something; None if it never does."""
+    arranger, pruner = variant
+    for seed in range(MOST_WORLDS):
+        random = Random(seed)
+        for subject in subjects(seed, 20, arranger=arranger, pruner=pruner):
+            if any(check(subject, random)):
+                return seed
+    return None
+
+
+def decisions(subject: Subject, random: Random) -> list[str]:
+    """Only whether the decisions differ, not which rules are broken."""
+    releases = random_releases(random, subject, 8)
+    found = wrong_decisions(subject, subject.naive, releases)
+    return [words for words in found if words.startswith("decided otherwise")]
+
+
+@pytest.mark.parametrize("name", CANARIES)
+def test_theorem_a_catches(name: str) -> None:
+    assert caught(CANARIES[name], lambda subject, _: wrong_witnesses(subject)) is not None
+
+
+@pytest.mark.parametrize("name", CANARIES)
+def test_decisions_catch(name: str) -> None:
+    assert caught(CANARIES[name], decisions) is not None
+
+
+def test_the_real_pruning_is_not_caught() -> None:
+    for seed in range(5):
+        random = Random(seed)
+        for subject in subjects(seed, 20):
+            assert not decisions(subject, random) and not wrong_witnesses(subject)

@@ -1,0 +1,60 @@
+"""Units by brute force: every day is looked up in the standard library's calendar, nothing else.
+
+The naive twin of `dpolicy.privacy.units`: a block is the set of days that share a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from datetime import date, timedelta
+
+Key = Callable[[date], Hashable]
+
+KEYS: dict[str, Key] = {
+    "day": lambda d: d,
+    "week": lambda d: d.isocalendar()[:2],
+    "sunday-week": lambda d: d - timedelta(days=(d.weekday() + 1) % 7),
+    "month": lambda d: (d.year, d.month),
+    "quarter": lambda d: (d.year, (d.month - 1) // 3),
+    "half": lambda d: (d.year, (d.month - 1) // 6),
+    "year": lambda d: d.year,
+    "iso-year": lambda d: d.isocalendar()[0],
+}
+
+
+def tumbling_key(days: int, start: date) -> Key:
+    """Blocks of so many days, one of which starts on `start`."""
+    return lambda d: (d - start).days // days
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """Every day, both ends included."""
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def blocks_of(key: Key, days: Iterable[date]) -> list[list[date]]:
+    """The days grouped by block, in order."""
+    found: dict[Hashable, list[date]] = {}
+    for day in days:
+        found.setdefault(key(day), []).append(day)
+    return list(found.values())
+
+
+def most_met(src: Key, windows: Iterable[Iterable[date]], read: set[date] | None = None) -> int:
+    """The most `src` blocks that the days read from one window meet."""
+    return max(len({src(d) for d in window if read is None or d in read}) for window in windows)
+
+
+def windows(days: list[date], length: int) -> list[list[date]]:
+    """Every run of so many consecutive days that meets the given ones."""
+    first, last = days[0] - timedelta(days=length - 1), days[-1]
+    starts = days_between(first, last)
+    return [days_between(start, start + timedelta(days=length - 1)) for start in starts]
+
+
+def steps_to_remove(src: Key, window: Iterable[date], read: set[date]) -> int:
+    """Whole `src` blocks removed to empty a window: two steps for a block that is cut."""
+    inside = {d for d in window if d in read}
+    met = {src(d) for d in inside}
+    cut = {src(d) for d in read if src(d) in met and d not in inside}
+    return len(met) + len(cut)
