@@ -72,17 +72,19 @@ def _categories(draw: Random) -> list[int]:
     size = 2
     while size < CATEGORIES and draw.random() < CONTINUE:
         size += 1
-    left = {n: 1 / (n + 1) ** ZIPF_EXPONENT for n in range(CATEGORIES)}
-    chosen = []
-    for _ in range(size):
-        point = draw.random() * sum(left.values())
-        for number, weight in left.items():
-            point -= weight
-            if point < 0:
-                break
-        del left[number]
-        chosen.append(number)
-    return chosen
+    left = list(range(CATEGORIES))
+    return [left.pop(_position(left, draw)) for _ in range(size)]
+
+
+def _position(left: list[int], draw: Random) -> int:
+    """The place in the list that a random point of its summed weights falls on."""
+    weights = [1 / (number + 1) ** ZIPF_EXPONENT for number in left]
+    point = draw.random() * sum(weights)
+    for position, weight in enumerate(weights):
+        point -= weight
+        if point < 0:
+            return position
+    return len(left) - 1
 
 
 def _budgets(by_risk: dict[str, int], total: int) -> str:

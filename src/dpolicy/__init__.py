@@ -1,1 +1,36 @@
 """Keep the cumulative privacy risk of all differentially private releases under control."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpolicy.errors import DPolicyError, InvalidValue, PolicyRejected
+    from dpolicy.language.release import load_release
+    from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+__all__ = [
+    "CompiledPolicy",
+    "DPolicyError",
+    "InvalidValue",
+    "PolicyRejected",
+    "load_policy",
+    "load_release",
+]
+
+_HOMES = {
+    "CompiledPolicy": "dpolicy.rules.compiler",
+    "DPolicyError": "dpolicy.errors",
+    "InvalidValue": "dpolicy.errors",
+    "PolicyRejected": "dpolicy.errors",
+    "load_policy": "dpolicy.rules.compiler",
+    "load_release": "dpolicy.language.release",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is first asked for: importing dpolicy itself is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpolicy' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -144,6 +144,7 @@ def test_an_evaluation_error_is_not_an_answer(text: str, reason: str) -> None:
         ('attributes == ["zip"]', "refused", "`==` on lists", "==", "order of a list"),
         ('attributes[0] == "zip"', "refused", "one value out of a list", "[", "order of a list"),
         ("by in [mechanism]", "refused", "constants only", "[", None),
+        ("1e400 > 1.0", "type", "too large", "1e400", None),
         ("1u == 1u", "refused", "not available", "==", None),
         ("null == null", "refused", "not available", "==", None),
         ('b"a" == b"a"', "refused", "not available", "==", None),

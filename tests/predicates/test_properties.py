@@ -25,7 +25,7 @@ from dpolicy.releases.labels import Facts, Label, Schema
 
 Verdict = Implied | Refuted | Undecided
 quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-slow = settings(quick, max_examples=120)
+slow = settings(quick, max_examples=80)
 sets_of_attributes = st.frozensets(st.sampled_from("abc"))
 
 

@@ -146,9 +146,9 @@ def _schema(random: Random, attributes: str) -> dict[str, Any]:
 
 def _partitions(random: Random, attributes: str) -> dict[str, Any]:
     kind = random.random()
-    if kind < 0.5:
+    if kind < 0.4:
         return {}
-    name = random.choice(attributes) if kind < 0.85 else "region"
+    name = random.choice(attributes) if kind < 0.9 else "region"
     return {name: {"values": ["x", "y"]}}
 
 
@@ -295,7 +295,7 @@ def random_mechanism(
 ) -> Mechanism:
     """Facts with a region and coherent costs; often a cost that just fits one of the rules."""
     partitions = world.head["schema"]["partitions"]
-    where = {p: frozenset(random.choice("xy")) for p in partitions if random.random() < 0.7}
+    where = {p: frozenset(random.choice("xy")) for p in partitions if random.random() < 0.8}
     used = facts.attributes | (where.keys() & world.head["schema"]["attributes"].keys())
     costs: dict[str, Cost] = {}
     tempting = random.choice(rules) if rules and random.random() < 0.7 else None

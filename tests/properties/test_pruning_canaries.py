@@ -148,7 +148,9 @@ def caught(variant: Variant, check: Callable[[Subject, Random], Iterable[str]]) 
 
 def decisions(subject: Subject, random: Random) -> list[str]:
     """Only whether the decisions differ, not which rules are broken."""
-    releases = random_releases(random, subject, 8)
+    if len(subject.kept) == len(subject.rules):
+        return []
+    releases = random_releases(random, subject, 6)
     found = wrong_decisions(subject, subject.naive, releases)
     return [words for words in found if words.startswith("decided otherwise")]
 

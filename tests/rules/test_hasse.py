@@ -230,6 +230,19 @@ def test_every_rule_has_a_box_of_its_kind(section: Section) -> None:
             assert f"impliedby{witness.name}".replace(" ", "") in said
 
 
+def test_boxes_of_rules_do_not_overlap(section: Section) -> None:
+    for numbers in selections(section):
+        groups = drawn(section, numbers).iter(f"{SVG}g")
+        rules = [group for group in groups if (group.get("class") or "").startswith("rule ")]
+        places = []
+        for rect in (rect for group in rules for rect in group.iter(f"{SVG}rect")):
+            x, y, width, height = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
+            places.append((x, y, x + width, y + height))
+        assert len(places) == len(numbers)
+        for a, b in combinations(places, 2):
+            assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
+
+
 def test_a_witness_outside_the_drawing_is_named_as_such() -> None:
     section = section_of(PAPER)
     (box,) = boxes_of(drawn(section, [1]), "pruned").values()

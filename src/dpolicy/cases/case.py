@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Expected:
     """What a step should show; None where it does not matter."""
 
     total: int | None = None
-    kept: tuple[Word, ...] | None = None
+    kept: tuple[Word, ...] | int | None = None
     pruned: dict[Word, Word] | None = None
     diagnostics: tuple[Word, ...] | None = None
 
@@ -67,13 +68,30 @@ class _Optional:
         return {"type": ["string", "null"]}
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The names of rules, or their number."""
+
+    title: str = "a list of rules or their number"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.kind == "number":
+            return _COUNT.read(node, report)
+        return ListOf(Text(), self.title).read(node, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [_COUNT.schema(), ListOf(Text()).schema()]}
+
+
+_COUNT = Number("a whole number", least=Fraction(0), whole=True)
+
 _EXPECTED = WordOr(
-    {"ok": Expected(diagnostics=())},
+    {"ok": Expected()},
     Record(
         "`expect`",
         {
-            "total": Field(Number("a whole number", whole=True), "rules before pruning"),
-            "kept": Field(ListOf(Text()), "exactly these rules are kept"),
+            "total": Field(_COUNT, "rules before pruning"),
+            "kept": Field(_Kept(), "exactly these rules are kept, or so many"),
             "pruned": Field(MapOf(Text(), key=Text()), "exactly these are, and what implies each"),
             "diagnostics": Field(ListOf(Name()), "exactly these codes are reported"),
         },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpolicy.cases.case import Case, Expected, Step
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
+from dpolicy.language.source import Word
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.rule import Rule
 
@@ -47,7 +48,7 @@ def _codes(step: Step, found: list[Diagnostic]) -> str | None:
     wanted = step.expected.diagnostics
     codes = sorted({d.code for d in found})
     errors = [d for d in found if d.severity == "error"]
-    if wanted is None or wanted == ():
+    if wanted is None:
         return f"the policy is rejected: {errors[0]}" if errors else None
     if sorted(set(wanted)) != codes:
         return f"expected {', '.join(sorted(wanted))}, found {', '.join(codes) or 'nothing'}"
@@ -60,18 +61,32 @@ def _rules(expected: Expected, compiled: CompiledPolicy) -> list[str | None]:
     problems: list[str | None] = []
     if expected.total is not None and compiled.total != expected.total:
         problems.append(f"expected {expected.total} rules in all, found {compiled.total}")
-    if expected.kept is not None:
-        problems += [
-            *(f"`{n}` is not kept" for n in expected.kept if not any(_is(n, r) for r in kept)),
-            *(f"`{_full(r)}` is kept" for r in kept if not any(_is(n, r) for n in expected.kept)),
-        ]
+    if isinstance(expected.kept, int):
+        if expected.kept != len(kept):
+            problems.append(f"expected {expected.kept} rules to be kept, found {len(kept)}")
+    elif expected.kept is not None:
+        problems += _kept(expected.kept, every)
     if expected.pruned is not None:
         problems += _pruned(expected.pruned, every)
     return problems
 
 
-def _pruned(expected: object, every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
-    names: dict[str, str] = dict(expected)  # type: ignore[call-overload]
+def _kept(names: Sequence[str], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
+    problems: list[str | None] = []
+    for rule, witness in every:
+        wanted = any(_is(name, rule) for name in names)
+        if wanted and witness is not None:
+            problems.append(f"`{_full(rule)}` is not kept, implied by `{_full(witness)}`")
+        if witness is None and not wanted:
+            problems.append(f"`{_full(rule)}` is kept")
+    return problems + _unknown(names, every)
+
+
+def _unknown(names: Iterable[str], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
+    return [f"there is no rule `{n}`" for n in names if not any(_is(n, r) for r, _ in every)]
+
+
+def _pruned(names: Mapping[Word, Word], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
     problems: list[str | None] = []
     for rule, witness in every:
         wanted = [by for name, by in names.items() if _is(name, rule)]
@@ -81,9 +96,7 @@ def _pruned(expected: object, every: list[tuple[Rule, Rule | None]]) -> list[str
             problems.append(f"`{_full(rule)}` is pruned, implied by `{_full(witness)}`")
         if witness is not None and wanted and not _is(wanted[0], witness):
             problems.append(f"`{_full(rule)}` is implied by `{_full(witness)}`, not `{wanted[0]}`")
-    known = [rule for rule, _ in every]
-    problems += [f"there is no rule `{n}`" for n in names if not any(_is(n, r) for r in known)]
-    return problems
+    return problems + _unknown(names, every)
 
 
 def _is(name: str, rule: Rule) -> bool:

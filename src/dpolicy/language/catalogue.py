@@ -26,6 +26,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "P014": ("a unit covers itself", "The order of units must have no circles."),
     "P015": ("an empty range", "No privacy unit would lie in it."),
     "P016": ("a label that cannot be used", "A label is a choice of values, or any text."),
+    "P017": (
+        "`covers` or `of` with a period",
+        "That this month's users lie in one household does not say that users do for ever.",
+    ),
     "P020": ("unknown unit", "A budget means nothing without its privacy unit."),
     "P021": (
         "an extension without a catch-all",

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
+from dpolicy.errors import PolicyRejected
 from dpolicy.language.source import Span
+
+#: More errors than this nobody mends in one go, and a bomb of mistakes must not cost minutes.
+MAX_ERRORS = 100
+#: Names longer than this are never suggested, nor is anything suggested for them.
+MAX_WORD = 100
+#: Of more names than this only the neighbours in the alphabet are compared, from either end.
+MAX_COMPARED = 200
 
 
 class Severity(StrEnum):
@@ -32,7 +41,7 @@ class Diagnostic:
         return Severity.WARNING if self.code.startswith("P1") else Severity.ERROR
 
     def __str__(self) -> str:
-        head = f"{self.span}: {self.severity} {self.code}: {self.message}"
+        head = f"{self.span}: {self.severity} {self.code}: {_printable(self.message)}"
         number = str(self.span.line)
         gutter = " " * len(number)
         line = self.span.source.line(self.span.line)
@@ -40,9 +49,9 @@ class Diagnostic:
         shown = [head]
         if text.strip():
             caret = " " * start + "^" * width
-            shown += [f"{gutter} |", f"{number} | {text}", f"{gutter} | {caret}"]
+            shown += [f"{gutter} |", f"{number} | {_printable(text)}", f"{gutter} | {caret}"]
         if self.help:
-            shown.append(f"help: {self.help}")
+            shown.append(f"help: {_printable(self.help)}")
         return "\n".join(shown)
 
     def as_json(self) -> dict[str, object]:
@@ -56,6 +65,11 @@ class Diagnostic:
             "column": self.span.column,
             "help": self.help,
         }
+
+
+def _printable(text: str) -> str:
+    """A text that does nothing to a terminal but be seen."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _window(line: str, span: Span, most: int = 120) -> tuple[str, int, int]:
@@ -74,11 +88,19 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], Diagnostic] = {}
+        self._errors: list[Diagnostic] = []
 
     def __call__(self, code: str, message: str, span: Span, help_: str | None = None) -> None:
-        """Note one finding; the same one twice is one."""
+        """Note one finding; the same one twice is one. Past `MAX_ERRORS` the text is rejected."""
         key = (code, message, span.source.name, span.line, span.column)
-        self._found.setdefault(key, Diagnostic(code, message, span, help_))
+        if key in self._found:
+            return
+        self._found[key] = diagnostic = Diagnostic(code, message, span, help_)
+        if diagnostic.severity is Severity.ERROR:
+            self._errors.append(diagnostic)
+        if len(self._errors) > MAX_ERRORS:
+            shown = f"there are more than {MAX_ERRORS} errors; the rest is not told"
+            raise PolicyRejected((*self.all, Diagnostic("P002", shown, span)))
 
     @property
     def all(self) -> tuple[Diagnostic, ...]:
@@ -92,16 +114,35 @@ class Findings:
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """What keeps the text from being used."""
-        return tuple(d for d in self.all if d.severity is Severity.ERROR)
+        """What keeps the text from being used, in the order it was found."""
+        return tuple(self._errors)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:
     """`did you mean …?`, or what there is to choose from where that is short."""
     names = sorted(set(known))
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean `{close[0]}`?"
+    close = closest(word, names)
+    if close is not None:
+        return f"did you mean `{close}`?"
     if 0 < len(names) <= 12:
         return "known: " + ", ".join(f"`{name}`" for name in names)
     return None
+
+
+def closest(word: str, names: Iterable[str]) -> str | None:
+    """The name that a misspelt word is most like, if it is like any."""
+    candidates = sorted(name for name in names if len(name) <= MAX_WORD)
+    if len(word) > MAX_WORD:
+        return None
+    if len(candidates) > MAX_COMPARED:
+        backwards = sorted(name[::-1] for name in candidates)
+        ends = (name[::-1] for name in _neighbours(word[::-1], backwards))
+        candidates = sorted({*_neighbours(word, candidates), *ends})
+    close = get_close_matches(word, candidates, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def _neighbours(word: str, names: list[str]) -> list[str]:
+    """The names next to a word in the alphabet: one slip leaves a long beginning alike."""
+    position = bisect_left(names, word)
+    return names[max(0, position - MAX_COMPARED // 4) : position + MAX_COMPARED // 4]

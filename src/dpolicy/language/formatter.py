@@ -20,10 +20,10 @@ from dpolicy.language.source import List, Map, Node, Scalar, Source, plain_kind
 WIDTH = 100
 
 #: Text that needs no quotes anywhere, also inside `{}` and `[]`.
-_SAFE = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*( ?[A-Za-z0-9_./+-]+)*")
+_SAFE = re.compile(r"[A-Za-z0-9_./]+[A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*")
 
 #: Lists whose entries are policies: always written over several lines.
-_POLICY_LISTS = ("policies", "each-release", "steps", "mechanisms")
+_POLICY_LISTS = ("policies", "each-release")
 
 
 def digest(policies: PolicySet) -> str:
@@ -127,7 +127,8 @@ class _Writer:
         """What a key or dash stands before, on its line if it fits."""
         self.flush(before=line, depth=depth)
         end = max(line, value.span.end_line if isinstance(value, Scalar) else _last_line(value))
-        flow = f"{head} {_flow(value)}".rstrip()
+        nothing = isinstance(value, Scalar) and value.kind == "null"
+        flow = head if nothing else f"{head} {_flow(value)}"
         if isinstance(value, Scalar) or _empty(value) or self._fits(flow, depth, path, line, end):
             self.line(depth, flow, end)
         elif head == "-" and isinstance(value, Map):

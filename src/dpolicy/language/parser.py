@@ -42,10 +42,11 @@ def policy_files(path: Path) -> list[Path]:
 
 
 def read_source(file: Path) -> Source:
-    """The text of a file; bytes that are not UTF-8 are read as marks, which no name can hold."""
+    """The text of a file; bytes that are not UTF-8 are kept as marks, which `read_nodes` tells."""
     with file.open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
-    return Source(str(file), content.decode("utf-8", errors="replace"))
+    text = content.decode("utf-8", errors="surrogateescape")
+    return Source(str(file), text.removeprefix("\ufeff"))
 
 
 def read_sources(path: Path) -> list[Source]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -28,6 +29,9 @@ MAX_DIGITS = 60
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*")
 _NON_FINITE = re.compile(r"[-+]?\.?(inf|nan|infinity)", re.IGNORECASE)
+_BREAK = re.compile(r"\r\n|\r|\n")
+#: Bytes that are not UTF-8, line breaks that editors do not show, and marks that turn text round.
+_HIDDEN = re.compile("[\ud800-\udfff\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -38,10 +42,19 @@ class Source:
     name: str
     text: str
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines without their ends."""
+        return _lines(self.text)
+
     def line(self, number: int) -> str:
         """One line, counted from 1."""
-        lines = self.text.split("\n")
-        return lines[number - 1].rstrip("\r") if number <= len(lines) else ""
+        return self.lines[number - 1] if number <= len(self.lines) else ""
+
+
+@lru_cache(maxsize=4)  # a pure function; hundreds of diagnostics ask for lines of one text
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(_BREAK.split(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,9 @@ def read_nodes(source: Source, report: Report) -> Node | None:
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         report("P002", f"the file is larger than {MAX_BYTES:,} bytes", start, "split it into files")
         return None
+    if hidden := _HIDDEN.search(source.text):
+        _report_hidden(source, hidden, report)
+        return None
     try:
         return _Composer(source, report).document()
     except _Refused:
@@ -136,19 +152,55 @@ def read_nodes(source: Source, report: Report) -> Node | None:
         return fallback
 
 
+#: What a person can do about the commonest complaints of the YAML reader, by how they begin.
+_REMEDIES = {
+    "mapping values are not allowed": "indent it as its neighbours, or quote text that holds `: `",
+    "could not find expected ':'": "write `key: value`, with a space after the colon",
+    "found unexpected ':'": "put a space after the colon, or quote the text",
+    "did not find expected key": "indent it as its neighbours",
+    "did not find expected '-'": "indent it as its neighbours, or begin it with `- `",
+    "found character that cannot start": "quote the text",
+}
+
+
 def _report_syntax(source: Source, error: yaml.YAMLError, report: Report) -> None:
-    mark = getattr(error, "problem_mark", None)
+    mark, began = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else _offending_character(source, error)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-    context = getattr(error, "context", None)
-    span = Span(source, line, column, line, column + 1)
-    report("P001", f"{problem} {context}" if context else str(problem), span, None)
+    while line > 1 and not source.line(line).strip():  # the end of the file: show what stands there
+        line, column = line - 1, len(source.line(line - 1)) + 1
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML")
+    help_ = next((h for start, h in _REMEDIES.items() if problem.startswith(start)), None)
+    opening = source.line(began.line + 1)[began.column : began.column + 1] if began else ""
+    if source.line(line)[column - 1 : column] == "\t":
+        problem, help_ = "a tab cannot indent", "use spaces"
+    elif opening and opening in "{[\"'":
+        problem = f"{problem} after `{opening}`"
+        help_ = f"the `{opening}` in line {began.line + 1}, column {began.column + 1} is not closed"
+    shown = re.sub(r"'([^']+)'", r"`\1`", problem)
+    report("P001", shown, Span(source, line, column, line, column + 1), help_)
 
 
 def _offending_character(source: Source, error: yaml.YAMLError) -> tuple[int, int]:
     """The line and column of a character that YAML does not allow at all."""
-    before = source.text[: getattr(error, "position", 0) or 0]
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    return _place(source, getattr(error, "position", 0) or 0)
+
+
+def _place(source: Source, position: int) -> tuple[int, int]:
+    before = _BREAK.split(source.text[:position])
+    return len(before), len(before[-1]) + 1
+
+
+def _report_hidden(source: Source, found: re.Match[str], report: Report) -> None:
+    line, column = _place(source, found.start())
+    code = ord(found[0])
+    span = Span(source, line, column, line, column + 1)
+    if 0xDC80 <= code <= 0xDCFF:  # how `read_source` keeps a byte that is not UTF-8
+        report(
+            "P001", f"the byte {code - 0xDC00:#04x} is not UTF-8", span, "save the file as UTF-8"
+        )
+    else:
+        shown = f"the character U+{code:04X} makes a text look other than it reads"
+        report("P001", shown, span, "remove it; inside quotes, write it as an escape")
 
 
 def _as_json(source: Source, report: Report) -> Node | None:
@@ -225,7 +277,9 @@ def _number(text: str, span: Span, report: Report) -> Scalar:
         len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
     )
     if absurd:
-        report("P009", f"the number `{text[:40]}` is absurd", span, None)
+        shown = f"the number `{text[:40]}{'…' if len(text) > 40 else ''}` is absurd"
+        limits = f"at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
+        report("P009", shown, span, limits)
         return Scalar(span, "0", "invalid")
     return Scalar(span, text, "number")
 
@@ -251,11 +305,11 @@ class _Composer:
         return root if root is not None else Scalar(start, "", "null")
 
     def _node(self, event: Any, depth: int) -> Node:
-        self._refuse_what_is_not_plain(event)
         if depth > MAX_DEPTH:
             self._refuse("P002", f"nesting deeper than {MAX_DEPTH} levels", event, None)
-        if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event)
+        plain = self._is_plain(event)
+        if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
+            return self._scalar(event) if plain else Scalar(self._span(event, event), "", "invalid")
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(event, depth)
         return self._map(event, depth)
@@ -279,6 +333,8 @@ class _Composer:
             value = self._node(next(self._events), depth + 1)
             if not isinstance(key, Scalar) or key.kind == "null":
                 self._report("P007", "a key must be text", key.span, None)
+            elif key.kind == "invalid":
+                continue
             elif key.text == "<<" and not key.style:
                 self._report("P003", "merge keys are refused", key.span, "write the keys out")
             elif key.text in entries:
@@ -289,13 +345,24 @@ class _Composer:
                 entries[key.text] = (key, value)
         return Map(self._span(start, event), tuple(entries.values()))
 
-    def _refuse_what_is_not_plain(self, event: Any) -> None:
+    def _is_plain(self, event: Any) -> bool:
+        """Whether a node says what stands there. One that does not is told, and read over."""
+        anchor = None if event.anchor is None else f"{event.anchor}"
         if isinstance(event, yaml.AliasEvent):
-            self._refuse("P003", f"the alias `*{event.anchor}` is refused", event, "write it out")
-        if event.anchor is not None:
-            self._refuse("P003", f"the anchor `&{event.anchor}` is refused", event, "remove it")
-        if event.tag is not None and event.tag != "!":
-            self._refuse("P003", f"the tag `{event.tag}` is refused", event, "remove it")
+            self._not_plain(
+                f"the alias `*{anchor}` is refused", event, f"*{anchor}", "write it out"
+            )
+        elif anchor is not None:
+            self._not_plain(f"the anchor `&{anchor}` is refused", event, f"&{anchor}", "remove it")
+        elif (tag := event.tag) is not None and tag != "!":
+            self._not_plain(f"the tag `{_short(tag)}` is refused", event, _short(tag), "remove it")
+            return False
+        return not isinstance(event, yaml.AliasEvent)
+
+    def _not_plain(self, message: str, event: Any, mark: str, help_: str) -> None:
+        span = self._span(event, event)
+        end = min(span.column + len(mark), len(self._source.line(span.line)) + 1)
+        self._report("P003", message, Span(*_start(span), span.line, end), help_)
 
     def _refuse(self, code: str, message: str, event: Any, help_: str | None) -> None:
         self._report(code, message, self._span(event, event), help_)
@@ -304,3 +371,12 @@ class _Composer:
     def _span(self, first: Any, last: Any) -> Span:
         start, end = first.start_mark, last.end_mark
         return Span(self._source, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+
+
+def _start(span: Span) -> tuple[Source, int, int]:
+    return span.source, span.line, span.column
+
+
+def _short(tag: str) -> str:
+    """A tag as people write it."""
+    return tag.replace("tag:yaml.org,2002:", "!!")

@@ -21,7 +21,7 @@ class Vocabulary:
     """What names in a policy can mean.
 
     `entities` and `covered` hold pairs (smaller, larger), of entities and of distinct units.
-    Whether a rule on the larger implies one on the smaller depends on the relation too (theory 0.1).
+    Whether a rule on the larger implies one on the smaller depends on the relation too.
     """
 
     units: Mapping[str, Unit]
@@ -69,15 +69,20 @@ def _entity(name: Word, said: UnitStatement) -> str:
 
 def _entities_covered(policies: PolicySet, found: Findings) -> frozenset[tuple[str, str]]:
     """Pairs (smaller, larger) of entities, closed under going on."""
-    pairs = set()
+    closed = set()
     for name, said in policies.units.items():
-        known = [*policies.units]
         for word in (*said.covers, *([said.of] if said.of is not None else [])):
             if word not in policies.units:
-                found("P020", f"there is no unit `{word}`", word.span, suggestion(word, known))
-        covered = [word for word in said.covers if word in policies.units]
-        pairs |= {(_entity(w, policies.units[w]), _entity(name, said)) for w in covered}
-    closed = set(pairs)
+                shown = f"there is no unit `{word}`"
+                found("P020", shown, word.span, suggestion(word, policies.units))
+            elif said.period is not None and word in said.covers:
+                shown = f"`{name}` has a period, so the calendar says what it covers"
+                found("P017", shown, word.span, "say `of` whom it is, and let that unit cover")
+            elif policies.units[word].period is not None:
+                shown = f"`{word}` has a period, so it is not somebody to cover or be of"
+                found("P017", shown, word.span, "name a unit without a period")
+            elif word in said.covers:
+                closed.add((str(word), str(name)))
     while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
         closed |= more
     for name, said in policies.units.items():

@@ -14,7 +14,8 @@ from dpolicy.errors import InvariantBroken, PredicateFailed
 from dpolicy.predicates import search, solver
 from dpolicy.predicates.evaluation import TooManyStepsError, compiled
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
-from dpolicy.predicates.observation import Questions
+from dpolicy.predicates.kleene import Universe
+from dpolicy.predicates.observation import Questions, questions
 from dpolicy.predicates.tree import AllOf, AnyOf, Attributes, Constant, Member, Tree
 from dpolicy.releases.labels import Facts, Schema
 
@@ -45,7 +46,8 @@ def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Re
     if isinstance(first, UsesAny) and isinstance(second, UsesAny):
         extra = first.attributes - second.attributes
         return _refuted(first, second, _using(extra, schema)) if extra else Implied()
-    one, other = _tree(first), _tree(second)
+    other = _tree(second)
+    one = _tree(_fewer(first, other, schema) if isinstance(first, UsesAny) else first)
     found = search.difference(one, other, schema)
     if isinstance(found, str):
         found = solver.difference(one, other, schema, found)
@@ -72,6 +74,13 @@ def _tree(predicate: Predicate) -> Tree:
             return AnyOf(tuple(Member(Constant(name), Attributes()) for name in sorted(attributes)))
         case Expression():
             return predicate.tree
+
+
+def _fewer(first: UsesAny, second: Tree, schema: Schema) -> UsesAny:
+    """Of the attributes that look alike to `second`, one is enough to find a difference."""
+    universe = questions((second,), schema).universes.get("attributes", Universe((), ()))
+    alike = sorted(first.attributes & schema.attributes - set(universe.named))
+    return UsesAny(first.attributes.intersection(universe.named).union(alike[:1]))
 
 
 def _using(attributes: frozenset[str], schema: Schema) -> Facts:

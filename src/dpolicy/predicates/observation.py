@@ -60,12 +60,15 @@ def questions(trees: Iterable[Tree], schema: Schema) -> Questions:
     """What the trees can tell apart about the mechanisms of a schema."""
     trees = tuple(trees)
     seen: dict[str, Seen] = {}
-    quantifiers = sum(_observe(tree, (), seen) for tree in trees)
+    for tree in trees:
+        _observe(tree, (), seen)
     _share_constants(seen, schema)
-    rank = 2 * quantifiers + 1  # `exists_one` says as much as two nested quantifiers
+    rank = max(map(_rank, trees))
     result = Questions({}, {}, _obstacle(seen, schema))
     for source, what in sorted(seen.items()):
-        fresh = _fresh(what, seen, schema, rank)
+        # Free texts can all differ from every constant and from each other.
+        free = [other for other in what.linked or {source} if _is_free_text(other, schema)]
+        fresh = _fresh(len(free), what, 0)
         if _is_list(source, schema):
             _ask_list(source, what, domain_of(source, schema), fresh, rank, result)
         else:
@@ -91,8 +94,21 @@ def _is_list(source: str, schema: Schema) -> bool:
     return source == "attributes"
 
 
-def _observe(tree: Tree, scope: tuple[Tree, ...], seen: dict[str, Seen]) -> int:
-    """Note what `tree` does with each source; the answer is its number of quantifiers."""
+def _is_free_text(source: str, schema: Schema) -> bool:
+    return domain_of(source, schema) is None and not _is_list(source, schema)
+
+
+def _rank(tree: Tree) -> int:
+    """How many unnamed values `tree` can tell apart: its nesting of quantifiers, as in
+    Ehrenfeucht-Fraïssé games; `exists_one` says as much as two of the others."""
+    inside = max(map(_rank, children(tree)), default=0)
+    if isinstance(tree, Quantified):
+        return inside + (2 if tree.quantifier == "exists_one" else 1)
+    return inside
+
+
+def _observe(tree: Tree, scope: tuple[Tree, ...], seen: dict[str, Seen]) -> None:
+    """Note what `tree` does with each source."""
     match tree:
         case Own() | LabelText() | Attributes() | LabelTexts():
             seen.setdefault(_name(tree), Seen())
@@ -108,9 +124,11 @@ def _observe(tree: Tree, scope: tuple[Tree, ...], seen: dict[str, Seen]) -> int:
             pass
     _measured(tree, seen)
     if isinstance(tree, Quantified):
-        inside = _observe(tree.body, (*scope, tree.over), seen)
-        return _observe(tree.over, scope, seen) + inside + 1
-    return sum(_observe(child, scope, seen) for child in children(tree))
+        _observe(tree.over, scope, seen)
+        _observe(tree.body, (*scope, tree.over), seen)
+    else:
+        for child in children(tree):
+            _observe(child, scope, seen)
 
 
 def _name(tree: Own | LabelText | Attributes | LabelTexts) -> str:
@@ -198,19 +216,17 @@ def _obstacle(seen: dict[str, Seen], schema: Schema) -> str | None:
             return f"`{source}` is any text, and the predicates look into it"
         if what.counted or what.greatest_size > FREE_LIMIT:
             return f"`{source}` can hold any number of texts, and the predicates count them"
+        lists = [other for other in what.linked if _is_list(other, schema)]
+        if sum(domain_of(other, schema) is None for other in lists) > 1:
+            return f"{' and '.join(f'`{other}`' for other in sorted(lists))} are compared"
     return None
 
 
-def _fresh(what: Seen, seen: dict[str, Seen], schema: Schema, rank: int) -> tuple[str, ...]:
-    """Texts that nobody mentions, as many as free sources could need to differ in."""
-    needed = 0
-    for source in what.linked or {""}:
-        if source == "" or domain_of(source, schema) is None:
-            alone = seen.get(source, what)
-            wide = source == "" or _is_list(source, schema)
-            needed += max(rank, alone.greatest_size + 1) if wide else 1
-    unused = (f"text-{number}" for number in count(1))
-    return tuple(islice((text for text in unused if text not in what.constants), needed))
+def _fresh(number: int, what: Seen, start: int) -> tuple[str, ...]:
+    """Texts that nobody mentions."""
+    unused = (f"text-{index}" for index in count(1))
+    wanted = islice((text for text in unused if text not in what.constants), start + number)
+    return tuple(wanted)[start:]
 
 
 def _ask_list(
@@ -221,12 +237,14 @@ def _ask_list(
     rank: int,
     result: Questions,
 ) -> None:
-    values = (*sorted(what.constants), *fresh) if domain is None else domain
-    mixed = len(what.linked) > 1 and domain is None
-    named = tuple(value for value in values if what.cut_up or mixed or value in what.constants)
-    alike = tuple(value for value in values if value not in set(named))
-    if not what.counted:  # more of them than this look like this many
-        alike = alike[: max(rank, what.greatest_size + 1)]
+    enough = max(rank, what.greatest_size + 1)  # more unnamed values than this look like this many
+    if domain is None:
+        named = (*sorted(what.constants), *fresh)
+        alike = _fresh(enough, what, len(fresh))
+    else:
+        named = tuple(value for value in domain if what.cut_up or value in what.constants)
+        alike = tuple(value for value in domain if value not in set(named))
+        alike = alike if what.counted else alike[:enough]
     result.universes[source] = Universe(named, alike)
     for value in named:
         result.options[source, value] = (True, False)

@@ -12,12 +12,27 @@ from collections.abc import Mapping
 from dpolicy.errors import InvariantBroken
 from dpolicy.predicates.kleene import FAILED, Key, Open, World, judged, source_of
 from dpolicy.predicates.observation import Questions, questions
-from dpolicy.predicates.tree import Literals, Quantified, Tree, children
+from dpolicy.predicates.tree import (
+    AllOf,
+    AnyOf,
+    Attributes,
+    Constant,
+    LabelTexts,
+    Literals,
+    Member,
+    Quantified,
+    Size,
+    Tree,
+    children,
+)
 from dpolicy.releases.labels import Facts, Schema
 
 #: How many nodes of the trees may be judged in all: some seconds at the worst. Comparing
-#: disjunctions of forty and sixty attributes takes a tenth of it.
-WORK_LIMIT = 5_000_000
+#: disjunctions of forty and sixty attributes takes a quarter of it.
+WORK_LIMIT = 2_000_000
+
+
+Known = dict[Key, str | int | bool | None]
 
 
 def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
@@ -25,21 +40,53 @@ def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
     asked = questions((first, second), schema)
     if asked.obstacle is not None:
         return asked.obstacle
-    stack: list[dict[Key, str | int | bool | None]] = [{}]
-    for _ in range(WORK_LIMIT // (_cost(first, asked) + _cost(second, asked))):
-        if not stack:
-            return None
-        known = stack.pop()
-        question = _undecided(first, second, World(asked.universes, asked.options, known))
-        if question is True:
-            return completed(known, asked, schema)
-        if isinstance(question, Open):
-            if question.key is None:
-                raise InvariantBroken("a predicate depends on nothing that can be asked")
-            # The last one pushed is tried first: the options are in the order to try them.
-            for option in reversed(asked.options[question.key]):
-                stack.append({**known, question.key: option})
-    return "too many cases to look at each"
+    work = WORK_LIMIT
+    # A disjunction matches where one of its terms does, whatever the others do.
+    for term in first.terms if isinstance(first, AnyOf) else (first,):
+        cost = _cost(term, asked) + _cost(second, asked)
+        known = _forced(term, second, asked)
+        stack = [] if known is None else [known]
+        while stack and work > 0:
+            work -= cost
+            if (found := _step(term, second, asked, stack)) is not None:
+                return completed(found, asked, schema)
+        if stack:
+            return "too many cases to look at each"
+    return None
+
+
+def _step(first: Tree, second: Tree, asked: Questions, stack: list[Known]) -> Known | None:
+    """Look at one case: a difference, or the cases it falls into pushed on the stack."""
+    known = stack.pop()
+    question = _undecided(first, second, World(asked.universes, asked.options, known))
+    if question is True:
+        return known
+    if isinstance(question, Open):
+        if question.key is None:
+            raise InvariantBroken("a predicate depends on nothing that can be asked")
+        # The last one pushed is tried first: the options are in the order to try them.
+        for option in reversed(asked.options[question.key]):
+            stack.append({**known, question.key: option})
+    return None
+
+
+def _forced(first: Tree, second: Tree, asked: Questions) -> Known | None:
+    """What every difference must hold and must not; None if that is contradictory."""
+    held = _members(first.terms if isinstance(first, AllOf) else (first,), asked)
+    absent = _members(second.terms if isinstance(second, AnyOf) else (second,), asked)
+    if not held.isdisjoint(absent):
+        return None
+    return {**dict.fromkeys(sorted(absent), False), **dict.fromkeys(sorted(held), True)}
+
+
+def _members(terms: tuple[Tree, ...], asked: Questions) -> set[tuple[str, str]]:
+    found = set()
+    for term in terms:
+        if isinstance(term, Member) and not isinstance(term.container, Literals):
+            element = term.element
+            if isinstance(element, Constant) and isinstance(element.value, str):
+                found.add((source_of(term.container), element.value))
+    return {key for key in found if key in asked.options}
 
 
 def _cost(tree: Tree, asked: Questions) -> int:
@@ -48,7 +95,7 @@ def _cost(tree: Tree, asked: Questions) -> int:
     match tree:
         case Quantified(over=Literals(items)):
             return each * (len(items) + 1)
-        case Quantified(over=over):
+        case Quantified(over=over) | Size(operand=Attributes() | LabelTexts() as over):
             universe = asked.universes[source_of(over)]
             return each * (len(universe.named) + len(universe.alike) + 1)
         case _:

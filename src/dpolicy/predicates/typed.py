@@ -7,6 +7,7 @@ types while a request is decided.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from dpolicy.predicates.checked import Node, Syntax
@@ -74,6 +75,8 @@ def _tree(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> T
         message = f"the expression is nested more than {DEPTH_LIMIT} deep"
         return _mistake(reading, node, message, kind="too-large")
     match node.kind:
+        case "constant" if node.value in (math.inf, -math.inf):
+            return _mistake(reading, node, "the number is too large", kind="type")
         case "constant":
             return Constant(_scalar(node), reading.syntax.positions.get(node.id, 0))
         case "name":
@@ -174,7 +177,7 @@ def _literals(reading: Reading, node: Node) -> Tree:
     items = [
         Constant(_scalar(child), reading.syntax.positions.get(child.id, 0))
         for child in node.children
-        if child.kind == "constant"
+        if child.kind == "constant" and child.value not in (math.inf, -math.inf)
     ]
     if len(items) < len(node.children):
         return _mistake(reading, node, "a list may hold constants only")

@@ -69,8 +69,8 @@ def zero(certificates: Certificates) -> Loss:
 
 
 def unbounded(certificates: Certificates) -> Loss:
-    """The loss of something about which nothing is known: infinite everywhere."""
-    return Loss(certificates, (0,) * len(certificates), (1,) * len(certificates))
+    """The loss of something about which nothing is known: infinite, and everything may leak."""
+    return Loss(certificates, (0,) * len(certificates), (1,) * len(certificates), Fraction(1))
 
 
 def add(a: Loss, b: Loss) -> Loss:

@@ -85,24 +85,25 @@ def images(
 
     Where it fails the budget itself stands in, so that the stages after this one can go on.
     """
-    met = list(budgets)
-    results = []
-    for budget in met:
+    results, mapped = [], []
+    for budget in budgets:
         try:
-            results.append(apply_function(function, budget, cel))
+            result = apply_function(function, budget, cel)
+            mapped.append((budget, result))
         except InvalidValue as error:
             _report(function, error.code, f"{what}: {error.message}", found)
-            results.append(budget)
+            result = budget
+        results.append(result)
     if not isinstance(function, Same):
-        _check_monotone(function, met, results, what, found)
+        _check_monotone(function, mapped, what, found)
     return results
 
 
 def _check_monotone(
-    function: BudgetFunction, met: list[Budget], results: list[Budget], what: str, found: Findings
+    function: BudgetFunction, mapped: list[tuple[Budget, Budget]], what: str, found: Findings
 ) -> None:
     groups: dict[object, list[tuple[Fraction, Fraction]]] = {}
-    for budget, result in zip(met, results, strict=True):
+    for budget, result in mapped:
         before, after = amount(budget), amount(result)
         if before is not None and after is not None and not isinstance(budget, Renyi):
             delta = budget.delta if isinstance(budget, EpsilonDelta) else None

@@ -1,0 +1,166 @@
+"""The filter is sound against adaptive adversaries, and the unsound variant is caught (T2)."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.reference.adversary import Filter, TwoPoint, attack
+
+from dpolicy.errors import InvariantBroken
+from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
+from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, renyi
+from dpolicy.privacy.filter import fits, gate, holds
+from dpolicy.privacy.loss import Loss, loss, zero
+from dpolicy.privacy.thresholds import (
+    DEFAULT_ORDERS,
+    Bound,
+    Profile,
+    bound_of,
+    conversion_cost,
+    weight_sum,
+)
+
+DELTA = Fraction("1e-7")
+CASES = json.loads((Path(__file__).parent.parent / "data" / "oracles.json").read_text("utf-8"))
+
+
+def oracle(kind: str) -> dict[str, object]:
+    found: dict[str, object] = next(c for c in CASES["cases"] if c["kind"] == kind)
+    return found
+
+
+def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> Bound:
+    """The unsound variant: every order with all of δ."""
+    thresholds = [(renyi(o), epsilon - conversion_cost(o, DELTA, 1.0)) for o in orders]
+    usable = [(c, quanta_down(room)) for c, room in thresholds if room >= 0]
+    return Bound(tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA)
+
+
+@pytest.mark.parametrize("epsilon", [3, 5, 10, 20])
+@pytest.mark.parametrize("profile", [Profile.CLASSIC, Profile.ANCHORED])
+def test_no_adversary_exceeds_delta(profile: Profile, epsilon: int) -> None:
+    bound = bound_of(EpsilonDelta(Fraction(epsilon), DELTA), profile, DEFAULT_ORDERS)
+    target = Filter(Fraction(epsilon), bound)
+    for seed in range(2):
+        assert attack(target, seed, 500) <= float(DELTA) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [3, 10])
+def test_canary_the_adversary_breaks_thresholds_without_a_split(epsilon: int) -> None:
+    bound = without_split(Fraction(epsilon), DEFAULT_ORDERS)
+    unsplit = Filter(Fraction(epsilon), Bound(bound.clauses, Fraction(0)))
+    assert max(attack(unsplit, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
+
+
+def test_canary_leaks_on_top_of_all_orders_are_caught() -> None:
+    """Giving the δ-side all of δ as well is caught too."""
+    bound = bound_of(EpsilonDelta(Fraction(3), DELTA), Profile.ANCHORED, DEFAULT_ORDERS)
+    generous = Filter(Fraction(3), Bound(bound.clauses, DELTA))
+    assert max(attack(generous, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
+
+
+def test_counter_example_f1() -> None:
+    """Two branches pass at different orders; together they leak almost twice δ (theory 2.3)."""
+    case = oracle("counterexample_exists_alpha_improved")
+    params = case["params"]
+    assert isinstance(params, dict)
+    stage1, on_a, on_b = params["stage1"], params["stage2_on_A"], params["stage2_on_B"]
+    first = TwoPoint(stage1["P_A"], stage1["loss_A"])
+    orders = tuple(Fraction(o) for o in params["orders"] if o < 1000)
+    unsound = without_split(Fraction(3), orders)
+    sound = bound_of(EpsilonDelta(Fraction(3), DELTA), Profile.CLASSIC, DEFAULT_ORDERS)
+    total = 0.0
+    admitted = []
+    for outcome, stage in zip(first.outcomes, (on_a, on_b), strict=True):
+        second = TwoPoint(stage["p"], stage["t"])
+        for bound in (unsound, sound):
+            certificates = tuple(clause[0][0] for clause in bound.clauses)
+            spent, cost = first.cost(certificates), second.cost(certificates)
+            # The published parameters are rounded and meet the thresholds only to nine digits.
+            raised = Bound(tuple(((c, m + 5000),) for ((c, m),) in bound.clauses), bound.delta)
+            admitted.append(fits(spent, cost, gate(raised, certificates)))
+        p, q = outcome
+        total += sum(max(p * a - math.e**3 * q * b, 0.0) for a, b in second.outcomes)
+    assert admitted == [True, False, True, False]
+    assert total == pytest.approx(float(str(case["value"])), rel=1e-6)
+    assert total > 1.9 * float(DELTA)
+
+
+def test_the_default_grid_leaves_something_of_delta() -> None:
+    assert weight_sum(DEFAULT_ORDERS) == pytest.approx(0.92872, abs=1e-5)
+    paper = oracle("kappa_sum")
+    params = paper["params"]
+    assert isinstance(params, dict)
+    found = weight_sum([Fraction(o) for o in params["orders"] if o < 10**9])
+    assert float(found) == pytest.approx(float(str(paper["value"])), rel=1e-9)
+
+
+CERTIFICATES = (PURE, renyi(2), renyi(8), renyi(64), RHO, MU_SQUARED)
+
+amounts = st.integers(0, 12 * 10**12)
+losses = st.builds(
+    lambda a, d: loss(CERTIFICATES, a, Fraction(d, 10**9)),
+    st.lists(st.one_of(st.none(), amounts), min_size=6, max_size=6),
+    st.integers(0, 200),
+)
+numbers = st.decimals("0", "12", places=3).map(Fraction)
+budgets: st.SearchStrategy[Budget] = st.one_of(
+    st.builds(EpsilonDelta, numbers, st.sampled_from([Fraction(0), DELTA, Fraction("1e-5")])),
+    st.builds(Zcdp, numbers),
+    st.builds(Gdp, numbers),
+    st.builds(lambda a, b: Renyi(((Fraction(2), a), (Fraction(64), b))), numbers, numbers),
+    st.just(Unlimited()),
+)
+
+
+def naive(within: Bound, spent: Loss) -> bool:
+    """The sentence of theory 1.4, word by word."""
+    known = dict(zip(spent.certificates, spent, strict=True))
+
+    def certificate_holds(certificate: object, most: int) -> bool:
+        value = known[certificate]  # type: ignore[index]
+        return value is not None and value <= most
+
+    leaks = within.delta is None or spent.delta <= within.delta
+    return leaks and any(all(certificate_holds(c, m) for c, m in cl) for cl in within.clauses)
+
+
+@given(losses, losses, budgets)
+def test_fits_is_the_sentence_of_the_theory(spent: Loss, cost: Loss, budget: Budget) -> None:
+    bound = bound_of(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
+    together = loss(
+        CERTIFICATES,
+        [None if a is None or b is None else a + b for a, b in zip(spent, cost, strict=True)],
+        spent.delta + cost.delta,
+    )
+    assert fits(spent, cost, gate(bound, CERTIFICATES)) == naive(bound, together)
+
+
+def test_a_budget_of_one_admits_ten_tenths_and_no_more() -> None:
+    bound = bound_of(EpsilonDelta(Fraction(1), Fraction(0)), Profile.CLASSIC, ())
+    within = gate(bound, (PURE,))
+    tenth = loss((PURE,), [10**11])
+    spent = zero((PURE,))
+    for _ in range(10):
+        assert fits(spent, tenth, within)
+        spent = loss((PURE,), [spent.amounts[0] + 10**11])
+    assert not fits(spent, loss((PURE,), [1]), within)
+
+
+def test_an_unlimited_budget_never_denies() -> None:
+    within = gate(bound_of(Unlimited(), Profile.CLASSIC, ()), (PURE,))
+    assert holds(loss((PURE,), [None], Fraction(1, 2)), within)
+
+
+def test_a_bound_needs_its_certificates() -> None:
+    bound = bound_of(Zcdp(Fraction(1)), Profile.CLASSIC, ())
+    with pytest.raises(InvariantBroken):
+        gate(bound, (PURE,))
+    with pytest.raises(InvariantBroken):
+        holds(zero((PURE,)), gate(bound, (RHO,)))

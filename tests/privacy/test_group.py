@@ -1,0 +1,265 @@
+"""The cost table: closure, counter-examples, and the paper's Wikimedia numbers (T4, theory 0.1)."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from dpolicy.errors import InvalidValue
+from dpolicy.privacy.calendars import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
+from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
+from dpolicy.privacy.cost import cost
+from dpolicy.privacy.group import Setting, cost_table, no_covers, steps_from
+from dpolicy.privacy.loss import Loss, amount, no_more, total, unbounded
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
+from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
+from dpolicy.privacy.mechanisms.laplace import Laplace
+from dpolicy.privacy.units import Relation, Touched, Unit, touched, within
+
+AR, CH, RP = Relation.ADD_REMOVE, Relation.CHANGE, Relation.REPLACE
+CERTIFICATES = (PURE, RHO, MU_SQUARED, renyi(2), renyi(8))
+PERIODS = {"user": None, "user-month": MONTH, "user-week": WEEK, "user-day": DAY}
+
+
+def units(relation: Relation, entity: str = "user") -> tuple[Unit, ...]:
+    return tuple(Unit(name, entity, period, relation) for name, period in PERIODS.items())
+
+
+def named(name: str, relation: Relation) -> Unit:
+    return next(unit for unit in units(relation) if unit.name == name)
+
+
+def rho_of(loss: Loss) -> Fraction | None:
+    quanta = amount(loss, RHO)
+    return None if quanta is None else Fraction(quanta, QUANTA_PER_UNIT)
+
+
+def table(
+    m: Mechanism, stated: str, relation: Relation, days: Touched | None = None, **more: object
+) -> dict[str, Loss]:
+    return cost_table(
+        m,
+        named(stated, relation),
+        relation,
+        units=units(relation),
+        certificates=CERTIFICATES,
+        touched=days,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def one_day(day: date) -> Touched:
+    return touched((day, day))
+
+
+def test_wikimedia_daily_releases_compose() -> None:
+    """31 daily releases of ρ = 0.015: 31ρ for a month, not 961ρ (theory 4.3)."""
+    m = DeclaredZcdp(Fraction("0.015"))
+    start = date(2026, 10, 1)
+    tables = [table(m, "user-day", AR, one_day(start + timedelta(days=n))) for n in range(31)]
+    for name in ("user-month", "user"):
+        spent = total([t[name] for t in tables], CERTIFICATES)
+        assert rho_of(spent) == Fraction("0.465")
+    assert rho_of(tables[0]["user-day"]) == Fraction("0.015")
+
+
+def test_wikimedia_static_statement_needs_group_privacy() -> None:
+    found = table(DeclaredZcdp(Fraction("0.015")), "user-day", AR)
+    assert rho_of(found["user-month"]) == Fraction("14.415")
+    assert rho_of(found["user-week"]) == Fraction("0.735")
+    assert rho_of(found["user"]) is None
+
+
+def test_a_restated_sensitivity_for_the_month() -> None:
+    """Theory 5.2: 70 a month instead of 10 a day is 49 times the ρ, not 961 times."""
+    day, month = Gaussian(Fraction("57.8"), Fraction(10)), Gaussian(Fraction("57.8"), Fraction(70))
+    found = table(day, "user-day", AR, also={"user-month": month})
+    rho = rho_of(cost(day, 1, AR, CERTIFICATES))
+    assert rho is not None
+    assert rho_of(found["user-month"]) == rho_of(cost(month, 1, AR, CERTIFICATES))
+    assert rho_of(found["user-day"]) == rho
+    assert table(day, "user-day", AR)["user-month"] == cost(day, 31, AR, CERTIFICATES)
+
+
+def test_n1_a_user_guarantee_is_no_month_guarantee_under_add_remove() -> None:
+    """g = ±1 by the parity of a user's last active month: 1 for a user, 2 for a month of one."""
+
+    def g(months: frozenset[int]) -> int:
+        return 0 if not months else 1 if max(months) % 2 == 0 else -1
+
+    users = [frozenset(n for n in range(4) if bits >> n & 1) for bits in range(16)]
+    whole = max(abs(g(u)) for u in users)
+    part = max(abs(g(u) - g(u - {n})) for u in users for n in range(4))
+    assert (whole, part) == (1, 2)
+    stated = Laplace(Fraction(1))
+    assert amount(table(stated, "user", AR)["user-month"], PURE) == part * QUANTA_PER_UNIT
+    additive = table(stated, "user", AR, additive=True)
+    assert amount(additive["user-month"], PURE) == QUANTA_PER_UNIT
+    assert amount(table(stated, "user", CH)["user-month"], PURE) == QUANTA_PER_UNIT
+
+
+def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
+    """g = ±1 by the parity of a week's active days: removing July 2000 moves Σg by 8."""
+    july = [date(2000, 7, 1) + timedelta(days=n) for n in range(31)]
+
+    def g(days: set[date]) -> int:
+        return 0 if not days else 1 if len(days) % 2 == 0 else -1
+
+    change = 0
+    for week in {d - timedelta(days=d.weekday()) for d in july}:
+        days = [week + timedelta(days=n) for n in range(7)]
+        subsets = [{d for n, d in enumerate(days) if bits >> n & 1} for bits in range(128)]
+        change += max(abs(g(s) - g(s - set(july))) for s in subsets)
+    assert change == 8
+    found = table(Laplace(Fraction(1)), "user-week", AR)
+    assert amount(found["user-month"], PURE) == 8 * QUANTA_PER_UNIT
+    assert amount(table(Laplace(Fraction(1)), "user-week", CH)["user-month"], PURE) == (
+        6 * QUANTA_PER_UNIT
+    )
+
+
+def test_relations_of_one_unit() -> None:
+    m = Gaussian(Fraction(10))
+    mixed = (Unit("a", "user", None, AR), Unit("c", "user", None, CH), Unit("r", "user", None, RP))
+    found = cost_table(m, mixed[0], AR, units=mixed, certificates=CERTIFICATES)
+    assert found["a"] == cost(m, 1, AR, CERTIFICATES)
+    assert found["c"] == found["r"] == cost(m, 2, AR, CERTIFICATES)
+    changed = cost_table(m, mixed[1], CH, units=mixed, certificates=CERTIFICATES)
+    assert changed["a"] == changed["c"] == cost(m, 1, CH, CERTIFICATES)
+    replaced = cost_table(m, mixed[2], RP, units=mixed, certificates=CERTIFICATES)
+    assert replaced["a"] == unbounded(CERTIFICATES)  # nothing follows from replacement
+
+
+def test_what_is_not_derived_is_infinite() -> None:
+    found = table(Gaussian(Fraction(10)), "user-day", AR)
+    assert found["user"] == unbounded(CERTIFICATES)
+    stranger = Unit("device", "device", None, AR)
+    found = cost_table(
+        Gaussian(Fraction(10)), stranger, AR, units=units(AR), certificates=CERTIFICATES
+    )
+    assert set(found) == set(PERIODS)
+    assert all(loss == unbounded(CERTIFICATES) for loss in found.values())
+
+
+def test_entities_that_cover_others() -> None:
+    def covers(larger: str, smaller: str) -> bool:
+        return (larger, smaller) == ("household", "user")
+
+    m = Gaussian(Fraction(10))
+    for relation, steps in ((CH, 1), (AR, 2)):
+        home = Unit("household", "household", None, relation)
+        known = (home, *units(relation))
+        found = cost_table(m, home, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        assert found["user"] == cost(m, steps, relation, CERTIFICATES)
+        assert found["user-week"] == cost(m, steps, relation, CERTIFICATES)
+        user = next(unit for unit in known if unit.name == "user")
+        up = cost_table(m, user, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        assert up["household"] == unbounded(CERTIFICATES)  # nobody said how large a household is
+        assert up["user"] == cost(m, 1, relation, CERTIFICATES)
+
+
+def test_sampling_survives_groups_but_not_change() -> None:
+    m = DpSgd(Fraction(1), Fraction(1, 1000), 100)
+    plain = DpSgd(Fraction(1), None, 100)
+    assert table(m, "user", AR)["user"] != cost(plain, 1, AR, CERTIFICATES)
+    assert table(m, "user", CH)["user"] == cost(plain, 1, CH, CERTIFICATES)
+
+
+def test_p7_incoherent_statements_are_repaired() -> None:
+    """A user that costs less than one of its months bounds the month (theory 1.5, P7)."""
+    month, user = DeclaredZcdp(Fraction("14.4")), DeclaredZcdp(Fraction("0.3"))
+    found = table(month, "user-month", CH, also={"user": user})
+    assert rho_of(found["user-month"]) == rho_of(found["user"]) == Fraction("0.3")
+
+
+def test_restating_what_is_derived_changes_nothing() -> None:
+    m = Laplace(Fraction(10))
+    plain = table(m, "user-day", CH)
+    again = table(m, "user-day", CH, also={"user-month": Laplace(Fraction(10), Fraction(31))})
+    assert plain == again
+
+
+def test_bounds_with_different_delta_sides_are_not_mixed() -> None:
+    small = DeclaredPure(Fraction(2), Fraction(1, 10**10))
+    large = DeclaredPure(Fraction(1), Fraction(1, 10**9))
+    found = table(small, "user-day", CH, also={"user": large})
+    day = found["user-day"]
+    assert (amount(day, PURE), day.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**10))
+    # The user's own statement is (1, 1e-9); it is raised so that no larger unit costs less.
+    user = found["user"]
+    assert (amount(user, PURE), user.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**9))
+    assert no_more(day, user)
+
+
+def test_unknown_units_are_named() -> None:
+    with pytest.raises(InvalidValue, match="M018"):
+        table(Gaussian(Fraction(1)), "user", AR, also={"usr": Gaussian(Fraction(2))})
+
+
+MECHANISMS: list[Mechanism] = [
+    Gaussian(Fraction(30)),
+    Laplace(Fraction(300)),
+    DeclaredPure(Fraction(1, 1000), Fraction(1, 10**12)),
+    DpSgd(Fraction(4), Fraction(1, 100), 50),
+    DeclaredZcdp(Fraction(1, 10**5), Fraction(1, 10**5)),
+]
+
+
+def random_days(rng: random.Random) -> Touched | None:
+    first = date(2026, 1, 1) + timedelta(days=rng.randrange(400))
+    last = first + timedelta(days=rng.choice([0, 0, 3, 20, 100]))
+    return rng.choice([None, touched((first, last)), touched((first, None))])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_closure_is_a_fixed_point(seed: int) -> None:
+    """T4: no path through a third unit is shorter, for every setting of the closure."""
+    rng = random.Random(seed)
+    known = tuple(
+        Unit(f"{relation}-{period}", "user", period, relation)
+        for relation, period in product((AR, CH), (None, DAY, WEEK, MONTH, YEAR, sliding(30)))
+    )
+    setting = Setting(known, rng.random() < 0.5, random_days(rng), no_covers)
+    rows = [steps_from(setting, n, unit.relation) for n, unit in enumerate(known)]
+    for a, b, c in product(range(len(known)), repeat=3):
+        first, second, direct = rows[a][b], rows[b][c], rows[a][c]
+        if first is not None and second is not None:
+            assert direct is not None and direct <= first * second
+    assert all(rows[n][n] == 1 for n in range(len(known)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_costs_grow_with_the_unit(seed: int) -> None:
+    """T4: under `change`, and for additive mechanisms, a smaller unit never costs more."""
+    rng = random.Random(seed)
+    relation = rng.choice([AR, CH])
+    periods = {**PERIODS, "user-quarter": QUARTER, "user-30": sliding(30)}
+    known = tuple(Unit(name, "user", period, relation) for name, period in periods.items())
+    stated = rng.choice(known)
+    also = {unit.name: rng.choice(MECHANISMS) for unit in rng.sample(known, rng.randint(0, 3))}
+    found = cost_table(
+        rng.choice(MECHANISMS),
+        stated,
+        relation,
+        units=known,
+        certificates=CERTIFICATES,
+        additive=relation is AR,
+        also=also,
+        touched=random_days(rng),
+    )
+    for small, large in product(known, repeat=2):
+        if within(small.period, large.period):
+            assert no_more(found[small.name], found[large.name]), (small, large)
+
+
+@pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_a_smaller_statement_gives_a_smaller_table(m: Mechanism) -> None:
+    for relation in (AR, CH):
+        two = type(m)(**{n: getattr(m, n) for n in m.__slots__ if n != "count"}, count=2)
+        less, more = table(m, "user-day", relation), table(two, "user-day", relation)
+        assert all(no_more(less[name], more[name]) for name in PERIODS)

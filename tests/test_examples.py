@@ -1,0 +1,351 @@
+"""The examples: they check, their cases pass, and what their pages say is so.
+
+What a policy set should give is worked out here from its plain YAML, not by the code under test.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from datetime import date
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dpolicy.cases.case import read_case
+from dpolicy.cases.runner import run_case
+from dpolicy.cli.main import exit_code
+from dpolicy.language.parser import policy_files
+from dpolicy.privacy.budget import as_json
+from dpolicy.privacy.conversion import renyi_to_epsilon_classic
+from dpolicy.privacy.mechanism import read_mechanism
+from dpolicy.privacy.mechanisms.gaussian import Gaussian
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+CASES = sorted(EXAMPLES.rglob("*_test.yaml"))
+PAGES = sorted(EXAMPLES.rglob("README.md"))
+RELEASES = sorted((EXAMPLES / "web-analytics" / "releases").glob("*.yaml"))
+
+#: Every policy set with the number of rules it means and of those that are kept.
+POLICY_SETS = {
+    "paper/cohere": (1, 1),
+    "paper/context": (2, 2),
+    "paper/figure": (22, 10),
+    "paper/hasse": (7, 3),
+    "paper/scope": (181, 32),
+    "paper/time": (2, 2),
+    "web-analytics": (130, 98),
+    "census-2020": (11, 11),
+}
+
+
+def said(name: str) -> dict[str, Any]:
+    """The sections of a policy set, all its files together."""
+    merged: dict[str, Any] = {}
+    for file in policy_files(EXAMPLES / name):
+        merged |= yaml.safe_load(file.read_text("utf-8"))
+    return merged
+
+
+def names(path: Path) -> str:
+    return str(path.relative_to(EXAMPLES))
+
+
+def scope_text(total: int) -> str:
+    text = runpy.run_path(str(EXAMPLES / "paper" / "make_scope.py"))["scope_policy"](total)
+    assert isinstance(text, str)
+    return text
+
+
+def compiled_text(text: str, folder: Path) -> CompiledPolicy:
+    file = folder / "policy.yaml"
+    file.write_text(text, "utf-8")
+    return load_policy(file)
+
+
+def kept_names(compiled: CompiledPolicy) -> set[tuple[str, str]]:
+    return {(rule.name, rule.unit) for rule in compiled.rules}
+
+
+def table_rows(page: Path) -> list[list[str]]:
+    lines = page.read_text("utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+
+
+def test_every_policy_set_is_listed_and_has_a_page_and_a_case() -> None:
+    aside = {"mistakes", "releases"}
+    folders = {names(file.parent) for file in EXAMPLES.rglob("*.yaml")}
+    assert {f for f in folders if Path(f).name not in aside} == set(POLICY_SETS)
+    for name in POLICY_SETS:
+        assert EXAMPLES / name / "README.md" in PAGES
+        assert any(case.parent == EXAMPLES / name for case in CASES)
+
+
+@pytest.mark.parametrize("name", POLICY_SETS)
+def test_check_is_silent_and_layout_canonical(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["check", str(EXAMPLES / name)]) == 0
+    assert exit_code(["fmt", "--check", str(EXAMPLES / name)]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("case", CASES, ids=names)
+def test_case_passes(case: Path) -> None:
+    outcomes = list(run_case(read_case(case)))
+    assert len(outcomes) >= 2
+    assert [o for o in outcomes if o.problem is not None] == []
+
+
+@pytest.mark.parametrize("name", POLICY_SETS)
+def test_rule_counts(name: str) -> None:
+    """|R| is units × (custom + attributes + categories × levels) × settings, summed by policy."""
+    total, kept = POLICY_SETS[name]
+    policy = said(name)
+    assert total == sum(size(policy, section) for section in ("policies", "each-release"))
+    compiled = load_policy(EXAMPLES / name)
+    assert (compiled.total, compiled.kept) == (total, kept)
+
+
+def size(policy: dict[str, Any], section: str) -> int:
+    schema = policy.get("schema", {})
+    levels = schema.get("membership-levels", ["member", "strong", "weak"])
+    scopes = {
+        "custom": 1,
+        "attribute": len(schema.get("attributes", {})),
+        "category": len(schema.get("categories", {})) * len(levels),
+    }
+    policies = policy.get(section, [])
+    bases = [p for p in policies if p["kind"] != "extension"]
+    settings = prod(len(p["settings"]) for p in policies if p["kind"] == "extension")
+    return settings * sum(len(p.get("units", ["one"])) * scopes[p["kind"]] for p in bases)
+
+
+# The paper's scenarios
+
+
+def test_scope_file_is_what_the_generator_writes() -> None:
+    assert (EXAMPLES / "paper" / "scope" / "policy.yaml").read_text("utf-8") == scope_text(10)
+
+
+def test_scope_schema_has_the_shares_of_the_paper() -> None:
+    schema = said("paper/scope")["schema"]
+    attributes = schema["attributes"]
+    assert list(attributes) == [f"a{n:03}" for n in range(150)]
+    risks = Counter(a["risk"] for a in attributes.values())
+    assert risks == {"low": 120, "medium": 15, "high": 15}
+    assert Counter(c["risk"] for c in schema["categories"].values()) == {
+        "low": 5,
+        "medium": 4,
+        "high": 1,
+    }
+    ties = [ties_of(a) for a in attributes.values()]
+    assert all(len(a["member"]) == 1 for a in attributes.values())
+    assert all(len(set(tied)) == len(tied) for tied in ties)
+    assert 3.2 <= sum(map(len, ties)) / 150 <= 3.8
+
+
+def ties_of(attribute: dict[str, Any]) -> list[str]:
+    levels = ("member", "strong", "weak")
+    return [category for level in levels for category in attribute.get(level, [])]
+
+
+@pytest.mark.parametrize("total", [3, 5, 7, 10, 15, 20])
+def test_scope_at_every_total(total: int, tmp_path: Path) -> None:
+    """The kept rules against the definition, pair by pair; and the table of the page."""
+    text = scope_text(total)
+    compiled = compiled_text(text, tmp_path)
+    kept = scopes_that_bind(yaml.safe_load(text), total)
+    assert {name for name, _ in kept_names(compiled)} == kept
+    [row] = [r for r in table_rows(EXAMPLES / "paper/scope/README.md") if r[0] == str(total)]
+    caps = [" / ".join(str(min(n, total)) for n in most) for most in ((20, 9, 3), (12, 10, 5))]
+    assert row == [str(total), *caps, str(len(kept))]
+    assert exit_code(["fmt", "--check", str(tmp_path / "policy.yaml")]) == 0
+
+
+def scopes_that_bind(policy: dict[str, Any], total: int) -> set[str]:
+    attributes = policy["schema"]["attributes"]
+    scopes = [("global", frozenset(attributes) | {"none"}, Fraction(total))]
+    for name, attribute in attributes.items():
+        budget = {"low": 20, "medium": 9, "high": 3}[attribute["risk"]]
+        scope = frozenset({name})
+        scopes.append((f"per-attribute[{name}]", scope, Fraction(min(budget, total))))
+    for category, of in policy["schema"]["categories"].items():
+        budget = {"low": 12, "medium": 10, "high": 5}[of["risk"]]
+        scope = frozenset()
+        for level, factor in (("member", "1"), ("strong", "1.5"), ("weak", "2")):
+            scope |= {n for n, a in attributes.items() if category in a.get(level, [])}
+            most = min(budget, total) * Fraction(factor)
+            scopes.append((f"per-category[{category}, {level}]", scope, most))
+    return {
+        name
+        for i, (name, scope, most) in enumerate(scopes)
+        if not any(
+            scope <= wider and (less < most or (less == most and (scope < wider or j < i)))
+            for j, (_, wider, less) in enumerate(scopes)
+            if j != i
+        )
+    }
+
+
+def test_context_at_every_total(tmp_path: Path) -> None:
+    text = (EXAMPLES / "paper/context/policy.yaml").read_text("utf-8")
+    rows = table_rows(EXAMPLES / "paper/context/README.md")
+    [totals] = [row[1:] for row in rows if row[0].startswith("ε_t")]
+    [standards] = [row[1:] for row in rows if row[0] == "standard"]
+    assert totals == ["3", "5", "7", "10", "15", "20"]
+    for total, standard in zip(totals, standards, strict=True):
+        compiled = compiled_text(text.replace("{epsilon: 2}", f"{{epsilon: {standard}}}"), tmp_path)
+        budgets = [as_json(rule.budget) for rule in compiled.rules]
+        assert budgets == [
+            {"epsilon": float(standard), "delta": 1e-7},
+            {"epsilon": float(total), "delta": 1e-7},
+        ]
+
+
+def test_hasse_has_the_lines_of_the_paper() -> None:
+    section = load_policy(EXAMPLES / "paper/hasse").cumulative
+    order = section.arrangement
+    number = {
+        ("everything", "user"): 1,
+        ("everything", "user-month"): 2,
+        ("everything", "user-week"): 3,
+        ("location", "user"): 4,
+        ("everything", "device-month"): 5,
+        ("every-day", "user-day"): 6,
+        ("location", "user-quarter"): 7,
+    }
+    rules = [number[rule.name, rule.unit] for rule in section.rules]
+    below = {
+        (rules[i], rules[j])
+        for i in range(7)
+        for j in range(7)
+        if i != j
+        and order.scopes.leq(order.scope_of[i], order.scope_of[j])
+        and order.units.leq(order.unit_of[i], order.unit_of[j])
+    }
+    lines = {
+        (a, b) for a, b in below if not any((a, c) in below and (c, b) in below for c in rules)
+    }
+    assert lines == {(2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (6, 3), (7, 4)}
+    budgets = {n: as_json(r.budget) for n, r in zip(rules, section.rules, strict=True)}
+    epsilons = (7, 7, 7, 5, 7, 3, 5)
+    assert budgets == {n: {"epsilon": e, "delta": 1e-7} for n, e in enumerate(epsilons, 1)}
+
+
+# The Census
+
+
+def test_census_budgets_are_the_recomputed_losses_rounded_up() -> None:
+    shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
+    rules = {rule.name: rule for rule in load_policy(EXAMPLES / "census-2020").rules}
+    assert len(rules) == 11
+    for name, rule in rules.items():
+        loss, budget = map(Fraction, shown[name])
+        assert as_json(rule.budget) == {"rho": float(budget)}
+        assert 0 < budget - loss < Fraction("0.011")
+
+
+def test_census_losses_by_place_follow_from_the_published_settings() -> None:
+    shares = {"us": 104, "state": 1440, "county": 447, "tract": 687, "block-group": 1256}
+    shares["block"] = 165
+    assert sum(shares.values()) == 4099
+    shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
+    total = Fraction(542, 339) ** 2
+    reached = Fraction(0)
+    for level in ("block", "block-group", "tract", "county", "state"):
+        reached += total * shares[level] / 4099
+        name = level if level == "block" else f"from-{level}"
+        assert abs(reached - Fraction(shown[name][0])) <= Fraction("0.00005")
+    assert abs(total - Fraction(shown["global"][0])) <= Fraction("0.0000005")
+
+
+# The web company
+
+
+@pytest.mark.parametrize("file", RELEASES, ids=names)
+def test_release_speaks_the_vocabulary(file: Path) -> None:
+    policy = said("web-analytics")
+    schema = policy["schema"]
+    release = yaml.safe_load(file.read_text("utf-8"))
+    assert release["release"] == file.stem
+    for mechanism in release["mechanisms"]:
+        found, problems = read_mechanism(exact(mechanism["mechanism"]))
+        assert found is not None and not problems
+        assert mechanism["unit"] in policy["units"]
+        assert set(mechanism["attributes"]) <= set(schema["attributes"])
+        assert "dataset" in mechanism["labels"]
+        for label, value in mechanism["labels"].items():
+            values = value if schema["labels"][label].get("many") else [value]
+            assert set(values) <= set(schema["labels"][label].get("values", values))
+        for partition, values in mechanism.get("where", {}).items():
+            assert set(values) <= set(schema["partitions"][partition]["values"])
+        time = mechanism.get("time", {"from": date.min, "to": date.max})
+        assert time["from"] <= time["to"]
+
+
+def test_daily_page_views_fit_the_budgets_for_a_year() -> None:
+    release = yaml.safe_load(RELEASES[0].read_text("utf-8"))
+    gaussian, _ = read_mechanism(exact(release["mechanisms"][0]["mechanism"]))
+    assert isinstance(gaussian, Gaussian)
+    rho = gaussian.sensitivity**2 / (2 * gaussian.sigma**2)
+    assert Fraction("0.0149") < rho <= Fraction("0.015")
+    for days, most in ((1, 1.001), (7, 2.8), (31, 6.05), (365, 24.5)):
+        delta = Fraction(1, 10**7)
+        epsilon = min(
+            renyi_to_epsilon_classic(order, days * rho * order, delta) for order in DEFAULT_ORDERS
+        )
+        assert epsilon <= most
+
+
+def exact(parameters: dict[str, Any]) -> dict[str, object]:
+    """Decimals as they stand in the text."""
+    return {k: Fraction(str(v)) if isinstance(v, float) else v for k, v in parameters.items()}
+
+
+# The pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_commands_of_a_page_work(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text("utf-8")
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for command in block.splitlines():
+            assert run(shlex.split(command)) == 0, command
+    printed = capfd.readouterr().out
+    for block in re.findall(r"^\n((?:    .*\n|\n)+)", text, re.MULTILINE):
+        for line in block.splitlines():
+            assert line.removeprefix("    ") in printed
+
+
+def run(words: list[str]) -> int:
+    """A command as a page shows it: `dpolicy …`, or `python … > file`."""
+    if words[0] == "dpolicy":
+        return exit_code(words[1:])
+    *command, redirect, target = words
+    assert (command[0], redirect) == ("python", ">")
+    with Path(target).open("w", encoding="utf-8") as stream:
+        done = subprocess.run([sys.executable, *command[1:]], stdout=stream, check=False)
+    return done.returncode
+
+
+def test_overview_counts_the_rules() -> None:
+    shown = {
+        match[1]: row[-1]
+        for row in table_rows(EXAMPLES / "README.md")
+        if (match := re.search(r"\((.*?)\)", row[0]))
+    }
+    counts = {name: f"{kept} of {total}" for name, (total, kept) in POLICY_SETS.items()}
+    assert shown == counts
