@@ -34,6 +34,8 @@ docs: setup
 
 bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/compile.py
+	$(BIN)/python benchmarks/capacity.py
+	$(BIN)/python benchmarks/cost.py
 
 demo: setup  ## compile an example and print its rules
 	$(BIN)/dpolicy check examples/web-analytics

@@ -6,7 +6,7 @@ others and every mistake of a text is told at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from dpolicy.language.diagnostics import Findings, suggestion
@@ -23,9 +23,8 @@ from dpolicy.language.model import (
     Policy,
     PolicySet,
     Setting,
-    base_policies,
 )
-from dpolicy.language.parser import read_profile
+from dpolicy.language.parser import read_profile, report_static
 from dpolicy.language.source import Span, Word
 from dpolicy.language.vocabulary import Vocabulary, read_vocabulary
 from dpolicy.predicates.arithmetic import read_function
@@ -69,54 +68,64 @@ class _Checker:
         self._vocabulary = read_vocabulary(policies, found)
         self._predicates: dict[str, Predicate] = {ALWAYS: Always()}
         self._functions: dict[str, Callable[[str, float], float]] = {}
+        self._section: tuple[Policy, ...] = ()
+        self._scopes = 0
 
     def checked(self) -> Checked:
         """Check both sections, and note which policies have mistakes."""
         faulty = set()
-        self._check_default_profile()
+        misread = self._found.errors
         for section in (self._policies.policies, self._policies.each_release):
+            self._section, self._scopes = section, 0
+            customs = frozenset(p.name for p in section if isinstance(p, CustomPolicy))
             for policy in section:
                 before = len(self._found.errors)
-                self._check_policy(policy, section)
-                if len(self._found.errors) > before:
+                self._check_policy(policy, customs)
+                told = len(self._found.errors) > before
+                if told or self._too_many or any(_lies_in(m.span, policy.span) for m in misread):
                     faulty.add(str(policy.name))
         return Checked(
             self._policies, self._vocabulary, self._predicates, self._functions, frozenset(faulty)
         )
 
-    def _check_default_profile(self) -> None:
-        bases = base_policies(self._policies.policies)
-        if self._policies.accounting.profile is Profile.STATIC and bases:
-            self._not_for_cumulative(bases[0].name.span)
+    @property
+    def _too_many(self) -> bool:
+        return self._scopes > self._policies.accounting.max_rules
 
-    def _not_for_cumulative(self, span: Span) -> None:
-        shown = "the profile `static` holds only for each release by itself"
-        help_ = "costs over many releases are chosen adaptively (theory 2.4): use `anchored`"
-        self._found("P044", shown, span, help_)
-
-    def _check_policy(self, policy: Policy, section: tuple[Policy, ...]) -> None:
+    def _check_policy(self, policy: Policy, customs: frozenset[Word]) -> None:
         match policy:
             case Extension():
                 self._check_extension(policy)
             case CustomPolicy():
-                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                self._check_scoped(policy, 1)
                 self._read_predicate(policy.when)
                 self._check_budgets([policy.budget])
-                customs = [p.name for p in base_policies(section) if isinstance(p, CustomPolicy)]
                 self._check_below(policy.below, customs, "custom policy")
             case AttributePolicy():
-                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                self._check_scoped(policy, len(self._policies.attributes))
                 self._check_attribute_policy(policy)
             case CategoryPolicy():
-                self._check_scoped(policy, cumulative=section is self._policies.policies)
+                levels = len(self._policies.membership_levels)
+                self._check_scoped(policy, len(self._policies.categories) * levels)
                 self._check_category_policy(policy)
 
-    def _check_scoped(self, policy: BasePolicy, *, cumulative: bool) -> None:
+    def _count_scopes(self, policy: BasePolicy, scopes: int) -> None:
+        """Refuse what even without settings are too many rules, before anything is built."""
+        before, limit = self._too_many, self._policies.accounting.max_rules
+        self._scopes += scopes * max(1, len(policy.units))
+        if self._too_many and not before:
+            shown = f"the policies up to here make {self._scopes:,} rules, more than {limit:,}"
+            help_ = "use fewer policies or units, or raise `accounting: max-rules`"
+            self._found("P046", shown, policy.name.span, help_)
+
+    def _check_scoped(self, policy: BasePolicy, scopes: int) -> None:
+        self._count_scopes(policy, scopes)
         if not policy.units:
             shown = f"`{policy.name}` needs either `unit` or `units`"
             known = ", ".join(f"`{name}`" for name in self._policies.units)
             self._found("P008", shown, policy.name.span, f"units of this policy set: {known}")
-        self._check_known(policy.units, self._policies.units, "P020", "unit")
+        named = [unit for unit in policy.units if unit]  # one that is wrong has been told already
+        self._check_known(named, self._policies.units, "P020", "unit")
         seen: set[str] = set()
         for unit in policy.units:
             if unit in seen:
@@ -124,14 +133,14 @@ class _Checker:
             seen.add(unit)
         if policy.profile is not None:
             profile = read_profile(policy.profile, self._found)
-            if cumulative and profile is Profile.STATIC:
-                self._not_for_cumulative(policy.profile.span)
+            if profile is Profile.STATIC and self._section is self._policies.policies:
+                report_static(policy.profile.span, self._found)
 
     def _check_attribute_policy(self, policy: AttributePolicy) -> None:
         self._check_by_risk(policy)
         self._check_known(policy.exceptions, self._policies.attributes, "P023", "attribute")
         for name, attribute in self._policies.attributes.items():
-            if name not in policy.exceptions:
+            if name not in policy.exceptions and not self._too_many:
                 what = f"the attribute `{name}`"
                 self._check_has_budget(policy, what, attribute.risk, name.span, "P027")
 
@@ -143,7 +152,7 @@ class _Checker:
         for function in policy.levels.values():
             self._read_function(function)
         for name, category in self._policies.categories.items():
-            if name not in policy.exceptions:
+            if name not in policy.exceptions and not self._too_many:
                 what = f"the category `{name}`"
                 self._check_has_budget(policy, what, category.risk, name.span, "P028")
 
@@ -178,10 +187,12 @@ class _Checker:
                 self._found("P040", shown, said.span, help_)
 
     def _check_extension(self, policy: Extension) -> None:
-        names = [setting.name for setting in policy.settings]
-        for position, name in enumerate(names):
-            if name in names[:position]:
-                self._found("P010", f"the setting `{name}` is defined twice", name.span, None)
+        names: dict[Word, Span] = {}
+        for name in (setting.name for setting in policy.settings):
+            if name in names:
+                shown = f"the setting `{name}` is defined twice (first at {names[name]})"
+                self._found("P010", shown, name.span, "rename one of them")
+            names.setdefault(name, name.span)
         if not any(setting.when == ALWAYS for setting in policy.settings):
             shown = f"extension policy `{policy.name}` has no setting that covers every mechanism"
             help_ = (
@@ -192,12 +203,12 @@ class _Checker:
         for setting in policy.settings:
             self._check_setting(setting, names)
 
-    def _check_setting(self, setting: Setting, names: list[Word]) -> None:
+    def _check_setting(self, setting: Setting, names: Collection[Word]) -> None:
         self._read_predicate(setting.when)
         self._read_function(setting.function)
         self._check_below(setting.below, names, "setting")
 
-    def _check_below(self, below: tuple[Word, ...], known: list[Word], what: str) -> None:
+    def _check_below(self, below: tuple[Word, ...], known: Collection[Word], what: str) -> None:
         for word in below:
             if word not in known:
                 shown = f"there is no {what} `{word}` here"
@@ -248,3 +259,8 @@ def _inside(text: Word, offset: int, length: int) -> Span:
     column = span.column + start + min(offset, max(len(text) - 1, 0))
     end = min(column + length, span.end_column)
     return Span(span.source, span.line, column, span.line, max(end, column + 1))
+
+
+def _lies_in(inner: Span, outer: Span) -> bool:
+    start, end = (outer.line, outer.column), (outer.end_line, outer.end_column)
+    return inner.source is outer.source and start <= (inner.line, inner.column) < end

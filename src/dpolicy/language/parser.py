@@ -16,11 +16,12 @@ from dpolicy.language.model import (
     Policy,
     PolicySet,
     UnitStatement,
+    base_policies,
 )
 from dpolicy.language.shape import INVALID
 from dpolicy.language.shapes import FILE
 from dpolicy.language.source import MAX_BYTES, Map, Node, Scalar, Source, Span, Word, read_nodes
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile, weight_sum
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units import Relation
 
 #: What a policy directory holds; anything else beside it is left alone.
@@ -79,47 +80,32 @@ def _is_release(node: Node) -> bool:
 
 
 def _read_file(node: Node, source: Source, found: Findings) -> Any:
-    if isinstance(node, Map) and node.get("dpolicy") is None:
-        start = Span(source, 1, 1, 1, 2)
-        found("P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line")
-    if isinstance(node, Scalar) and node.kind == "null":
+    start = Span(source, 1, 1, 1, 2)
+    if _is_release(node):
         found(
-            "P008", "the file is empty", Span(source, 1, 1, 1, 2), "`dpolicy init` writes a start"
+            "P008", "this is a release or a case, not a policy", start, "`dpolicy test` runs cases"
         )
         return INVALID
-    lenient = _Lenient(found)
-    return lenient.read(node)
-
-
-class _Lenient:
-    """Reads a file's sections one by one, so that a mistake in one leaves the others readable."""
-
-    def __init__(self, found: Findings) -> None:
-        self._found = found
-
-    def read(self, node: Node) -> Any:
-        values = FILE.read(node, self._found)
-        if values is not INVALID or not isinstance(node, Map):
-            return self._with_keys(values, node)
-        fields = FILE.fields  # type: ignore[attr-defined]
-        partial = {key: f.default for key, f in fields.items()}
-        for key, child in node.entries:
-            if key.text in fields:
-                value = fields[key.text].shape.read(child, self._found)
-                partial[key.text] = partial[key.text] if value is INVALID else value
-        return self._with_keys(partial, node)
-
-    def _with_keys(self, values: Any, node: Node) -> Any:
-        if values is INVALID or not isinstance(node, Map):
-            return INVALID
-        return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
+    if isinstance(node, Map) and node.get("dpolicy") is None:
+        found("P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line")
+    if isinstance(node, Scalar) and node.kind == "null":
+        found("P008", "the file is empty", start, "`dpolicy init` writes a policy to start from")
+        return INVALID
+    values = FILE.read(node, found)
+    if values is INVALID or not isinstance(node, Map):
+        return INVALID
+    return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
 
 
 def _policy_set(files: list[dict[str, Any]], found: Findings) -> PolicySet:
     schemas = [file["schema"] or {} for file in files]
     levels = {
         key: _only(
-            [(s.get(key), f["keys"]["schema"]) for s, f in zip(schemas, files, strict=True) if s],
+            [
+                (s.get(key), f["keys"].get("schema"))
+                for s, f in zip(schemas, files, strict=True)
+                if s
+            ],
             key,
             found,
         )
@@ -135,7 +121,7 @@ def _policy_set(files: list[dict[str, Any]], found: Findings) -> PolicySet:
     _report_twice(policies + each_release, found)
     return PolicySet(
         name=_only([(f["name"], f["keys"].get("name")) for f in files], "name", found),
-        accounting=_accounting(files, found),
+        accounting=_accounting(files, policies, found),
         units=units or {Word("user", _nowhere(files)): UnitStatement()},
         risk_levels=levels["risk-levels"] or DEFAULT_RISK_LEVELS,
         membership_levels=levels["membership-levels"] or DEFAULT_MEMBERSHIP_LEVELS,
@@ -188,24 +174,24 @@ def _twice(name: Word, first: Span, found: Findings) -> None:
     found("P010", f"`{name}` is defined twice (first at {first})", name.span, "rename one of them")
 
 
-def _accounting(files: list[dict[str, Any]], found: Findings) -> Accounting:
+def _accounting(
+    files: list[dict[str, Any]], policies: tuple[Policy, ...], found: Findings
+) -> Accounting:
     given = _only(
         [(f["accounting"], f["keys"].get("accounting")) for f in files], "accounting", found
     )
     if given is None:
         return Accounting()
-    orders = DEFAULT_ORDERS if given["orders"] is None else tuple(sorted(set(given["orders"])))
-    span = next(f["keys"]["accounting"] for f in files if f["accounting"] is not None)
     profile = (
         read_profile(given["profile"], found) if given["profile"] is not None else Profile.CLASSIC
     )
-    if weight_sum(orders) > 1:
-        shown = f"the weights of these orders sum to {float(weight_sum(orders)):.3f}, above 1"
-        found("P045", shown, span, "leave out small orders: one below 2 weighs more than 0.25")
+    by_default = any(policy.profile is None for policy in base_policies(policies))
+    if profile is Profile.STATIC and by_default:
+        report_static(given["profile"].span, found)
     return Accounting(
         delta=given["delta"],
         profile=profile,
-        orders=orders,
+        orders=given["orders"] or DEFAULT_ORDERS,
         relation=Relation(given["relation"] or Relation.ADD_REMOVE),
         require_additive=given["require"] == "additive",
         allow_uncovered=given["uncovered"] == "allow",
@@ -220,3 +206,10 @@ def read_profile(name: Word, found: Findings) -> Profile:
     except ValueError:
         found("P044", f"there is no profile `{name}`", name.span, suggestion(name, tuple(Profile)))
         return Profile.CLASSIC
+
+
+def report_static(span: Span, found: Findings) -> None:
+    """The profile `static` where costs are chosen one after another."""
+    shown = "the profile `static` holds only for each release by itself"
+    help_ = "costs over many releases are chosen adaptively (theory 2.4): use `anchored`"
+    found("P044", shown, span, help_)

@@ -16,10 +16,17 @@ from dpolicy.language.shape import (
     Name,
     Number,
     Record,
+    too_many,
     wrong_type,
 )
 from dpolicy.language.source import List, Map, Node, Report, Scalar
 from dpolicy.privacy.certificates import MIN_ORDER
+from dpolicy.privacy.thresholds import weight_sum
+
+#: More values of a label or partition than this are free text, or a slip.
+MAX_VALUES = 20_000
+#: Points of a function and orders of a curve: more are never drawn by hand.
+MAX_POINTS = 1_000
 
 #: Ranges of partitions are kept as boundaries, so this only refuses slips.
 MAX_PARTITION = 10**12
@@ -70,7 +77,10 @@ PARTITION = ByKey(
     {
         "values": Record(
             "a partition by values",
-            {"values": Field(ListOf(Name(), least=1), required=True), "stable": _STABLE},
+            {
+                "values": Field(ListOf(Name(), least=1, most=MAX_VALUES), required=True),
+                "stable": _STABLE,
+            },
             lambda v, _: Partition(values=v["values"], stable=v["stable"]),
         ),
         "from": Record(
@@ -85,7 +95,7 @@ PARTITION = ByKey(
     },
 )
 
-_POINT = Number("a number that is not negative or absurd", least=Fraction(0), most=Fraction(10**6))
+_POINT = Number("a number from 0 to 1,000,000", least=Fraction(0), most=Fraction(10**6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,8 @@ class _Points:
     def read(self, node: Node, report: Report) -> Any:
         if not isinstance(node, List) or not node.items:
             return wrong_type(node, self.title, report)
+        if too_many(len(node.items), MAX_POINTS, node, report):
+            return INVALID
         points = [self._point(item, report) for item in node.items]
         if INVALID in points:
             return INVALID
@@ -120,6 +132,34 @@ class _Points:
 POINTS = _Points()
 
 
+_ORDER = Number("an order from 1.01 to 1,000,000", least=MIN_ORDER, most=Fraction(10**6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """The Rényi grid: orders whose weights leave enough δ for each."""
+
+    title: str = "`default` or a list of orders"
+
+    def read(self, node: Node, report: Report) -> Any:
+        orders = ListOf(_ORDER, self.title, least=1, most=MAX_POINTS).read(node, report)
+        if orders is INVALID:
+            return INVALID
+        grid = tuple(sorted(set(orders)))
+        if (total := weight_sum(grid)) > 1:
+            shown = f"the weights of these orders sum to {float(total):.3f}, above 1"
+            help_ = "leave out small orders: one below 2 weighs more than 0.25"
+            report("P045", shown, node.span, help_)
+            return INVALID
+        return grid
+
+    def schema(self) -> dict[str, Any]:
+        return ListOf(_ORDER, least=1).schema()
+
+
+ORDERS = _Orders()
+
+
 @dataclass(frozen=True, slots=True)
 class _Renyi:
     """A map from orders to divergences."""
@@ -129,9 +169,10 @@ class _Renyi:
     def read(self, node: Node, report: Report) -> Any:
         if not isinstance(node, Map) or not node.entries:
             return wrong_type(node, self.title, report)
-        order = Number("an order of at least 1.01", least=MIN_ORDER, most=Fraction(10**6))
+        if too_many(len(node.entries), MAX_POINTS, node, report):
+            return INVALID
         pairs = [
-            (order.read(_unquoted(key), report), _POINT.read(value, report))
+            (_ORDER.read(_unquoted(key), report), _POINT.read(value, report))
             for key, value in node.entries
         ]
         if any(INVALID in pair for pair in pairs):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from dpolicy.language.diagnostics import suggestion
-from dpolicy.language.source import List, Map, Node, Report, Scalar, Span
+from dpolicy.language.diagnostics import closest, suggestion
+from dpolicy.language.source import List, Map, Node, Report, Scalar, Span, plain_kind
 
 
 class _Invalid:
@@ -44,10 +44,19 @@ class Shape(Protocol):
         """The same as JSON Schema."""
 
 
-def wrong_type(node: Node, title: str, report: Report) -> Any:
-    """Report that a node is not what was expected."""
-    report("P007", f"expected {title}, found {_found(node)}", node.span, None)
+def wrong_type(node: Node, title: str, report: Report, help_: str | None = None) -> Any:
+    """Report that a node is not what was expected, unless it has been reported already."""
+    if not (isinstance(node, Scalar) and node.kind == "invalid"):
+        report("P007", f"expected {title}, found {_found(node)}", node.span, help_)
     return INVALID
+
+
+def too_many(count: int, most: int | None, node: Node, report: Report) -> bool:
+    """Report a list or map that is longer than any that is meant."""
+    if most is None or count <= most:
+        return False
+    report("P002", f"{count:,} entries are too many", node.span, f"at most {most:,} are read here")
+    return True
 
 
 def _found(node: Node) -> str:
@@ -131,14 +140,13 @@ class Number:
     above: Fraction | None = None
     below: Fraction | None = None
     whole: bool = False
+    help: str | None = None
 
     def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Scalar) or node.kind not in ("number", "non-finite", "invalid"):
-            return wrong_type(node, self.title, report)
-        if node.kind == "invalid":
-            return INVALID
+        if not isinstance(node, Scalar) or node.kind not in ("number", "non-finite"):
+            return wrong_type(node, self.title, report, _as_number(node))
         if node.kind == "non-finite" or not self._allows(node.number):
-            report("P009", f"`{node.text}` is not {self.title}", node.span, None)
+            report("P009", f"`{node.text}` is not {self.title}", node.span, self.help)
             return INVALID
         return int(node.number) if self.whole else node.number
 
@@ -162,6 +170,16 @@ class Number:
         return {"type": "integer" if self.whole else "number", **said}
 
 
+def _as_number(node: Node) -> str | None:
+    """How to write a text that is nearly a number."""
+    if not isinstance(node, Scalar) or node.kind != "text":
+        return None
+    if plain_kind(node.text) == "number":
+        return "remove the quotes"
+    plain = node.text.replace("_", "").replace(" ", "").replace(",", ".")
+    return f"write `{plain}`" if plain and plain_kind(plain) == "number" else None
+
+
 def _plain(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
 
@@ -175,7 +193,10 @@ class Flag:
     def read(self, node: Node, report: Report) -> Any:
         if isinstance(node, Scalar) and node.kind == "bool":
             return node.text == "true"
-        return wrong_type(node, self.title, report)
+        text = node.text.lower() if isinstance(node, Scalar) and node.kind == "text" else ""
+        word = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text, text)
+        help_ = f"write `{word}`" if word in ("true", "false") else None
+        return wrong_type(node, self.title, report, help_)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -188,10 +209,15 @@ class ListOf:
     shape: Shape
     title: str = "a list"
     least: int = 0
+    most: int | None = None
 
     def read(self, node: Node, report: Report) -> Any:
         if not isinstance(node, List):
-            return wrong_type(node, self.title, report)
+            word = isinstance(node, Scalar) and node.kind == "text" and "," not in node.text
+            help_ = f"write `[{node.text[:40]}]`" if word and isinstance(node, Scalar) else None
+            return wrong_type(node, self.title, report, help_)
+        if too_many(len(node.items), self.most, node, report):
+            return INVALID
         if len(node.items) < self.least:
             report("P007", f"expected {self.title} with an entry, found none", node.span, None)
             return INVALID
@@ -235,10 +261,13 @@ class MapOf:
     title: str = "a map"
     key: Shape = field(default_factory=Name)
     fallback: Any = INVALID
+    most: int | None = None
 
     def read(self, node: Node, report: Report) -> Any:
         if not isinstance(node, Map):
             return wrong_type(node, self.title, report)
+        if too_many(len(node.entries), self.most, node, report):
+            return INVALID
         pairs = [(self.key.read(k, report), self.shape.read(v, report)) for k, v in node.entries]
         kept = [(k, self.fallback if v is INVALID else v) for k, v in pairs if k is not INVALID]
         return {k: v for k, v in kept if v is not INVALID}
@@ -259,11 +288,16 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A map with known keys, handed to `build` with its span once every key is valid."""
+    """A map with known keys, handed to `build` with its span once every key is valid.
+
+    Where there is a `rescue`, it says what stands in for a value that is wrong or missing, so that
+    the other keys are still checked; the text is rejected all the same.
+    """
 
     title: str
     fields: Mapping[str, Field]
     build: Callable[[dict[str, Any], Span], Any]
+    rescue: Mapping[str, Callable[[Span], Any]] | None = None
 
     def read(self, node: Node, report: Report) -> Any:
         if isinstance(node, Scalar) and node.kind == "null" and not self._required():
@@ -271,25 +305,33 @@ class Record:
         if not isinstance(node, Map):
             return wrong_type(node, self.title, report)
         values = {key: f.default for key, f in self.fields.items()}
-        valid = self._read_entries(node, values, report)
-        for key in self._required():
-            if node.get(key) is None:
-                valid = False
-                report("P008", f"{self.title} needs `{key}`", _head(node), None)
-        return self.build(values, node.span) if valid else INVALID
+        meant = [(self._meant(key, node, report), key, child) for key, child in node.entries]
+        read = {
+            name: self.fields[name].shape.read(child, report) for name, _, child in meant if name
+        }
+        missing = [key for key in self._required() if key not in read]
+        for key in missing:
+            report("P008", f"{self.title} needs `{key}`", _head(node), None)
+        values |= read
+        wrong = [*missing, *(key for key, value in read.items() if value is INVALID)]
+        if not wrong and all(name == key.text for name, key, _ in meant):
+            return self.build(values, node.span)
+        return self._rescued(values, wrong, node.span)
 
-    def _read_entries(self, node: Map, values: dict[str, Any], report: Report) -> bool:
-        valid = True
-        for key, child in node.entries:
-            if key.text not in self.fields:
-                valid = False
-                shown = f"{self.title} has no key `{key.text[:40]}`"
-                report("P006", shown, key.span, suggestion(key.text, self.fields))
-                continue
-            value = self.fields[key.text].shape.read(child, report)
-            valid = valid and value is not INVALID
-            values[key.text] = value
-        return valid
+    def _meant(self, key: Scalar, node: Map, report: Report) -> str | None:
+        """The field a key names. A misspelt one is told, and read as the one that it is like."""
+        if key.text in self.fields:
+            return key.text
+        shown = f"{self.title} has no key `{key.text[:40]}`"
+        report("P006", shown, key.span, suggestion(key.text, self.fields))
+        close = closest(key.text, self.fields)
+        return close if close is not None and node.get(close) is None else None
+
+    def _rescued(self, values: dict[str, Any], wrong: list[str], span: Span) -> Any:
+        if self.rescue is None or not self.rescue.keys() >= set(wrong):
+            return INVALID
+        stand_ins = {key: self.rescue[key](span) for key in wrong}
+        return self.build({**values, **stand_ins}, span)
 
     def _required(self) -> list[str]:
         return [key for key, f in self.fields.items() if f.required]

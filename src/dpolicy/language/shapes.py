@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.language.model import (
+    ALWAYS,
     Attribute,
     AttributePolicy,
     BudgetStatement,
@@ -28,7 +29,15 @@ from dpolicy.language.model import (
     Times,
     UnitStatement,
 )
-from dpolicy.language.schema_shapes import ATTRIBUTE, PARTITION, POINTS, RENYI, UNIT_NAMES
+from dpolicy.language.schema_shapes import (
+    ATTRIBUTE,
+    MAX_VALUES,
+    ORDERS,
+    PARTITION,
+    POINTS,
+    RENYI,
+    UNIT_NAMES,
+)
 from dpolicy.language.shape import (
     ByKey,
     ByTag,
@@ -44,19 +53,25 @@ from dpolicy.language.shape import (
     Text,
     WordOr,
 )
-from dpolicy.language.source import Span
-from dpolicy.privacy.certificates import MIN_ORDER
+from dpolicy.language.source import Span, Word
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units import Relation
 
 #: No budget that means anything is near this; a slip of the decimal point often is.
 ABSURD = Fraction(100_000)
 
-AMOUNT = Number("a finite number that is not negative or absurd", least=Fraction(0), most=ABSURD)
+AMOUNT = Number(
+    "a number from 0 to 100,000",
+    least=Fraction(0),
+    most=ABSURD,
+    help="a budget without a bound is `unlimited`",
+)
 DELTA = Number("a δ of at least 0 and below 1", least=Fraction(0), below=Fraction(1))
-FACTOR = Number("a factor above 0 that is not absurd", above=Fraction(0), most=ABSURD)
-SHIFT = Number("a finite number that is not absurd", least=-ABSURD, most=ABSURD)
-ORDER = Number("an order of at least 1.01", least=MIN_ORDER, most=Fraction(10**6))
+FACTOR = Number("a factor above 0 and at most 100,000", above=Fraction(0), most=ABSURD)
+SHIFT = Number("a number from -100,000 to 100,000", least=-ABSURD, most=ABSURD)
+
+#: No policy set that people maintain comes near these; what compares all pairs must stay quick.
+MAX_POLICIES, MAX_SETTINGS, MAX_UNITS, MAX_LEVELS = 10_000, 1_000, 500, 100
 
 
 def _statement(**names: str) -> Callable[[dict[str, Any], Span], BudgetStatement]:
@@ -124,6 +139,27 @@ FUNCTION = ByKey(
 
 PREDICATE = Text("`always` or a CEL expression")
 
+
+def _nameless(span: Span) -> Word:
+    """A name for what has none, so that the rest of it is checked too."""
+    return Word(f"?{span.line}:{span.column}", span)
+
+
+#: What stands in for values of a policy or setting that are wrong. A policy with a mistake is never
+#: compiled, and the unit with the empty name is never looked up.
+_RESCUE: dict[str, Callable[[Span], Any]] = {
+    "name": _nameless,
+    "when": lambda span: Word(ALWAYS, span),
+    "unit": lambda span: Word("", span),
+    "units": lambda span: (Word("", span),),
+    "profile": lambda _: None,
+    "below": lambda _: (),
+    "levels": lambda _: {},
+    "except": lambda _: {},
+}
+_RESCUE_CUSTOM = {**_RESCUE, "budget": lambda _: BudgetStatement(unlimited=True)}
+_RESCUE_SETTING = {**_RESCUE, "budget": lambda _: Same()}
+
 _COMMON: dict[str, Field] = {
     "name": Field(Name(), "names the rules", required=True),
     "kind": Field(Text(), required=True),
@@ -172,6 +208,7 @@ POLICY = ByTag(
             lambda v, span: CustomPolicy(
                 v["name"], v["when"], _units(v), v["budget"], v["below"], v["profile"], span
             ),
+            _RESCUE_CUSTOM,
         ),
         "attribute": Record(
             "an attribute policy",
@@ -179,6 +216,7 @@ POLICY = ByTag(
             lambda v, span: AttributePolicy(
                 v["name"], _units(v), v["budgets"], v["except"], v["profile"], span
             ),
+            _RESCUE,
         ),
         "category": Record(
             "a category policy",
@@ -186,6 +224,7 @@ POLICY = ByTag(
             lambda v, span: CategoryPolicy(
                 v["name"], _units(v), v["budgets"], v["levels"], v["except"], v["profile"], span
             ),
+            _RESCUE,
         ),
         "extension": Record(
             "an extension policy",
@@ -206,15 +245,18 @@ POLICY = ByTag(
                             lambda v, span: Setting(
                                 v["name"], v["when"], v["budget"], v["below"], span
                             ),
+                            _RESCUE_SETTING,
                         ),
                         "a list of settings",
                         least=1,
+                        most=MAX_SETTINGS,
                     ),
                     "the contexts",
                     required=True,
                 ),
             },
             lambda v, span: Extension(v["name"], v["settings"], span),
+            _RESCUE,
         ),
     },
 )
@@ -226,10 +268,7 @@ ACCOUNTING = Record(
     {
         "delta": Field(DELTA, "the δ of every budget that states only ε"),
         "profile": Field(Name(), "how (ε, δ) becomes Rényi thresholds"),
-        "orders": Field(
-            WordOr({"default": DEFAULT_ORDERS}, ListOf(ORDER, "`default` or a list of orders")),
-            "the Rényi grid",
-        ),
+        "orders": Field(WordOr({"default": DEFAULT_ORDERS}, ORDERS), "the Rényi grid"),
         "relation": Field(RELATIONS, "the neighbouring relation of every unit"),
         "require": Field(Choice(("additive",), "`additive`"), "refuse mechanisms that are not"),
         "uncovered": Field(
@@ -243,13 +282,18 @@ ACCOUNTING = Record(
         ),
     },
     lambda values, _: values,
+    {key: lambda _: None for key in ("profile", "orders", "relation", "require", "uncovered")}
+    | {"max-rules": lambda _: None, "delta": lambda _: Fraction(1, 10**7)},
 )
+
+#: Stands in for a section that cannot be read; the δ keeps budgets from being reported for it.
+_ACCOUNTING_UNKNOWN = {**dict.fromkeys(ACCOUNTING.fields), "delta": Fraction(1, 10**7)}
 
 SCHEMA = Record(
     "`schema`",
     {
-        "risk-levels": Field(ListOf(Name(), least=1), "lowest first"),
-        "membership-levels": Field(ListOf(Name(), least=1), "closest first"),
+        "risk-levels": Field(ListOf(Name(), least=1, most=MAX_LEVELS), "lowest first"),
+        "membership-levels": Field(ListOf(Name(), least=1, most=MAX_LEVELS), "closest first"),
         "categories": Field(
             MapOf(
                 Record(
@@ -270,7 +314,7 @@ SCHEMA = Record(
                 Record(
                     "a label",
                     {
-                        "values": Field(ListOf(Name(), least=1), "the choices"),
+                        "values": Field(ListOf(Name(), least=1, most=MAX_VALUES), "the choices"),
                         "text": Field(Flag(), "any text", default=False),
                         "many": Field(Flag(), "several values at once", default=False),
                         "default": Field(Name(), "the value where none is said"),
@@ -294,6 +338,8 @@ SCHEMA = Record(
         ),
     },
     lambda values, _: values,
+    {key: lambda _: None for key in ("risk-levels", "membership-levels")}
+    | {key: lambda _: {} for key in ("categories", "attributes", "labels", "partitions")},
 )
 
 UNIT = Record(
@@ -317,10 +363,23 @@ FILE: Shape = Record(
         ),
         "name": Field(Name(), "the name of the policy set"),
         "accounting": Field(ACCOUNTING),
-        "units": Field(MapOf(UNIT, fallback=UnitStatement()), "privacy units"),
+        "units": Field(
+            MapOf(UNIT, fallback=UnitStatement(), most=MAX_UNITS), "privacy units", default={}
+        ),
         "schema": Field(SCHEMA),
-        "policies": Field(ListOf(POLICY), "hold for all releases together", default=()),
-        "each-release": Field(ListOf(POLICY), "hold for every release by itself", default=()),
+        "policies": Field(
+            ListOf(POLICY, "a list of policies", most=MAX_POLICIES),
+            "hold for all releases together",
+            default=(),
+        ),
+        "each-release": Field(
+            ListOf(POLICY, "a list of policies", most=MAX_POLICIES),
+            "hold for every release by itself",
+            default=(),
+        ),
     },
-    lambda values, span: values,
+    lambda values, _: values,
+    {key: lambda _: None for key in ("dpolicy", "name", "schema")}
+    | {key: lambda _: () for key in ("policies", "each-release")}
+    | {"units": lambda _: {}, "accounting": lambda _: _ACCOUNTING_UNKNOWN},
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -29,6 +29,8 @@ MAX_DIGITS = 60
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*")
 _NON_FINITE = re.compile(r"[-+]?\.?(inf|nan|infinity)", re.IGNORECASE)
+#: What a number, truth value or non-finite number can begin with.
+_MAY_BE_SPECIAL = frozenset("0123456789+-.tfNI")
 _BREAK = re.compile(r"\r\n|\r|\n")
 #: Bytes that are not UTF-8, line breaks that editors do not show, and marks that turn text round.
 _HIDDEN = re.compile("[\ud800-\udfff\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -57,8 +59,7 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(_BREAK.split(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A place in a source: lines and columns count from 1, the end is exclusive."""
 
     source: Source
@@ -252,6 +253,8 @@ def plain_kind(text: str) -> str:
     """What an unquoted scalar is, by the YAML 1.2 core schema."""
     if text in ("", "~", "null"):
         return "null"
+    if text[0] not in _MAY_BE_SPECIAL:
+        return "text"
     if text in ("true", "false"):
         return "bool"
     if _NUMBER.fullmatch(text):

@@ -55,7 +55,8 @@ def _units(policies: PolicySet, found: Findings) -> dict[str, Unit]:
                 period = parse_period(said.period)
             except InvalidValue as error:
                 span = said.period.span if isinstance(said.period, Word) else name.span
-                found("P013", error.message, span, "for example `day`, `week`, `month`, `year`")
+                shown, _, help_ = error.message.partition("; help: ")
+                found("P013", shown, span, help_ or "for example `month` or `sliding 30 days`")
         relation = said.relation or policies.accounting.relation
         units[str(name)] = Unit(str(name), _entity(name, said), period, relation)
     return units
@@ -83,11 +84,29 @@ def _entities_covered(policies: PolicySet, found: Findings) -> frozenset[tuple[s
                 found("P017", shown, word.span, "name a unit without a period")
             elif word in said.covers:
                 closed.add((str(word), str(name)))
-    while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
-        closed |= more
-    for name, said in policies.units.items():
-        if (_entity(name, said), _entity(name, said)) in closed:
-            found("P014", f"`{name}` covers itself", name.span, "remove one of the `covers`")
+    return _closed(closed, policies, found)
+
+
+def _closed(
+    stated: set[tuple[str, str]], policies: PolicySet, found: Findings
+) -> frozenset[tuple[str, str]]:
+    """The pairs and all that follow from them; units that come back to themselves are reported."""
+    larger: dict[str, list[str]] = {}
+    for smaller, above in sorted(stated):
+        larger.setdefault(smaller, []).append(above)
+    closed = set()
+    for start in larger:
+        waiting, reached = [start], set[str]()
+        while waiting:
+            fresh = [above for above in larger.get(waiting.pop(), ()) if above not in reached]
+            reached.update(fresh)
+            waiting += fresh
+        closed |= {(start, above) for above in reached}
+    circle = [name for name in policies.units if (str(name), str(name)) in closed]
+    if circle:
+        through = ", ".join(f"`{name}`" for name in circle[1:5])
+        shown = f"`{circle[0]}` covers itself" + (f", by way of {through}" if through else "")
+        found("P014", shown, circle[0].span, "remove one of the `covers`")
     return frozenset(closed)
 
 

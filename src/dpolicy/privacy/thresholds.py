@@ -5,7 +5,8 @@ if the failure masses of the certificates and of the δ-side together stay withi
 filters, theory 2.3), so every profile splits δ before anything is spent:
 
     classic    order α fails with κ(α)·δ, which gives the textbook ε − log(1/δ)/(α−1)
-    anchored   half of the mass on the order that serves this budget best, half spread as κ
+    anchored   half of the mass on the order that serves this budget best, half spread as κ over
+               those that classic would offer
     static     every order with the full mass: sound only where costs are not chosen adaptively,
                so for rules that hold for each release by itself
 
@@ -170,7 +171,8 @@ def _weights(
         return tuple((order, float(ORDERS_SHARE)) for order in STATIC_ORDERS)
     half = float(ORDERS_SHARE) / 2
     anchor = anchor_order(epsilon, delta)
-    rest = [order for order in orders if order != anchor]
+    classic = [(order, conversion_cost(order, delta, kappa(order))) for order in orders]
+    rest = [order for order, taken in classic if order != anchor and taken <= epsilon]
     total = sum(kappa(order) for order in rest) or 1.0
     spread = tuple((order, half * kappa(order) / total) for order in rest)
     return ((anchor, half if rest else 2 * half), *spread)

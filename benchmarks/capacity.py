@@ -1,0 +1,92 @@
+"""How much fits an (ε, 10⁻⁷) budget under each profile, as factors over `classic` (theory 2.4).
+
+Three workloads: Gaussians (total ρ), Laplace mechanisms of ε = 0.1 (how many), DP-SGD with rate
+0.01 and noise 1 (how many steps). The rows marked `not sound` are there to show what soundness
+costs: no rule over releases can use them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpolicy.privacy.budget import EpsilonDelta
+from dpolicy.privacy.certificates import PURE, quanta_down, renyi
+from dpolicy.privacy.cost import cost
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
+from dpolicy.privacy.mechanisms.laplace import Laplace
+from dpolicy.privacy.thresholds import (
+    DEFAULT_ORDERS,
+    STATIC_ORDERS,
+    Bound,
+    Profile,
+    anchor_order,
+    bound_of,
+    conversion_cost,
+)
+from dpolicy.privacy.units import Relation
+
+DELTA = Fraction("1e-7")
+EPSILONS = (3, 5, 7, 10, 15, 20)
+
+
+def with_all_of_delta(epsilon: Fraction, orders: tuple[Fraction, ...]) -> Bound:
+    """Every order converted with all of δ: sound for one order, not for several."""
+    rooms = [(renyi(order), epsilon - conversion_cost(order, DELTA, 1.0)) for order in orders]
+    usable = [(certificate, quanta_down(room)) for certificate, room in rooms if room >= 0]
+    every = [*usable, (PURE, quanta_down(epsilon))]
+    return Bound(tuple(((certificate, most),) for certificate, most in every), Fraction(0))
+
+
+def bounds(epsilon: int) -> dict[str, Bound]:
+    """The profiles to compare."""
+    budget = EpsilonDelta(Fraction(epsilon), DELTA)
+    anchor = anchor_order(budget.epsilon, DELTA)
+    return {
+        "classic": bound_of(budget, Profile.CLASSIC, DEFAULT_ORDERS),
+        "anchored": bound_of(budget, Profile.ANCHORED, DEFAULT_ORDERS),
+        "one order α*": with_all_of_delta(budget.epsilon, (anchor,)),
+        "no split (not sound)": with_all_of_delta(budget.epsilon, DEFAULT_ORDERS),
+        "no split, dense (not sound)": with_all_of_delta(budget.epsilon, STATIC_ORDERS),
+    }
+
+
+def capacity(bound: Bound, mechanism: Mechanism) -> float:
+    """How often the mechanism fits: the best that any certificate allows."""
+    certificates = tuple(clause[0][0] for clause in bound.clauses)
+    each = cost(mechanism, 1, Relation.ADD_REMOVE, certificates)
+    fitting = [
+        clause[0][1] / amount
+        for clause, amount in zip(bound.clauses, each, strict=True)
+        if amount is not None
+    ]
+    return max(fitting)
+
+
+WORKLOADS: dict[str, Mechanism] = {
+    "Gaussian": Gaussian(Fraction(100), Fraction(1), 1, None),
+    "Laplace": Laplace(Fraction(10), Fraction(1), 1, None),
+    "DP-SGD": DpSgd(Fraction(1), Fraction(1, 100), 1, 1),
+}
+
+
+def main() -> None:
+    """Print the table."""
+    print("total ρ of Gaussians that fits (ε, 1e-7) under `classic`")
+    gaussian = WORKLOADS["Gaussian"]
+    totals = [capacity(bounds(e)["classic"], gaussian) * 0.5e-4 for e in EPSILONS]
+    print("   " + "  ".join(f"ε={e}: {rho:.4f}" for e, rho in zip(EPSILONS, totals, strict=True)))
+    print("\nfactors over `classic`: Gaussian / Laplace / DP-SGD")
+    print(f"{'profile':<30}" + "".join(f"{f'ε={e}':>19}" for e in EPSILONS))
+    tables = {e: bounds(e) for e in EPSILONS}
+    for name in tables[3]:
+        cells = []
+        for e in EPSILONS:
+            reference, chosen = tables[e]["classic"], tables[e][name]
+            factors = [capacity(chosen, m) / capacity(reference, m) for m in WORKLOADS.values()]
+            cells.append(" / ".join(f"{factor:.2f}" for factor in factors))
+        print(f"{name:<30}" + "".join(f"{cell:>19}" for cell in cells))
+
+
+if __name__ == "__main__":
+    main()
