@@ -331,13 +331,18 @@ def test_commands_of_a_page_work(
 
 
 def run(words: list[str]) -> int:
-    """A command as a page shows it: `dpolicy …`, or `python … > file`."""
+    """A command as a page shows it: `dpolicy …`, `python …`, or `python … > file`."""
     if words[0] == "dpolicy":
         return exit_code(words[1:])
-    *command, redirect, target = words
-    assert (command[0], redirect) == ("python", ">")
-    with Path(target).open("w", encoding="utf-8") as stream:
-        done = subprocess.run([sys.executable, *command[1:]], stdout=stream, check=False)
+    command, target = (words[:-2], Path(words[-1])) if ">" in words else (words, None)
+    assert command[0] == "python"
+    done = subprocess.run(
+        [sys.executable, *command[1:]], capture_output=True, text=True, check=True
+    )
+    if target is None:
+        print(done.stdout)
+    else:
+        target.write_text(done.stdout, "utf-8")
     return done.returncode
 
 

@@ -9,8 +9,8 @@ from tests.predicates.generated import read
 
 from dpolicy.errors import InvariantBroken
 from dpolicy.predicates import search, solver
-from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
-from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
+from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
+from dpolicy.predicates.implication import Implied, Refuted, Undecided, conjunction, implies
 from dpolicy.releases.labels import Facts, Label, Schema
 
 SCHEMA = Schema(
@@ -135,6 +135,17 @@ def test_free_text_is_put_to_the_solver(first: str, second: str, expected: bool)
     assert decided(first, second) is expected
 
 
+def test_the_conjunction_of_scopes_is_not_its_text() -> None:
+    both = conjunction([read(uses(1, 2), SCHEMA), Always(), scope(3)])
+    assert decided(both, scope(3)) and decided(both, uses(1, 2)) and not decided(scope(3), both)
+    assert both == read(f"({uses(1, 2)}) && ({uses(3)})", SCHEMA)
+    assert conjunction([Always()]) == Always() and conjunction([scope(3)]) == scope(3)
+    cut = conjunction([read("true // x", SCHEMA), read(uses(1), SCHEMA), read("true", SCHEMA)])
+    longer = conjunction([read(f"true // x) && ({uses(1)}", SCHEMA), read("true", SCHEMA)])
+    assert isinstance(cut, Expression) and cut == longer  # the same text, and yet
+    assert not decided(longer, cut)
+
+
 def test_a_predicate_that_can_never_match() -> None:
     nothing = UsesAny(frozenset())
     assert decided(f'labels.stage == "final" && labels.stage == "tuning" && ({uses(1)})', nothing)
@@ -165,6 +176,16 @@ def test_what_nobody_decides_is_undecided(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(solver, "WORK_LIMIT", 1)
     hard = read('by.contains("a") && by.contains("b") && by.size() < 3', SCHEMA)
     assert isinstance(implies(hard, read('by in ["ab", "ba"]', SCHEMA), SCHEMA), Undecided)
+
+
+def test_free_lists_compared_with_much_else_have_too_many_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "WORK_LIMIT", 100_000)  # two million do not do either
+    schema = Schema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
+    one = read("labels.words.exists(v, labels.words.all(w, v == w || w == by))", schema)
+    other = read("attributes.all(v, attributes.exists(w, v == w || w == by))", schema)
+    assert isinstance(implies(one, other, schema), Undecided)  # though it is true
 
 
 def test_beyond_the_limit_the_solver_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:

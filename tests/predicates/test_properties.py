@@ -178,6 +178,14 @@ WIDE_FACTS = tuple(
     for words in [(), ("a",), ("a", "k"), ("k",), ("k", "l"), ("a", "k", "l", "m"), ("k", "l", "m")]
     for by in ("a", "k", "z")
 )
+
+
+def nested(over: str, bodies: list[str]) -> SearchStrategy[str]:
+    quantifiers = st.sampled_from(["all", "exists", "exists_one"])
+    text = f"{over}.{{}}(v, {over}.{{}}(w, {{}}))"
+    return st.builds(text.format, quantifiers, quantifiers, st.sampled_from(bodies))
+
+
 counting: SearchStrategy[str] = st.recursive(
     st.one_of(
         st.sampled_from(['"a" in attributes', '"a" in labels.words', "by in labels.words"]),
@@ -187,21 +195,8 @@ counting: SearchStrategy[str] = st.recursive(
             st.sampled_from(["==", "<", ">="]),
             st.integers(0, 3),
         ),
-        st.builds(
-            "{0}.{1}(v, {0}.{2}(w, {3}))".format,
-            st.sampled_from(["attributes", "labels.words"]),
-            st.sampled_from(["all", "exists", "exists_one"]),
-            st.sampled_from(["all", "exists", "exists_one"]),
-            st.sampled_from(
-                [
-                    "v == w",
-                    "v != w",
-                    'v == "a" || v == w',
-                    'v != w && v != "b"',
-                    "v == w || w == by",
-                ]
-            ),
-        ),
+        nested("attributes", ["v == w", "v != w", 'v == "a" || v == w', 'v != w && v != "b"']),
+        nested("labels.words", ["v == w", "v != w", 'v == "a" || v == w', "v == w || w == by"]),
     ),
     lambda inner: st.one_of(
         st.builds("({} && {})".format, inner, inner),

@@ -92,6 +92,19 @@ def test_gaussian_epsilon_inverts_delta(seed: int) -> None:
     assert not epsilon or mu * (1 - 1e-9) <= best <= mu * (1 + 1e-9)
 
 
+def test_nothing_costs_nothing() -> None:
+    assert zcdp_to_epsilon(Fraction(0), Fraction(1, 10**6)) == 0
+
+
+def test_without_delta_only_pure_bounds_are_left() -> None:
+    nothing = Fraction(0)
+    assert renyi_to_epsilon(Fraction(2), Fraction(1), nothing) == math.inf
+    assert renyi_to_epsilon_classic(Fraction(2), Fraction(1), nothing) == math.inf
+    assert zcdp_to_epsilon(Fraction(1), nothing) == math.inf
+    assert gaussian_to_epsilon(1.0, nothing) == math.inf
+    assert mu_within(Fraction(1), nothing) == 0
+
+
 def test_gaussian_delta_of_almost_nothing() -> None:
     assert gaussian_to_epsilon(0.0, Fraction(1, 10**6)) == 0
     assert gaussian_to_epsilon(1e-9, Fraction(1, 10**6)) == 0

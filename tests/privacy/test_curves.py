@@ -353,6 +353,18 @@ def test_stated_curves_are_interpolated_and_end() -> None:
     assert chain * unit <= two <= chain * unit * (1 + Fraction(1, 10**9)) + 1
 
 
+def test_stated_curves_on_a_sample_end_too() -> None:
+    m = DeclaredCurve(((Fraction(2), Fraction(1, 10)), (Fraction(4), Fraction(3, 10))))
+    sampled = replace(m, sampling_rate=Fraction(1, 100))
+    orders = tuple(map(renyi, ("2", "3", "4", "5")))
+    whole, part = list(cost(m, 1, AR, orders)), list(cost(sampled, 1, AR, orders))
+    assert part[3] is None
+    assert all(
+        a is not None and b is not None and a < b / 10
+        for a, b in zip(part[:3], whole[:3], strict=True)
+    )
+
+
 def test_a_constant_shift_goes_through_the_chain() -> None:
     m = DeclaredZcdp(Fraction(1, 10), Fraction(1, 2))
     (one, rho) = cost(m, 1, AR, (renyi("3.3"), RHO))

@@ -29,10 +29,18 @@ def test_pruned_rules_decide_as_all_rules_do(part: int) -> None:
     assert sections > sets and pruned > sets, "the generator has become too tame"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_setting_about_a_partition_is_not_split_by_it() -> None:
+    for seed in range(20):
+        random = Random(seed)
+        for subject in subjects(seed, POLICIES_IN_A_WORLD, partitions_in_settings=True):
+            found = problems(subject, random)
+            assert not found, (seed, subject.policy, found)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_the_same_with_shrinking(random: Random) -> None:
     world = random_world(random)
-    policy = random_policies(random, world, partitions_in_settings=True)
+    policy = random_policies(random, world, partitions_in_settings=False)
     for subject in whole(policy, world, Truth(world.facts)):
         assert not problems(subject, random)

@@ -23,10 +23,10 @@ def command(path: Path, check: bool, format_: str) -> int:
     """Rewrite the files of the policy set PATH in canonical layout. Comments stay."""
     files = [file for file in policy_files(path) if file.suffix != ".json"]
     texts = {file: _formatted(file) for file in files}
-    changed = [file for file, text in texts.items() if file.read_text("utf-8") != text]
+    changed = [file for file, text in texts.items() if file.read_bytes() != text.encode()]
     if not check:
         for file in changed:
-            file.write_text(texts[file], "utf-8")
+            file.write_bytes(texts[file].encode())
     if format_ == "json":
         print_json({"changed": [str(file) for file in changed]})
     else:

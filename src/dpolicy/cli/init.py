@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.output import note
+from dpolicy.cli.output import format_option, note, print_json
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-def command(directory: Path) -> int:
+@format_option
+def command(directory: Path, format_: str) -> int:
     """Write a commented starter policy, a release and a case into DIRECTORY."""
     starter = files("dpolicy.cli") / "starter"
     names = ["policy.yaml", "policy_test.yaml", "releases/page-views.yaml"]
@@ -25,4 +26,6 @@ def command(directory: Path) -> int:
         target.write_text(starter.joinpath(name).read_text("utf-8"), "utf-8")
         note(f"wrote {target}")
     note(f"next: dpolicy check {directory} && dpolicy rules {directory}")
+    if format_ == "json":
+        print_json({"wrote": [str(directory / name) for name in names]})
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -52,6 +53,9 @@ def dpolicy() -> None:
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """The entry point: never ends in a traceback for anything that came from outside."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # ε and × on a terminal that knows only ASCII
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(exit_code(arguments))
 
 

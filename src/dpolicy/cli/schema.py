@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.output import print_json
+from dpolicy.cli.output import format_option, print_json
 from dpolicy.language.json_schema import policy_schema
 
 
 @click.command()
-def command() -> int:
-    """Print the JSON Schema of policy files, for editors."""
+@format_option
+def command(format_: str) -> int:
+    """Print the JSON Schema of policy files, for editors. It is JSON in either format."""
     print_json(policy_schema())
     return 0

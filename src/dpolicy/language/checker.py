@@ -23,6 +23,8 @@ from dpolicy.language.model import (
     Policy,
     PolicySet,
     Setting,
+    base_policies,
+    extensions,
 )
 from dpolicy.language.parser import read_profile, report_static
 from dpolicy.language.source import Span, Word
@@ -70,6 +72,7 @@ class _Checker:
         self._functions: dict[str, Callable[[str, float], float]] = {}
         self._section: tuple[Policy, ...] = ()
         self._scopes = 0
+        self._lacking = False
 
     def checked(self) -> Checked:
         """Check both sections, and note which policies have mistakes."""
@@ -79,11 +82,13 @@ class _Checker:
             self._section, self._scopes = section, 0
             customs = frozenset(p.name for p in section if isinstance(p, CustomPolicy))
             for policy in section:
-                before = len(self._found.errors)
+                before, self._lacking = len(self._found.errors), False
                 self._check_policy(policy, customs)
-                told = len(self._found.errors) > before
-                if told or self._too_many or any(_lies_in(m.span, policy.span) for m in misread):
+                told = len(self._found.errors) > before or self._too_many or self._lacking
+                if told or any(_lies_in(m.span, policy.span) for m in misread):
                     faulty.add(str(policy.name))
+            if not self._can_be_multiplied(section, faulty):
+                faulty.update(str(policy.name) for policy in section)
         return Checked(
             self._policies, self._vocabulary, self._predicates, self._functions, frozenset(faulty)
         )
@@ -108,6 +113,25 @@ class _Checker:
                 levels = len(self._policies.membership_levels)
                 self._check_scoped(policy, len(self._policies.categories) * levels)
                 self._check_category_policy(policy)
+
+    def _can_be_multiplied(self, section: tuple[Policy, ...], faulty: set[str]) -> bool:
+        """Whether there is something to multiply, and the product stays within the limit."""
+        sound = [policy for policy in section if policy.name not in faulty]
+        total, limit = self._scopes, self._policies.accounting.max_rules
+        factors = [str(total)]
+        for policy in extensions(tuple(sound)):
+            total *= len(policy.settings)
+            factors.append(str(len(policy.settings)))
+            if total > limit:
+                shown = " × ".join(factors)
+                self._found(
+                    "P046",
+                    f"the policies up to here make {total:,} rules ({shown}), more than {limit:,}",
+                    policy.name.span,
+                    "use fewer settings, or raise `accounting: max-rules`",
+                )
+                return False
+        return bool(base_policies(tuple(sound)))
 
     def _count_scopes(self, policy: BasePolicy, scopes: int) -> None:
         """Refuse what even without settings are too many rules, before anything is built."""
@@ -168,7 +192,8 @@ class _Checker:
         span: Span,
         code: str,
     ) -> None:
-        """Every scope of a policy by risk must find its budget."""
+        """Every scope of a policy by risk must find its budget; an unknown risk has been told."""
+        self._lacking = self._lacking or risk is None or risk not in policy.budgets
         if risk is None:
             shown = f"{what} has no risk level, so `{policy.name}` has no budget for it"
             self._found(

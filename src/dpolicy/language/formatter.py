@@ -74,7 +74,7 @@ def _comments(source: Source, root: Node) -> Iterator[_Comment]:
             first = span.column if number == span.line else 0
             last = span.end_column if number == span.end_line else 10**9
             hidden.setdefault(number, []).append((first, last))
-    for number, line in enumerate(source.text.split("\n"), 1):
+    for number, line in enumerate(source.lines, 1):
         for match in re.finditer(r"(?:^|(?<=\s))#", line):
             column = match.start() + 1
             if not any(first <= column < last for first, last in hidden.get(number, ())):
@@ -203,4 +203,11 @@ def _scalar(node: Scalar) -> str:
         return node.text
     if node.text.isprintable():
         return "'" + node.text.replace("'", "''") + "'"
-    return json.dumps(node.text)
+    return '"' + "".join(_escaped(character) for character in node.text) + '"'
+
+
+def _escaped(character: str) -> str:
+    """A character as YAML and this reader take it between double quotes."""
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

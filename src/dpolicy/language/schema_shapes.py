@@ -9,7 +9,6 @@ from typing import Any
 from dpolicy.language.model import Attribute, Partition
 from dpolicy.language.shape import (
     INVALID,
-    ByKey,
     Field,
     Flag,
     ListOf,
@@ -19,7 +18,8 @@ from dpolicy.language.shape import (
     too_many,
     wrong_type,
 )
-from dpolicy.language.source import List, Map, Node, Report, Scalar
+from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, Word
+from dpolicy.language.tagged import ByKey
 from dpolicy.privacy.certificates import MIN_ORDER
 from dpolicy.privacy.thresholds import weight_sum
 
@@ -30,6 +30,9 @@ MAX_POINTS = 1_000
 
 #: Ranges of partitions are kept as boundaries, so this only refuses slips.
 MAX_PARTITION = 10**12
+
+#: Stands in for a name that has been reported; it is never looked up.
+TOLD = Word("", Span(Source("", ""), 1, 1, 1, 1))
 
 UNIT_NAMES = ListOf(Name(), "a list of units", least=1)
 
@@ -45,26 +48,25 @@ class _AttributeShape:
             return Attribute()
         if not isinstance(node, Map):
             return wrong_type(node, self.title, report)
-        risk, memberships, valid = None, {}, True
+        risk, memberships = None, {}
         for key, child in node.entries:
-            shape = Name() if key.text == "risk" else UNIT_NAMES_LIKE
-            value = shape.read(child, report)
-            valid = valid and value is not INVALID
             if key.text == "risk":
-                risk = value
+                said = Name().read(child, report)
+                risk = TOLD if said is INVALID else said
             else:
-                memberships[key.word] = value
-        return Attribute(risk, memberships) if valid else INVALID
+                said = _CATEGORIES.read(child, report)
+                memberships[key.word] = () if said is INVALID else said
+        return Attribute(risk, memberships)
 
     def schema(self) -> dict[str, Any]:
         return {
             "type": "object",
             "properties": {"risk": Name().schema()},
-            "additionalProperties": UNIT_NAMES_LIKE.schema(),
+            "additionalProperties": _CATEGORIES.schema(),
         }
 
 
-UNIT_NAMES_LIKE = ListOf(Name(), "a list of categories")
+_CATEGORIES = ListOf(Name(), "a list of categories")
 ATTRIBUTE = _AttributeShape()
 
 _WHOLE = Number(

@@ -7,7 +7,7 @@ the text is still read and every mistake is found in one pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, Protocol
@@ -311,7 +311,7 @@ class Record:
         }
         missing = [key for key in self._required() if key not in read]
         for key in missing:
-            report("P008", f"{self.title} needs `{key}`", _head(node), None)
+            report("P008", f"{self.title} needs `{key}`", head(node), None)
         values |= read
         wrong = [*missing, *(key for key, value in read.items() if value is INVALID)]
         if not wrong and all(name == key.text for name, key, _ in meant):
@@ -350,67 +350,6 @@ class Record:
         }
 
 
-def _head(node: Map) -> Span:
+def head(node: Map) -> Span:
     """The first line of a map: enough to point at it."""
     return node.entries[0][0].span if node.entries else node.span
-
-
-@dataclass(frozen=True, slots=True)
-class ByKey:
-    """A map whose shape follows from the one key of `tags` that it holds, or a bare word."""
-
-    title: str
-    tags: Mapping[str, Shape]
-    words: Mapping[str, Any] = field(default_factory=dict)
-
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.text in self.words:
-            return self.words[node.text]
-        if isinstance(node, Scalar) and node.kind == "text" and self.words:
-            known = (*self.words, *self.tags)
-            report(
-                "P012",
-                f"`{node.text[:40]}` is not {self.title}",
-                node.span,
-                suggestion(node.text, known),
-            )
-            return INVALID
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
-        present = [key.text for key, _ in node.entries if key.text in self.tags]
-        if len(present) == 1:
-            return self.tags[present[0]].read(node, report)
-        choice = ", ".join(f"`{tag}`" for tag in self.tags)
-        said = "none of them" if not present else " and ".join(f"`{tag}`" for tag in present)
-        report("P008", f"{self.title} needs exactly one of {choice}; found {said}", node.span, None)
-        return INVALID
-
-    def schema(self) -> dict[str, Any]:
-        shapes: Sequence[dict[str, Any]] = [shape.schema() for shape in self.tags.values()]
-        words = [{"enum": list(self.words)}] if self.words else []
-        return {"anyOf": [*words, *shapes]}
-
-
-@dataclass(frozen=True, slots=True)
-class ByTag:
-    """A map whose shape follows from the value of one of its keys, such as `kind`."""
-
-    title: str
-    tag: str
-    shapes: Mapping[str, Shape]
-
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
-        tag = node.get(self.tag)
-        if tag is None:
-            report("P008", f"{self.title} needs `{self.tag}`", _head(node), self._known())
-            return INVALID
-        chosen = Choice(tuple(self.shapes), f"a known {self.tag}").read(tag, report)
-        return INVALID if chosen is INVALID else self.shapes[chosen].read(node, report)
-
-    def _known(self) -> str:
-        return "one of " + ", ".join(f"`{name}`" for name in self.shapes)
-
-    def schema(self) -> dict[str, Any]:
-        return {"anyOf": [shape.schema() for shape in self.shapes.values()]}

@@ -36,11 +36,10 @@ from dpolicy.language.schema_shapes import (
     PARTITION,
     POINTS,
     RENYI,
+    TOLD,
     UNIT_NAMES,
 )
 from dpolicy.language.shape import (
-    ByKey,
-    ByTag,
     Choice,
     Field,
     Flag,
@@ -54,6 +53,7 @@ from dpolicy.language.shape import (
     WordOr,
 )
 from dpolicy.language.source import Span, Word
+from dpolicy.language.tagged import ByKey, ByTag
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units import Relation
 
@@ -300,14 +300,15 @@ SCHEMA = Record(
                     "a category",
                     {"risk": Field(Name(), "its risk level")},
                     lambda v, _: Category(v["risk"]),
+                    {"risk": lambda span: Word("", span)},
                 ),
-                fallback=Category(),
+                fallback=Category(TOLD),
             ),
             "groups of attributes",
             default={},
         ),
         "attributes": Field(
-            MapOf(ATTRIBUTE, fallback=Attribute()), "the columns of the data", default={}
+            MapOf(ATTRIBUTE, fallback=Attribute(TOLD)), "the columns of the data", default={}
         ),
         "labels": Field(
             MapOf(
@@ -327,8 +328,10 @@ SCHEMA = Record(
                         v["default"],
                         v["required"],
                     ),
+                    {key: lambda _: False for key in ("many", "required")}
+                    | {"values": lambda _: (), "default": lambda _: None},
                 ),
-                fallback=LabelStatement(),
+                fallback=LabelStatement(()),
             ),
             "the closed vocabulary of releases",
             default={},

@@ -21,13 +21,15 @@ import yaml
 MAX_BYTES = 2_000_000
 #: Policies are five levels deep; a nesting bomb is refused as soon as it passes this.
 MAX_DEPTH = 32
+#: Twenty thousand attributes are some 160,000 values; each takes ten microseconds and 300 bytes.
+MAX_NODES = 200_000
 #: Exponents past this turn one number into megabytes of digits.
 MAX_EXPONENT = 400
 #: Digits past this are no number that anybody meant.
 MAX_DIGITS = 60
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-_LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*", re.ASCII)
 _NON_FINITE = re.compile(r"[-+]?\.?(inf|nan|infinity)", re.IGNORECASE)
 #: What a number, truth value or non-finite number can begin with.
 _MAY_BE_SPECIAL = frozenset("0123456789+-.tfNI")
@@ -165,7 +167,8 @@ _REMEDIES = {
 
 
 def _report_syntax(source: Source, error: yaml.YAMLError, report: Report) -> None:
-    mark, began = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    mark: Any = getattr(error, "problem_mark", None)
+    began: Any = getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else _offending_character(source, error)
     while line > 1 and not source.line(line).strip():  # the end of the file: show what stands there
         line, column = line - 1, len(source.line(line - 1)) + 1
@@ -294,6 +297,7 @@ class _Composer:
         self._source = source
         self._report = report
         self._events: Iterator[Any] = yaml.parse(source.text, Loader=_LOADER)
+        self._nodes = 0
 
     def document(self) -> Node:
         """The only document; nothing but its end may follow it."""
@@ -310,6 +314,9 @@ class _Composer:
     def _node(self, event: Any, depth: int) -> Node:
         if depth > MAX_DEPTH:
             self._refuse("P002", f"nesting deeper than {MAX_DEPTH} levels", event, None)
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self._refuse("P002", f"more than {MAX_NODES:,} values", event, "split it into files")
         plain = self._is_plain(event)
         if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
             return self._scalar(event) if plain else Scalar(self._span(event, event), "", "invalid")

@@ -155,7 +155,7 @@ def _check_memberships(attribute: Attribute, policies: PolicySet, found: Finding
 
 
 def _check_level(word: Word | None, known: tuple[str, ...], what: str, found: Findings) -> None:
-    if word is not None and word not in known:
+    if word and word not in known:  # the empty word stands for one that has been told already
         found("P024", f"there is no {what} `{word}`", word.span, suggestion(word, known))
 
 
@@ -169,8 +169,8 @@ def _check_partitions(policies: PolicySet, found: Findings) -> None:
 
 
 def _label(name: Word, said: LabelStatement, found: Findings) -> Label:
-    values = None if said.values is None else tuple(map(str, said.values))
-    if (values is None) != said.text:
+    values = tuple(map(str, said.values)) if said.values else None
+    if (said.values is None) != said.text:
         shown = f"the label `{name}` needs either `values` or `text: true`"
         found("P016", shown, name.span, None)
     if values and len(set(values)) < len(values):

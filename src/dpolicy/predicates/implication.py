@@ -7,6 +7,7 @@ scopes, an exact search for the rest, and a solver where text is free and looked
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,12 +42,14 @@ class Undecided:
 
 def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Refuted | Undecided:
     """Whether φ₁ ⊑ φ₂ over every mechanism the schema allows."""
-    if first == second or isinstance(second, Always) or first == UsesAny(frozenset()):
+    if isinstance(second, Always) or first == UsesAny(frozenset()):
         return Implied()
     if isinstance(first, UsesAny) and isinstance(second, UsesAny):
         extra = first.attributes - second.attributes
         return _refuted(first, second, _using(extra, schema)) if extra else Implied()
     other = _tree(second)
+    if _tree(first) == other:  # the texts could be equal by accident, see `conjunction`
+        return Implied()
     one = _tree(_fewer(first, other, schema) if isinstance(first, UsesAny) else first)
     found = search.difference(one, other, schema)
     if isinstance(found, str):
@@ -62,8 +65,19 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
     if len(terms) <= 1:
         return terms[0] if terms else Always()
     tree = AllOf(tuple(_tree(term) for term in terms))
-    text = " && ".join(term.text if isinstance(term, Expression) else repr(term) for term in terms)
+    text = " && ".join(f"({_text(term)})" for term in terms)
     return Expression(text, tree, compiled(tree))
+
+
+def _text(predicate: Predicate) -> str:
+    match predicate:
+        case Always():
+            return "true"
+        case UsesAny(attributes):
+            uses = [f"{json.dumps(name)} in attributes" for name in sorted(attributes)]
+            return " || ".join(uses) or "false"
+        case Expression():
+            return predicate.text
 
 
 def _tree(predicate: Predicate) -> Tree:

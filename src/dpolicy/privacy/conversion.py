@@ -10,6 +10,7 @@ A converted ε of a history that was chosen adaptively is an accounting value, n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
@@ -69,30 +70,33 @@ def gaussian_to_epsilon(mu: float, delta: Fraction) -> float:
     target = log_fraction(delta)
     if not mu or gaussian_log_delta(mu, 0.0) <= target:
         return 0.0
+    if not delta:
+        return math.inf
     low, high = 0.0, max(1.0, mu)
     while gaussian_log_delta(mu, high) > target:
         low, high = high, 2 * high
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if gaussian_log_delta(mu, middle) > target else (low, middle)
-    return high * (1 + _ERROR)
+    _, above = _narrowed(low, high, lambda epsilon: gaussian_log_delta(mu, epsilon) <= target)
+    return above * (1 + _ERROR)
 
 
 @lru_cache(maxsize=4096)
 def mu_within(epsilon: Fraction, delta: Fraction) -> float:
     """The largest μ for which μ-GDP is (ε, δ)-DP, rounded down: Δ/σ of a calibrated Gaussian."""
+    if not delta:
+        return 0.0
     e, target = float(epsilon), log_fraction(delta)
     low, high = 0.0, 1e-9
-    while gaussian_log_delta(high, e) <= target and high < 1e9:
+    while gaussian_log_delta(high, e) <= target:
         low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if gaussian_log_delta(middle, e) <= target else (low, middle)
-    return low * (1 - _ERROR)
+    below, _ = _narrowed(low, high, lambda mu: gaussian_log_delta(mu, e) > target)
+    return below * (1 - _ERROR)
+
+
+def _narrowed(low: float, high: float, holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Neighbouring floats such that `holds` is false at the lower and true at the upper one."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def pure_to_renyi(epsilon: float, order: float) -> float:

@@ -32,6 +32,7 @@ PROBLEMS: Mapping[str, str] = {
     "M016": "a probability outside of its range",
     "M017": "a parameter of the noise restated for another unit; the noise is the same for all",
     "M018": "a restatement for a unit that the policy does not define",
+    "M019": "no amount of noise meets the target of a calibration",
 }
 
 #: Sizes of noise, sensitivity and loss between which numbers mean something.
@@ -40,8 +41,8 @@ SMALLEST, LARGEST = Fraction(1, 10**9), Fraction(10**9)
 #: No mechanism is run or composed more often than this.
 MAX_COUNT = 10**9
 
-#: The smallest δ, and the longest decimal or denominator, that is taken seriously.
-SMALLEST_DELTA = Fraction(1, 10**100)
+#: Longer numbers are an attack or an accident; no δ below 1e-100 is meant seriously.
+MAX_DIGITS = 100
 
 #: The largest Rényi order: curves of real mechanisms say nothing new beyond.
 MAX_STATED_ORDER = 10**6
@@ -135,8 +136,6 @@ class Reader:
         if not 0 <= value < 1:
             self.report("M010", f"`{name}` is `{shown(value)}`; it must be at least 0 and below 1")
             return Fraction(0)
-        if value and value < SMALLEST_DELTA:
-            self.report("M006", f"`{name}` is below 1e-100; help: state `delta: 0` or a real one")
         return value
 
     def choice(self, name: str, values: Iterable[str], code: str, why: str = "") -> str:
@@ -165,8 +164,8 @@ class Reader:
         if isinstance(value, bool) or not isinstance(value, int | Fraction):
             self.report("M004", f"{what} must be a number, not `{value}`")
             return None
-        if max(abs(value.numerator), value.denominator) > 1 / SMALLEST_DELTA:
-            self.report("M006", f"{what} has more than 100 digits")
+        if max(abs(value.numerator), value.denominator) > 10**MAX_DIGITS:
+            self.report("M006", f"{what} has more than {MAX_DIGITS} digits")
             return None
         return Fraction(value)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Certificate, Notion
 from dpolicy.privacy.conversion import pure_to_mu_squared, pure_to_renyi, pure_to_zcdp
-from dpolicy.privacy.loss import Certificates, Loss, loss, unbounded
+from dpolicy.privacy.loss import SATURATION_QUANTA, Certificates, Loss, loss, unbounded
 
 #: An exact number, or a float evaluation that may be low by `FLOAT_ERROR`; `inf` is no bound.
 Amount = Fraction | float
@@ -22,7 +22,8 @@ Amount = Fraction | float
 #: The Rényi divergence as a function of the order.
 Curve = Callable[[float], float]
 
-_FLOAT_SCALE = ((1 + FLOAT_ERROR) * QUANTA_PER_UNIT).as_integer_ratio()
+_INFLATION = float(1 + FLOAT_ERROR) * (1 + 2.0**-50)
+_FLOAT_LIMIT = 2.0 * SATURATION_QUANTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +113,16 @@ def rounded(bounds: Bounds, count: int, plan: Plan) -> Loss:
         return unbounded(plan.certificates)
     ceiling = quanta(bounds.pure, count)
     curve, exact = bounds.curve, bounds.exact
-    # ρα helps where it is exact; a curve of floats has taken its minimum with it already.
-    straight = None if curve and isinstance(bounds.rho, float) else _scaled(bounds.rho, count)
+    # ρα helps where ρ is exact; a curve of floats has taken its minimum with it already.
+    straight = None if isinstance(bounds.rho, float) else bounds.rho * count * QUANTA_PER_UNIT
     amounts: list[int | None] = []
     for notion, certificate, numerator, denominator, order in plan.steps:
         if notion != _RENYI:
             amounts.append(_simple(bounds, count, notion))
             continue
         best = ceiling
-        if straight:
-            found = -(-straight[0] * numerator // (straight[1] * denominator))
+        if straight is not None:
+            found = -(-straight.numerator * numerator // (straight.denominator * denominator))
             best = found if best is None or found < best else best
         if curve:
             amount = exact(certificate.order) if exact else curve(order)
@@ -139,16 +140,9 @@ def _simple(bounds: Bounds, count: int, notion: int) -> int | None:
 
 def quanta(amount: Amount, times: int) -> int | None:
     """amount × times in quanta, rounded up; None if infinite."""
-    scaled = _scaled(amount, times)
-    return None if scaled is None else -(-scaled[0] // scaled[1])
-
-
-def _scaled(amount: Amount, times: int) -> tuple[int, int] | None:
-    """amount × times in quanta as a ratio; floats are inflated."""
     if isinstance(amount, float):
-        if amount == math.inf:
-            return None
-        numerator, denominator = amount.as_integer_ratio()
-        return numerator * times * _FLOAT_SCALE[0], denominator * _FLOAT_SCALE[1]
+        # Inflated by more than the two products can lose; what is left out saturates anyway.
+        value = amount * (times * float(QUANTA_PER_UNIT)) * _INFLATION
+        return math.ceil(value) if value < _FLOAT_LIMIT else None
     numerator, denominator = amount.as_integer_ratio()
-    return numerator * times * QUANTA_PER_UNIT, denominator
+    return -(-numerator * times * QUANTA_PER_UNIT // denominator)

@@ -93,13 +93,18 @@ def declared_gdp(m: DeclaredGdp, k: int) -> Bounds:
 
 def declared_curve(m: DeclaredCurve, k: int) -> Bounds:
     """The stated points, or the chain bound through them."""
-    highest = float(m.points[-1][0])
+    orders = [float(order) for order, _ in m.points]
+    moments = [float((order - 1) * value) for order, value in m.points]
 
     def stated(order: float) -> float:
-        return float(_interpolated(m.points, Fraction(min(order, highest))))
+        place = bisect_left(orders, order)
+        if place == 0 or order == orders[place]:
+            return moments[place] / (orders[place] - 1)
+        part = (order - orders[place - 1]) / (orders[place] - orders[place - 1])
+        return ((1 - part) * moments[place - 1] + part * moments[place]) / (order - 1)
 
     def curve(order: float) -> float:
-        return math.inf if k * order > highest else chained(stated, k, order)
+        return math.inf if k * order > orders[-1] else chained(stated, k, order)
 
     if k == 1:
         return Bounds(curve=curve, exact=lambda order: _interpolated(m.points, order))
@@ -110,8 +115,7 @@ def _interpolated(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction
     """The bound at an order that need not be stated; below the first, that of the first."""
     place = bisect_left(points, order, key=itemgetter(0))
     if place == len(points):
-        # A rounded order may pass the last one by an ulp.
-        return points[-1][1] if float(order) == float(points[-1][0]) else math.inf
+        return math.inf
     above, value = points[place]
     if place == 0 or order == above:
         return value

@@ -61,10 +61,11 @@ class Sampled:
         top = max(logs)
         if top == math.inf:
             return math.inf
-        total = math.fsum(map(math.exp, map(sub, logs, repeat(top))))
+        shift = top if abs(top) > 600 else 0.0  # only where exponentials leave the floats
+        total = sum(map(math.exp, map(sub, logs, repeat(shift)) if shift else logs))
         # Summands of size M leave an error of some M·2⁻⁵¹ in the logarithm of every term.
         size = self._size[order] + abs(shared) + 4
-        log_sum: float = shared + top + math.log(total) + size * 2.0**-47
+        log_sum = shared + shift + math.log(total) + size * 2.0**-47
         return max(log_sum, 0.0) + math.log1p(math.exp(-abs(log_sum)))
 
 

@@ -1,0 +1,65 @@
+"""A text → what the compiler says about it, for the tests of this directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpolicy.errors import PolicyRejected
+from dpolicy.language.diagnostics import Diagnostic, Findings, Severity
+from dpolicy.language.model import PolicySet
+from dpolicy.language.parser import parse, read_source
+from dpolicy.language.source import Node, Source, read_nodes
+from dpolicy.rules.compiler import compile_policy
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "tests" / "cases" / "diagnostics"
+
+
+def diagnostics(*texts: str) -> tuple[Diagnostic, ...]:
+    """Everything that compiling these texts as one policy set reports."""
+    named = [Source(f"{n}.yaml" if n else "policy.yaml", text) for n, text in enumerate(texts)]
+    return diagnostics_of(named)
+
+
+def diagnostics_of(sources: Sequence[Source]) -> tuple[Diagnostic, ...]:
+    """Everything that compiling these sources as one policy set reports."""
+    try:
+        return compile_policy(sources).warnings
+    except PolicyRejected as rejected:
+        found = [d for d in rejected.diagnostics if isinstance(d, Diagnostic)]
+        assert len(found) == len(rejected.diagnostics)
+        assert any(d.severity is Severity.ERROR for d in found)
+        return tuple(found)
+
+
+def codes(*texts: str) -> list[str]:
+    """The codes that are reported, in the order of their places."""
+    return [d.code for d in diagnostics(*texts)]
+
+
+def errors(*texts: str) -> list[str]:
+    """The codes of the errors only."""
+    return [d.code for d in diagnostics(*texts) if d.severity is Severity.ERROR]
+
+
+def nodes(text: str) -> tuple[Node | None, list[str]]:
+    """The node tree of a text, and the codes reported while it was read."""
+    found = Findings()
+    return read_nodes(Source("t.yaml", text), found), [d.code for d in found.all]
+
+
+def model(text: str) -> PolicySet:
+    """The policy set of a text that has no mistakes of form."""
+    found = Findings()
+    policies = parse([Source("t.yaml", text)], found)
+    assert not found.errors, [str(d) for d in found.errors]
+    assert policies is not None
+    return policies
+
+
+def of_bytes(content: bytes, directory: Path) -> tuple[Diagnostic, ...]:
+    """What is reported about a file with exactly these bytes."""
+    file = directory / "policy.yaml"
+    file.write_bytes(content)
+    return diagnostics_of([read_source(file)])

@@ -1,0 +1,145 @@
+"""Files → one policy set: directories are merged, and a name stands in one of them only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.language.reading import codes
+
+from dpolicy.errors import PolicyRejected
+from dpolicy.language.diagnostics import Diagnostic
+from dpolicy.language.parser import policy_files
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+BASE = """\
+dpolicy: 1
+name: acme
+accounting: {delta: 1e-7}
+units: {user: {}}
+schema:
+  attributes: {zip: {risk: low}}
+  labels: {stage: {values: [final, tuning], default: final}}
+policies:
+  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 1}}
+"""
+MORE = """\
+dpolicy: 1
+schema:
+  attributes: {age: {risk: high}}
+policies:
+  - {name: tuning, kind: custom, when: 'labels.stage == "tuning"', unit: user, budget: {rho: 1}}
+"""
+
+
+def written(directory: Path, **files: str) -> Path:
+    for name, text in files.items():
+        stem, _, suffix = name.rpartition("__")
+        path = directory / f"{stem}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return directory
+
+
+def rejected(path: Path) -> list[Diagnostic]:
+    with pytest.raises(PolicyRejected) as error:
+        load_policy(path)
+    return [d for d in error.value.diagnostics if isinstance(d, Diagnostic)]
+
+
+def names(policy: CompiledPolicy) -> list[str]:
+    return [rule.name for rule, _ in policy.all_rules]
+
+
+def test_the_files_of_a_directory_are_one_policy_set(tmp_path: Path) -> None:
+    policy = load_policy(written(tmp_path, a__yaml=BASE, b__yml=MORE))
+    assert names(policy) == ["global", "tuning"]
+    assert sorted(policy.policies.attributes) == ["age", "zip"]
+    assert policy.policies.name == "acme"
+
+
+def test_json_stands_beside_yaml(tmp_path: Path) -> None:
+    more = '{"dpolicy": 1, "policies": [{"name": "x", "kind": "custom", "when": "always", '
+    more += '"unit": "user", "budget": "unlimited"}]}'
+    assert names(load_policy(written(tmp_path, a__yaml=BASE, b__json=more))) == ["global", "x"]
+
+
+def test_releases_cases_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        a__yaml=BASE,
+        release__yaml="release: r-1\nmechanisms: []\n",
+        case__yaml="policy: a.yaml\nsteps: []\n",
+        broken_test__yaml="[not: a policy\n",
+        notes__txt="dpolicy: 2\n",
+        README__md="# hello\n",
+    )
+    (tmp_path / "deeper.yaml").mkdir()
+    assert names(load_policy(tmp_path)) == ["global"]
+
+
+def test_a_release_or_case_alone_is_no_policy() -> None:
+    assert codes("release: r-1\nmechanisms: []\n") == ["P008"]
+    assert codes("policy: a.yaml\nsteps: []\n") == ["P008"]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ("schema: {attributes: {zip: {risk: high}}}\n", "zip"),
+        ("schema: {labels: {stage: {text: true}}}\n", "stage"),
+        ("units: {user: {}}\n", "user"),
+        ("accounting: {delta: 1e-9}\n", "accounting"),
+        ("name: other\n", "name"),
+        (
+            "policies: [{name: global, kind: custom, when: always, unit: user, budget: {rho: 1}}]\n",
+            "global",
+        ),
+        (
+            "each-release: [{name: global, kind: custom, when: always, unit: user, budget: {rho: 1}}]\n",
+            "global",
+        ),
+    ],
+)
+def test_a_name_in_two_files_is_refused(more: str, name: str, tmp_path: Path) -> None:
+    found = rejected(written(tmp_path, a__yaml=BASE, b__yaml=f"dpolicy: 1\n{more}"))
+    assert [d.code for d in found] == ["P010"]
+    assert f"`{name}`" in found[0].message
+    assert found[0].span.source.name.endswith("b.yaml")
+
+
+def test_levels_in_two_files_are_refused(tmp_path: Path) -> None:
+    levels = "dpolicy: 1\nschema: {risk-levels: [a, b]}\n"
+    found = rejected(written(tmp_path, a__yaml=levels, b__yaml=levels))
+    assert [d.code for d in found] == ["P010"]
+
+
+def test_every_file_says_that_it_is_one(tmp_path: Path) -> None:
+    found = rejected(written(tmp_path, a__yaml=BASE, b__yaml="policies: []\n"))
+    assert [(d.code, Path(d.span.source.name).name) for d in found] == [("P008", "b.yaml")]
+
+
+def test_mistakes_of_all_files_are_told_file_by_file(tmp_path: Path) -> None:
+    found = rejected(
+        written(tmp_path, b__yaml="dpolicy: 1\nnam: x\n", a__yaml="dpolicy: 2\n", c__yaml="{\n")
+    )
+    told = [(Path(d.span.source.name).name, d.code) for d in found]
+    assert told == [("a.yaml", "P009"), ("b.yaml", "P006"), ("c.yaml", "P001")]
+
+
+def test_one_file_that_cannot_be_read_rejects_the_whole_set(tmp_path: Path) -> None:
+    found = rejected(written(tmp_path, a__yaml=BASE, b__yaml="dpolicy: 1\n\tbad\n"))
+    assert [d.code for d in found] == ["P001"]
+
+
+def test_a_directory_without_policies_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        policy_files(tmp_path)
+    only_releases = written(tmp_path, r1__yaml="release: a\n", r2__yaml="release: b\n")
+    assert [d.code for d in rejected(only_releases)] == ["P008"]
+
+
+def test_the_order_of_files_does_not_matter(tmp_path: Path) -> None:
+    one = load_policy(written(tmp_path / "1", a__yaml=BASE))
+    two = load_policy(written(tmp_path / "2", z__yaml=BASE))
+    assert one.digest == two.digest

@@ -1,0 +1,212 @@
+"""Every key of the language with a value of every wrong kind: told, located, never a crash."""
+
+from __future__ import annotations
+
+import pytest
+from tests.language.reading import codes, diagnostics, errors
+
+#: Every place of a policy text, as `?`, with what may stand there.
+PLACES = {
+    "dpolicy: ?": "1",
+    "name: ?": "x",
+    "accounting: ?": "{}",
+    "accounting: {delta: ?}": "1e-7",
+    "accounting: {profile: ?}": "classic",
+    "accounting: {orders: ?}": "[2, 8]",
+    "accounting: {orders: [2, ?]}": "8",
+    "accounting: {relation: ?}": "change",
+    "accounting: {require: ?}": "additive",
+    "accounting: {uncovered: ?}": "allow",
+    "accounting: {max-rules: ?}": "100",
+    "units: ?": "{user: {}}",
+    "units: {user: ?}": "{}",
+    "units: {user: {period: ?}}": "month",
+    "units: {user: {}, month: {period: month, of: ?}}": "user",
+    "units: {user: {}, home: {covers: ?}}": "[user]",
+    "units: {user: {}, home: {covers: [?]}}": "user",
+    "units: {user: {relation: ?}}": "add-remove",
+    "schema: ?": "{}",
+    "schema: {risk-levels: ?}": "[a, b]",
+    "schema: {membership-levels: [?]}": "a",
+    "schema: {categories: ?}": "{}",
+    "schema: {attributes: ?}": "{}",
+    "schema: {attributes: {a: {risk: ?}}}": "low",
+    "schema: {categories: {c: {risk: ?}}, attributes: {a: {weak: [c]}}}": "low",
+    "schema: {categories: {c: {}}, attributes: {a: {member: ?}}}": "[c]",
+    "schema: {labels: ?}": "{}",
+    "schema: {labels: {l: ?}}": "{text: true}",
+    "schema: {labels: {l: {values: ?}}}": "[a, b]",
+    "schema: {labels: {l: {values: [a], default: ?}}}": "a",
+    "schema: {labels: {l: {text: ?}}}": "true",
+    "schema: {labels: {l: {values: [a], many: ?}}}": "true",
+    "schema: {labels: {l: {values: [a], required: ?}}}": "false",
+    "schema: {partitions: ?}": "{}",
+    "schema: {partitions: {p: ?}}": "{values: [a]}",
+    "schema: {partitions: {p: {values: ?}}}": "[a]",
+    "schema: {partitions: {p: {from: ?, to: 9}}}": "0",
+    "schema: {partitions: {p: {values: [a], stable: ?}}}": "false",
+    "policies: ?": "[]",
+    "policies: [?]": "{name: p, kind: custom, when: always, unit: user, budget: unlimited}",
+    "policies: [{name: ?, kind: custom, when: always, unit: user, budget: unlimited}]": "p",
+    "policies: [{name: p, kind: ?, when: always, unit: user, budget: unlimited}]": "custom",
+    "policies: [{name: p, kind: custom, when: ?, unit: user, budget: unlimited}]": "always",
+    "policies: [{name: p, kind: custom, when: always, unit: ?, budget: unlimited}]": "user",
+    "policies: [{name: p, kind: custom, when: always, units: ?, budget: unlimited}]": "[user]",
+    "policies: [{name: p, kind: custom, when: always, unit: user, budget: ?}]": "{rho: 1}",
+    "policies: [{name: p, kind: custom, when: always, unit: user, budget: {mu: ?}}]": "1",
+    "policies: [{name: p, kind: custom, when: always, unit: user, budget: {renyi: ?}}]": "{2: 1}",
+    "policies: [{name: p, kind: custom, when: always, unit: user, budget: {renyi: {2: ?}}}]": "1",
+    "policies: [{name: p, kind: attribute, unit: user, budgets: ?}]": "{low: {rho: 1}}",
+    "policies: [{name: p, kind: attribute, unit: user, budgets: {low: ?}}]": "{rho: 1}",
+    "policies: [{name: p, kind: attribute, unit: user, except: ?}]": "{}",
+    "policies: [{name: p, kind: category, unit: user, levels: ?}]": "{weak: {times: 2}}",
+    "policies: [{name: p, kind: category, unit: user, levels: {weak: ?}}]": "{times: 2}",
+    "policies: [{name: p, kind: category, unit: user, levels: {weak: {times: ?}}}]": "2",
+    "policies: [{name: p, kind: category, unit: user, levels: {weak: {plus: ?}}}]": "2",
+    "policies: [{name: p, kind: category, unit: user, levels: {weak: {cel: ?}}}]": "'1.0'",
+    "policies: [{name: e, kind: extension, settings: ?}]": "[{name: a, when: always, budget: same}]",
+    "policies: [{name: e, kind: extension, settings: [?]}]": "{name: a, when: always, budget: same}",
+    "policies: [{name: e, kind: extension, settings: [{name: a, when: ?, budget: same}]}]": "always",
+    "policies: [{name: e, kind: extension, settings: [{name: a, when: always, budget: ?}]}]": "same",
+    "each-release: ?": "[]",
+}
+
+VALUES = {
+    "nothing": "~",
+    "flag": "true",
+    "number": "-7.25",
+    "infinity": ".inf",
+    "text": "some-text",
+    "accent": "é",
+    "list": "[[1]]",
+    "map": "{some-key: 1}",
+    "zero": "010",
+}
+
+
+def policy(place: str, value: str) -> str:
+    head = "" if place.startswith("dpolicy") else "dpolicy: 1\n"
+    return f"{head}{place.replace('?', value)}\n"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_may_stand_there_may_stand_there(place: str) -> None:
+    assert errors(policy(place, PLACES[place])) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_wrong_values_are_told_once_and_where_they_stand(place: str) -> None:
+    wrong = 0
+    for value in VALUES.values():
+        found = [d for d in diagnostics(policy(place, value)) if d.code < "P100"]
+        wrong += bool(found)
+        assert len(found) <= 2, [str(d) for d in found]
+        for diagnostic in found:
+            assert diagnostic.span.line == policy(place, value).count("\n")
+            assert "^" in str(diagnostic)
+    assert wrong >= 4, "hardly anything is wrong here"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dpolicy: 2", ["P009"]),
+        ("dpolicy: 1.5", ["P009"]),
+        ("dpolicy: '1'", ["P007"]),
+        ("name: x", ["P008"]),
+        ("dpolicy: 1\npolicies: [{name: p}]", ["P008"]),
+        ("dpolicy: 1\npolicies: [{name: p, kind: costum}]", ["P012"]),
+        ("dpolicy: 1\npolicies: [{kind: extension}]", ["P008", "P008"]),
+        ("dpolicy: 1\nschema: {labels: {l: {}}}", ["P016"]),
+        ("dpolicy: 1\nschema: {labels: {l: {text: true, values: [a]}}}", ["P016"]),
+        ("dpolicy: 1\nschema: {labels: {l: {values: [a], many: true, default: a}}}", ["P016"]),
+        ("dpolicy: 1\nschema: {labels: {l: {values: [a, a]}}}", ["P010"]),
+        ("dpolicy: 1\nschema: {labels: {l: {values: []}}}", ["P007"]),
+        ("dpolicy: 1\nschema: {partitions: {p: {values: [a, a]}}}", ["P010"]),
+        ("dpolicy: 1\nschema: {partitions: {p: {from: 0}}}", ["P008"]),
+        ("dpolicy: 1\nschema: {partitions: {p: {from: 0, to: 1.5}}}", ["P009"]),
+        ("dpolicy: 1\nschema: {partitions: {p: {from: 0, to: 1e13}}}", ["P009"]),
+        ("dpolicy: 1\nschema: {attributes: {a: {wek: [c]}}, categories: {c: }}", ["P024"]),
+        ("dpolicy: 1\naccounting: {orders: [1]}", ["P009"]),
+        ("dpolicy: 1\naccounting: {orders: []}", ["P007"]),
+        ("dpolicy: 1\naccounting: {profile: clasic}", ["P044"]),
+        ("dpolicy: 1\nunits: {user: {covers: [usr]}}", ["P020"]),
+        ("dpolicy: 1\nunits: {user: {covers: [user]}}", ["P014"]),
+        ("dpolicy: 1\nunits: {user: {period: 0 days}}", ["P013"]),
+        ("dpolicy: 1\nunits: {user: {period: 30 days from 2026-02-30}}", ["P013"]),
+    ],
+)
+def test_single_mistakes(text: str, expected: list[str]) -> None:
+    assert errors(f"{text}\n") == expected
+
+
+CUSTOM = "dpolicy: 1\npolicies: [{{name: p, kind: custom, when: always, {}}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("unit: user, budget: {epsilon: 1, rho: 1}", ["P008"]),
+        ("unit: user, budget: {}", ["P008"]),
+        ("unit: user, budget: {delta: 1e-7}", ["P008"]),
+        ("unit: user, budget: {epsilon: 1, delta: 1}", ["P009"]),
+        ("unit: user, budget: {epsilon: 1, delta: -1e-9}", ["P009"]),
+        ("unit: user, budget: {epsilon: 1, delta: 0}", []),
+        ("unit: user, budget: {rho: 1, delta: 0}", ["P006"]),
+        ("unit: user, budget: unlimted", ["P012"]),
+        ("unit: user, budget: {renyi: {1: 1}}", ["P009"]),
+        ("unit: user, budget: {renyi: {2: 1, 2.0: 1}}", ["P004"]),
+        ("unit: user, budget: {renyi: {two: 1}}", ["P007"]),
+        ("budget: {rho: 1}", ["P008"]),
+        ("unit: user, units: [user], budget: {rho: 1}", ["P008"]),
+        ("units: [user, user], budget: {rho: 1}", ["P010"]),
+        ("units: [], budget: {rho: 1}", ["P007"]),
+        ("unit: user, budget: {rho: 1}, below: [q]", ["P026"]),
+        ("unit: user, budget: {rho: 1}, profile: fancy", ["P044"]),
+    ],
+)
+def test_single_mistakes_in_a_policy(rest: str, expected: list[str]) -> None:
+    assert errors(CUSTOM.format(rest)) == expected
+
+
+FUNCTION = """\
+dpolicy: 1
+policies:
+  - {{name: p, kind: custom, when: always, unit: user, budget: {{rho: 1}}}}
+  - {{name: q, kind: custom, when: always, unit: user, budget: {{rho: 2}}}}
+  - {{name: e, kind: extension, settings: [{{name: a, when: always, budget: {}}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("{times: 0}", ["P009"]),
+        ("{times: 2, plus: 1}", ["P008"]),
+        ("{through: [[2, 1], [1, 2]]}", ["P043"]),
+        ("{through: [[1, 1], [1, 2]]}", ["P043"]),
+        ("{through: [[1], [2, 2]]}", ["P007"]),
+        ("{through: []}", ["P007"]),
+        ("{through: [[1, 2], [2, 1]]}", ["P041"]),
+        ("{through: [[1, 1], [1.5, 2]]}", ["P042"]),
+        ("{through: [[1, 1], [1.5, 2]], beyond: extend}", []),
+        ("{through: [[1, 1], [1.5, 2]], beyond: extnd}", ["P012"]),
+        ("{cel: 'budget.rho * 2.0'}", []),
+        ("{cel: '3.0 - budget.rho'}", ["P041"]),
+        ("{cel: 'budget.rh * 2.0'}", ["P031"]),
+        ("{cel: 'budget.rho * 2'}", ["P031"]),
+        ("{cel: 'budget.rho *'}", ["P030"]),
+        ("{cel: 'budget.rho > 1.0'}", ["P031"]),
+        ("{cel: 'budget.rho / 0.0'}", ["P043", "P043"]),
+        ("{cel: 'budget.epsilon'}", ["P043", "P043"]),
+        ("{plus: -2}", ["P043"]),
+        ("{times: 100000}", ["P043"]),
+        ("unlimited", ["P012"]),
+    ],
+)
+def test_single_mistakes_in_a_function(function: str, expected: list[str]) -> None:
+    assert errors(FUNCTION.format(function)) == expected
+
+
+def test_the_five_that_an_author_meets_first() -> None:
+    assert codes(FUNCTION.format("same")) == ["P103"]

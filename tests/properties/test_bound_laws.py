@@ -1,0 +1,115 @@
+"""The order of bounds: `binds` is a sound and complete preorder, `chains` covers it with chains."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
+from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, renyi
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Bound, Profile, binds, bound_of
+from dpolicy.rules.pruning import chains
+
+EPSILONS = st.sampled_from(("0", "0.5", "1", "3", "5", "6", "10", "20"))
+DELTAS = st.sampled_from(("0", "1e-12", "1e-9", "1e-7", "1e-5"))
+AMOUNTS = st.sampled_from(("0", "0.1", "0.5", "1", "2.5"))
+ORDERS = st.sampled_from(("2", "8", "16", "64"))
+
+
+def fraction(text: str) -> Fraction:
+    """The decimal as written."""
+    return Fraction(text)
+
+
+BUDGETS: st.SearchStrategy[Budget] = st.one_of(
+    st.builds(EpsilonDelta, EPSILONS.map(fraction), DELTAS.map(fraction)),
+    st.builds(EpsilonDelta, EPSILONS.map(fraction), DELTAS.map(fraction)),
+    st.builds(Zcdp, AMOUNTS.map(fraction)),
+    st.builds(Gdp, AMOUNTS.map(fraction)),
+    st.dictionaries(ORDERS.map(fraction), AMOUNTS.map(fraction), min_size=1, max_size=3).map(
+        lambda said: Renyi(tuple(sorted(said.items())))
+    ),
+    st.just(Unlimited()),
+)
+GRIDS = st.sampled_from((DEFAULT_ORDERS, (Fraction(2), Fraction(8)), (Fraction(16), Fraction(64))))
+BOUNDS = st.builds(bound_of, BUDGETS, st.sampled_from(Profile), GRIDS)
+#: What a loss is: quanta for each certificate, none where infinite, and a δ-side.
+Loss = tuple[dict[Certificate, int], Fraction]
+
+
+def holds(bound: Bound, loss: Loss) -> bool:
+    """Theory 1.4, as plainly as it can be said."""
+    amounts, delta = loss
+    if bound.delta is not None and delta > bound.delta:
+        return False
+    return any(all(c in amounts and amounts[c] <= most for c, most in k) for k in bound.clauses)
+
+
+def random_loss(random: Random, *bounds: Bound) -> Loss:
+    """A loss on or beside the thresholds of some bounds, infinite in many certificates."""
+    amounts: dict[Certificate, int] = {}
+    for certificate in (PURE, RHO, MU_SQUARED, *map(renyi, DEFAULT_ORDERS)):
+        if random.random() < 0.3:
+            amounts[certificate] = random.choice((0, 10**11, 10**12, 10**13))
+    for bound in bounds:
+        for certificate, most in random.choice(bound.clauses):
+            if random.random() < 0.8:
+                amounts[certificate] = max(0, most + random.choice((-1, 0, 0, 1)))
+    sides = [bound.delta for bound in bounds if bound.delta is not None]
+    return amounts, random.choice([Fraction(0), *sides, *(2 * side for side in sides)])
+
+
+def corners(bound: Bound) -> list[Loss]:
+    """The largest losses that a bound admits, one a clause: everything else is infinite."""
+    side = Fraction(1) if bound.delta is None else bound.delta
+    return [(dict(clause), side) for clause in bound.clauses]
+
+
+@given(BOUNDS)
+def test_a_bound_binds_itself(bound: Bound) -> None:
+    assert binds(bound, bound)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(BOUNDS, BOUNDS, BOUNDS)
+def test_binding_is_transitive(a: Bound, b: Bound, c: Bound) -> None:
+    assert not (binds(a, b) and binds(b, c)) or binds(a, c)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(BOUNDS, min_size=2, max_size=6), st.randoms(use_true_random=False))
+def test_a_loss_within_the_tighter_is_within_the_looser(
+    bounds: list[Bound], random: Random
+) -> None:
+    for tighter in bounds:
+        for looser in (b for b in bounds if binds(tighter, b)):
+            for _ in range(5):
+                loss = random_loss(random, tighter, looser)
+                assert not holds(tighter, loss) or holds(looser, loss), loss
+
+
+@settings(max_examples=500, deadline=None)
+@given(BOUNDS, BOUNDS)
+def test_binding_says_no_only_where_a_loss_tells_the_two_apart(a: Bound, b: Bound) -> None:
+    assert binds(a, b) == all(holds(b, corner) for corner in corners(a))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(BOUNDS, max_size=12, unique=True))
+def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[Bound]) -> None:
+    found = chains(bounds)
+    assert sorted(number for chain in found for number in chain) == list(range(len(bounds)))
+    for chain in found:
+        assert all(binds(bounds[a], bounds[b]) for a, b in pairwise(chain))
+        assert all(binds(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:])
+
+
+def test_budgets_of_one_delta_are_one_chain() -> None:
+    delta = Fraction(1, 10**7)
+    budgets = [EpsilonDelta(Fraction(n, 4), delta) for n in range(1, 80)]
+    bounds = [bound_of(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)]
+    assert len(chains(bounds)) == 1, "classic thresholds are monotone in ε: pruning needs one pass"
