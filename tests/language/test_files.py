@@ -23,6 +23,7 @@ schema:
 policies:
   - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 1}}
 """
+GLOBAL = "{name: global, kind: custom, when: always, unit: user, budget: {rho: 1}}"
 MORE = """\
 dpolicy: 1
 schema:
@@ -91,14 +92,8 @@ def test_a_release_or_case_alone_is_no_policy() -> None:
         ("units: {user: {}}\n", "user"),
         ("accounting: {delta: 1e-9}\n", "accounting"),
         ("name: other\n", "name"),
-        (
-            "policies: [{name: global, kind: custom, when: always, unit: user, budget: {rho: 1}}]\n",
-            "global",
-        ),
-        (
-            "each-release: [{name: global, kind: custom, when: always, unit: user, budget: {rho: 1}}]\n",
-            "global",
-        ),
+        (f"policies: [{GLOBAL}]\n", "global"),
+        (f"each-release: [{GLOBAL}]\n", "global"),
     ],
 )
 def test_a_name_in_two_files_is_refused(more: str, name: str, tmp_path: Path) -> None:

@@ -268,6 +268,8 @@ ALL: list[Mechanism] = [
     Laplace(Fraction(3), sampling_rate=Fraction(1, 10)),
     DeclaredZcdp(Fraction(1, 10), Fraction(1, 7)),
     DeclaredPure(Fraction(1)),
+    DeclaredPure(Fraction(1, 100), sampling_rate=Fraction(1, 20)),
+    DeclaredGdp(Fraction(1, 100), sampling_rate=Fraction(1, 20)),
 ]
 
 

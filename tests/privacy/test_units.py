@@ -143,6 +143,24 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
         assert group_size(sliding(9), sliding(length), touched((first, last))) == cover
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_cut_the_blocks_that_they_meet(seed: int) -> None:
+    """Steps of removal for sliding targets, where being inside of a window is not enough."""
+    rng = random.Random(200 + seed)
+    assert within(WEEK, sliding(7)) and add_remove_size(WEEK, sliding(7), None) == 4
+    assert add_remove_size(DAY, sliding(7), None) == 7
+    assert add_remove_size(sliding(7), sliding(31), None) == 5
+    for _ in range(25):
+        src, length = random_period(rng), rng.randint(2, 60)
+        first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
+        days = brute.days_between(first, first + timedelta(days=rng.randrange(120)))
+        for dst in (sliding(length), tumbling(length)):
+            size = add_remove_size(src, dst, touched((days[0], days[-1])))
+            windows = brute.windows(days, length)
+            removed = max(brute.steps_to_remove(key_of(src), w, set(days)) for w in windows)
+            assert size is not None and removed <= size, (src, dst)
+
+
 def test_tumbling_periods_by_brute_force() -> None:
     """The formula with the greatest common divisor, at every phase."""
     origin = date(2024, 1, 1)

@@ -144,7 +144,7 @@ def subjects(
     *,
     arranger: Arranger = arrange,
     pruner: Pruner = prune,
-    partitions_in_settings: bool = False,
+    partitions_in_settings: bool = True,
 ) -> Iterator[Subject]:
     """The sections of several random policy sets in one random world.
 

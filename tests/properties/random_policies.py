@@ -62,7 +62,8 @@ LABELS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     # May be left out: a predicate then has no answer, and the request is denied.
     "team": ({"values": ["ads", "maps"]}, ('labels.team == "ads"', 'labels.team != "maps"')),
 }
-KINDS = ("declared", "gaussian")
+#: One more than the predicates name: not to be `declared` is not to be `gaussian`.
+KINDS = ("declared", "gaussian", "laplace")
 KIND_PREDICATES = ('mechanism == "gaussian"', 'mechanism != "declared"')
 _PARTS = (1, 1, Fraction(2, 3), Fraction(2, 3), Fraction(1, 2))
 FIRST_DAY = date(2026, 1, 26)  # a Monday whose week ends in February

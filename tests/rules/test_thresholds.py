@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpmath import mp
 from tests.reference import rules as twin
 
 from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
@@ -125,8 +126,8 @@ def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> Non
             gap = Fraction(quanta, QUANTA_PER_UNIT) - budget.epsilon
             order = certificate.order
             # δ_a = κ(α) e^{(α−1)(b−ε)}, from theory 1.3.
-            power = twin.mp.e ** (twin.mp.mpf(gap.numerator) / gap.denominator * float(order - 1))
-            mass += Fraction(twin.mp.nstr(power, 40)) * twin.kappa(order)
+            power = mp.e ** (mp.mpf(gap.numerator) / gap.denominator * float(order - 1))
+            mass += Fraction(mp.nstr(power, 40)) * twin.kappa(order)
     assert mass <= budget.delta
 
 

@@ -310,8 +310,9 @@ class Record:
             name: self.fields[name].shape.read(child, report) for name, _, child in meant if name
         }
         missing = [key for key in self._required() if key not in read]
-        for key in missing:
-            report("P008", f"{self.title} needs `{key}`", head(node), None)
+        if missing:
+            listed = " and ".join(f"`{key}`" for key in missing)
+            report("P008", f"{self.title} needs {listed}", head(node), None)
         values |= read
         wrong = [*missing, *(key for key, value in read.items() if value is INVALID)]
         if not wrong and all(name == key.text for name, key, _ in meant):

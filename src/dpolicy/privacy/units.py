@@ -19,6 +19,7 @@ from math import gcd
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.calendars import (
     CYCLE,
+    DAY,
     Kind,
     Period,
     check_day,
@@ -164,9 +165,21 @@ def add_remove_size(src: Period | None, dst: Period | None, touched: Touched | N
     two steps, out and the rest back in (theory 0.1, N1). Only the first and the last are partial.
     """
     size = group_size(src, dst, touched)
-    if size is None or src == dst or within(src, dst) or _inside_one(dst, touched):
+    if size is None or src == dst or _made_of(src, dst) or _inside_one(dst, touched):
         return size
     return 2 * size if src is None or is_window(src) else size + min(size, 2)
+
+
+def _made_of(src: Period | None, dst: Period | None) -> bool:
+    """Whether every `dst` block is a union of whole `src` blocks.
+
+    Being within is not enough where `dst` slides: a window of 7 days cuts the weeks that it meets.
+    Windows themselves may overlap, so shorter ones fill a longer one.
+    """
+    if dst is None or not within(src, dst):
+        return dst is None
+    both_slide = src is not None and src.kind is Kind.SLIDING and dst.kind is Kind.SLIDING
+    return not is_window(dst) or both_slide or src == DAY
 
 
 def _inside_one(dst: Period | None, touched: Touched | None) -> bool:

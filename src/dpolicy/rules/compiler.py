@@ -17,7 +17,7 @@ from dpolicy.language.source import Source
 from dpolicy.rules.expansion import expand
 from dpolicy.rules.findings import report_rules, report_stated_order
 from dpolicy.rules.index import Index, build_index
-from dpolicy.rules.order import Comparison, order_scopes, order_settings, order_units
+from dpolicy.rules.order import Comparison, order_predicates, order_units
 from dpolicy.rules.pruning import Arrangement, Pruned, prune
 from dpolicy.rules.rule import Rule, Rules
 
@@ -121,11 +121,11 @@ def arrange(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangeme
     partitions = frozenset(map(str, checked.policies.partitions))
     return Arrangement(
         scope_of=tuple(position[base.predicate] for base in rules.bases),
-        scopes=order_scopes(list(scopes), partitions, comparison),
+        scopes=order_predicates(list(scopes), partitions, comparison),
         unit_of=tuple(units.index(base.unit) for base in rules.bases),
         units=order_units(units, checked),
         settings=tuple(
-            order_settings([setting.predicate for setting in axis], comparison)
+            order_predicates([setting.predicate for setting in axis], partitions, comparison)
             for axis in rules.axes
         ),
     )

@@ -189,6 +189,8 @@ def _budgets(
     of_base = np.array(
         [distinct.setdefault((b.budget, b.profile), len(distinct)) for b in bases], dtype=np.int32
     )
+    if not bases:
+        return [], of_base
     table = np.arange(len(distinct), dtype=np.int32).reshape(-1, 1)
     for extension in widened:
         met = list(distinct)
@@ -199,7 +201,7 @@ def _budgets(
             columns.append(_column(checked, setting.function, met, distinct, what, found))
         step = np.array(columns, dtype=np.int32).T.reshape(len(met), len(columns))
         table = step[table].reshape(len(table), -1)
-    return list(distinct), table[of_base].reshape(-1) if len(bases) else of_base
+    return list(distinct), table[of_base].reshape(-1)
 
 
 def _column(

@@ -80,25 +80,22 @@ def report_rules(
     found: Findings,
 ) -> None:
     """Warn of scopes that never match, partitions that cannot be used, and idle policies."""
-    names = {str(policy.name): policy for policy in policies}
-    seen: set[tuple[str, str]] = set()
+    spans = {str(policy.name): policy.name.span for policy in policies}
+    factors = {(base.name, base.predicate): (spans[base.policy], "rule") for base in rules.bases}
+    factors |= {
+        (setting.name, setting.predicate): (setting.span, "setting")
+        for axis in rules.axes
+        for setting in axis
+    }
     partitions = sorted(map(str, checked.policies.partitions))
-    for base in rules.bases:
-        if (base.policy, base.name) in seen:
-            continue
-        seen.add((base.policy, base.name))
-        span = names[base.policy].name.span
-        if _never_matches(base.predicate, comparison):
-            found("P102", f"the rule `{base.name}` can never match", span, None)
+    for (name, predicate), (span, what) in factors.items():
+        if _never_matches(predicate, comparison):
+            found("P102", f"the {what} `{name}` can never match", span, None)
         for partition in partitions:
-            if reads_attribute(base.predicate, partition):
-                shown = f"`{base.name}` is about `{partition}`, so it cannot be split by it"
+            if reads_attribute(predicate, partition):
+                shown = f"`{name}` is about `{partition}`, so it cannot be split by it"
                 help_ = "releases about different values add up for this rule (theory 6.1)"
                 found("P104", shown, span, help_)
-    for axis in rules.axes:
-        for setting in axis:
-            if _never_matches(setting.predicate, comparison):
-                found("P102", f"the setting `{setting.name}` can never match", setting.span, None)
     _report_idle(policies, rules, pruned, found)
 
 

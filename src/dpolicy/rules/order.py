@@ -106,13 +106,13 @@ class Comparison:
         return self._truth[predicate]
 
 
-def order_scopes(
+def order_predicates(
     predicates: Sequence[Predicate], partitions: frozenset[str], comparison: Comparison
 ) -> Order:
-    """The order of base scopes.
+    """The order of base scopes, or of the settings of an extension.
 
-    A scope that reads an attribute which is also a partition is counted over all of its blocks at
-    once, so a scope that splits them must not imply it (theory 1.5, A.4 and P8).
+    A rule that reads an attribute which is also a partition is counted over all of its blocks at
+    once, so one that splits them must not imply it (theory 1.5, A.4 and P8).
     """
     whole = [frozenset(name for name in partitions if reads_attribute(p, name)) for p in predicates]
     up = _set_masks(predicates)
@@ -184,12 +184,3 @@ def _comparable(a: Unit, b: Unit, additive: bool) -> bool:
     if a.relation is not b.relation:
         return False
     return a.relation is Relation.CHANGE or (a.relation is Relation.ADD_REMOVE and additive)
-
-
-def order_settings(predicates: Sequence[Predicate], comparison: Comparison) -> Order:
-    """The order of the settings of one extension."""
-    up = [
-        sum(1 << j for j in range(len(predicates)) if i == j or comparison.inside(p, predicates[j]))
-        for i, p in enumerate(predicates)
-    ]
-    return order_from_masks(_closed(up))

@@ -32,6 +32,8 @@ class Sampled:
         self._rate = rate
         self._known: dict[int, float] = {}
         self._terms, self._size = _scaled_terms(base, rate, factor)
+        if factor > 1:
+            self._flatten()
 
     def __call__(self, order: float) -> float:
         """An upper bound of the divergence at any order."""
@@ -53,6 +55,16 @@ class Sampled:
         if found is None:
             found = self._known[order] = self._moment(order)
         return found
+
+    def _flatten(self) -> None:
+        """Make the general bound monotone, as the true curve is: a larger order bounds a smaller.
+
+        It falls where F weighs most, and a falling curve would make small groups dearer than large.
+        """
+        least = math.inf
+        for order in range(MAX_ORDER, 1, -1):
+            least = min(least, self._moment(order) / (order - 1))
+            self._known[order] = least * (order - 1)
 
     def _moment(self, order: int) -> float:
         # Term l is terms[l] − log (α−l)! + log α! + α log(1−q).
