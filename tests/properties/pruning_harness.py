@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from random import Random
@@ -113,6 +113,13 @@ class Subject:
         ]
 
     @cached_property
+    def trusting(self) -> Subject:
+        """The same with the thresholds of the code, for profiles that the twin does not know."""
+        other = replace(self)
+        other.__dict__["naive"] = self.translated
+        return other
+
+    @cached_property
     def kept(self) -> list[int]:
         """The numbers of the kept rules."""
         return [int(number) for number in np.flatnonzero(self.pruned.kept)]
@@ -144,7 +151,7 @@ def subjects(
     *,
     arranger: Arranger = arrange,
     pruner: Pruner = prune,
-    partitions_in_settings: bool = True,
+    profile: str = "classic",
 ) -> Iterator[Subject]:
     """The sections of several random policy sets in one random world.
 
@@ -153,10 +160,12 @@ def subjects(
     """
     random = Random(seed)
     world = random_world(random)
+    accounting = {**world.head["accounting"], "profile": profile}
+    world = replace(world, head={**world.head, "accounting": accounting})
     truth = Truth(world.facts)
     comparison: Comparison | None = None
     for number in range(policies_in_a_world):
-        policy = random_policies(random, world, partitions_in_settings=partitions_in_settings)
+        policy = random_policies(random, world)
         if number % 10 == 0 and pruner is prune and arranger is arrange:
             yield from whole(policy, world, truth)
         else:

@@ -185,12 +185,12 @@ def _values(label: str) -> list[Any]:
     return [*said["values"], *missing]
 
 
-def random_policies(random: Random, world: World, *, partitions_in_settings: bool) -> PolicyDict:
+def random_policies(random: Random, world: World) -> PolicyDict:
     """A policy set in a world, of at most `MOST_RULES` rules a section."""
     while True:
-        policy = {**world.head, "policies": _section(random, world, "p", partitions_in_settings)}
+        policy = {**world.head, "policies": _section(random, world, "p")}
         if random.random() < 0.3:
-            policy["each-release"] = _section(random, world, "e", partitions_in_settings)
+            policy["each-release"] = _section(random, world, "e")
         counts = [rule_count(policy, s) for s in ("policies", "each-release") if s in policy]
         if all(0 < count <= MOST_RULES for count in counts):
             return policy
@@ -209,7 +209,7 @@ def rule_count(policy: PolicyDict, section: str) -> int:
     return settings * sum(len(p.get("units", [0])) * scopes[p["kind"]] for p in bases)
 
 
-def _section(random: Random, world: World, prefix: str, partitions_in_settings: bool) -> list[Any]:
+def _section(random: Random, world: World, prefix: str) -> list[Any]:
     """Base policies and extensions that mean something together: functions need one number."""
     functions_allowed = random.random() < 0.6
     palette = [_budget(random, not functions_allowed) for _ in range(random.choice((1, 2, 3, 5)))]
@@ -217,15 +217,11 @@ def _section(random: Random, world: World, prefix: str, partitions_in_settings: 
         _base(random, world, f"{prefix}{n}", palette, functions_allowed)
         for n in range(random.choice((1, 2, 2, 3, 4)))
     ]
-    inner = world.predicates
-    if not partitions_in_settings:
-        names = world.head["schema"]["partitions"]
-        inner = tuple(t for t in inner if not any(f'"{p}" in attributes' in t for p in names))
     for n in range(random.choice((0, 0, 1, 1, 2, 3))):
         settings = [
             {
                 "name": f"s{k}",
-                "when": "always" if k == 0 else random.choice(inner),
+                "when": "always" if k == 0 else random.choice(world.predicates),
                 "budget": _function(random) if functions_allowed else "same",
             }
             for k in range(random.choice((1, 2, 2, 3)))

@@ -106,7 +106,7 @@ def _section(
     checked: Checked, policies: tuple[Policy, ...], comparison: Comparison, found: Findings
 ) -> Section:
     rules = expand(checked, policies, found)
-    report_stated_order(checked, policies, rules, comparison, found)
+    report_stated_order(checked, policies, comparison, found)
     arrangement = arrange(rules, checked, comparison)
     pruned = prune(rules, arrangement)
     report_rules(checked, policies, rules, pruned, comparison, found)

@@ -30,11 +30,7 @@ def _shown(value: str | tuple[str, ...]) -> str:
 
 
 def report_stated_order(
-    checked: Checked,
-    policies: Sequence[Policy],
-    rules: Rules,
-    comparison: Comparison,
-    found: Findings,
+    checked: Checked, policies: Sequence[Policy], comparison: Comparison, found: Findings
 ) -> None:
     """Verify every `below` with the solver; a false one is an error with its counter-example."""
     for policy in policies:
