@@ -4,6 +4,11 @@
     ├── InvalidValue        a number, name or parameter that cannot mean anything (code, message)
     ├── PredicateFailed     a predicate could not be evaluated on a mechanism; the request is denied
     ├── PolicyRejected      a policy text with mistakes; carries all of its diagnostics
+    ├── ReleaseRejected     a release that a policy cannot read; carries all that is wrong with it
+    ├── Misused             a call that makes no sense here, such as voiding what was not reserved
+    ├── Conflicting         a policy that the past has already broken; carries the conflicts
+    ├── LedgerDamaged       the ledger does not verify, or is of a newer format
+    ├── LedgerUnavailable   the ledger cannot promise durability here, or cannot be reached
     └── InvariantBroken     a promise the code makes to itself failed; the process must stop
 
 A denial is a value, not an exception.
@@ -44,6 +49,34 @@ class PolicyRejected(DPolicyError):
     def __init__(self, diagnostics: Sequence[Located]) -> None:
         super().__init__("\n".join(str(diagnostic) for diagnostic in diagnostics))
         self.diagnostics = tuple(diagnostics)
+
+
+class ReleaseRejected(DPolicyError):
+    """A release with names or values outside of the vocabulary. Nothing was decided."""
+
+    def __init__(self, problems: Sequence[InvalidValue]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class Misused(DPolicyError):
+    """A call that cannot be meant, with the reason."""
+
+
+class Conflicting(DPolicyError):
+    """A policy whose rules the recorded past exceeds; nothing of it is in force."""
+
+    def __init__(self, conflicts: Sequence[object]) -> None:
+        super().__init__(f"{len(conflicts)} rules are already exceeded by the past")
+        self.conflicts = tuple(conflicts)
+
+
+class LedgerDamaged(DPolicyError):
+    """The log is not what was written: nothing may be decided on it."""
+
+
+class LedgerUnavailable(DPolicyError):
+    """The log cannot be opened, or not with the durability that is promised."""
 
 
 class InvariantBroken(DPolicyError):

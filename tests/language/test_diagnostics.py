@@ -56,7 +56,7 @@ PLACES = {
     "P044-static-over-many-releases": ["6:14"],
     "P045-too-many-small-orders": ["4:11"],
     "P046-too-many-rules": ["9:11"],
-    "P050-step-for-the-ledger_test": ["3:5"],
+    "P051-release-not-there_test": ["3:13"],
     "P101-unused-category": ["4:5"],
     "P102-never-matches": ["7:11"],
     "P103-without-effect": ["5:12"],
@@ -66,7 +66,7 @@ PLACES = {
 }
 
 #: Where there is nothing to advise beyond the message.
-WITHOUT_HELP = {"P002", "P008", "P043", "P102"}
+WITHOUT_HELP = {"P002", "P008", "P043", "P051", "P102"}
 
 #: Codes that need something else than one text; they have tests of their own below.
 WITHOUT_TEXT = {"P047"}

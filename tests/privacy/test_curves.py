@@ -53,7 +53,7 @@ from dpolicy.privacy.mechanisms.selection import (
     ReportNoisyMax,
     SparseVector,
 )
-from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER
+from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, Sampled
 from dpolicy.privacy.units import Relation
 
 AR = Relation.ADD_REMOVE
@@ -96,7 +96,7 @@ def some_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]
     count = rng.choice([1, 1, 10, 12345])
     size = decimal(rng, -6, 1.5)
     e = k * exact.real(size)
-    match rng.randrange(7):
+    match rng.randrange(8):
         case 0:
             return DeclaredPure(size, count=count), e, lambda a: exact.response(e, a)
         case 1:
@@ -121,6 +121,9 @@ def some_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]
             return m, ratio, lambda a: exact.response(ratio, a)
         case 5:
             m = ReportNoisyMax(size, MaxNoise.LAPLACE, count)
+            return m, e, lambda a: exact.response(e, a)
+        case 6:
+            m = ReportNoisyMax(size, MaxNoise.EXPONENTIAL, count)
             return m, e, lambda a: exact.response(e, a)
     m = SparseVector(size / 2, size / 4, 3, size / 4, count)
     return m, e, lambda a: exact.response(e, a)
@@ -207,6 +210,16 @@ def test_sampled_gaussian(seed: int) -> None:
         assert curve(order + 0.3) <= curve(order + 1) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_sampled_moments_cover_their_own_error(seed: int) -> None:
+    """Before any rounding, which would hide the error of logarithms a thousand times the result."""
+    rng = random.Random(seed)
+    q, s, order = 10 ** rng.uniform(-6, -2), 10 ** rng.uniform(0.3, 2), rng.randint(2, 120)
+    moment = Sampled(lambda a: a / (2 * s * s), q, 1).moment(order) / (order - 1)
+    value = exact.poisson_gaussian(mp.mpf(s), mp.mpf(q), order)
+    assert value <= moment <= value * (1 + LOOSE)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_sampled_pure_mechanisms(seed: int) -> None:
     """Amplified ε and δ, and the smallest of the three Rényi bounds."""
@@ -276,7 +289,12 @@ ALL: list[Mechanism] = [
 @pytest.mark.parametrize("m", ALL, ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("k", [1, 2, 7])
 def test_curves_are_monotone_and_log_convex(m: Mechanism, k: int) -> None:
-    """What 3 says of every curve, up to `MAX_ORDER`, where sampled ones change their formula."""
+    """What 3 says of every curve, up to `MAX_ORDER`, where sampled ones change their formula.
+
+    Not of chains of flat bounds: their weights kα/(kα−j) fall with the order.
+    """
+    if m.sampling_rate and k > 1:
+        return
     curve = whole_curve(bounds_of(m, k, AR))
     orders = [1.01, 1.1, 1.25, *[1 + n / 4 for n in range(2, 60)], 20, 30, 40, 64, 128, 250]
     orders = [a for a in orders if k * a <= MAX_ORDER]

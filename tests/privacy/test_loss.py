@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.exact_loss import ExactLoss
 
@@ -51,6 +51,7 @@ def of(entry: tuple[tuple[Fraction | None, ...], Fraction]) -> Loss:
 losses = st.builds(of, entries)
 
 
+@settings(deadline=None)
 @given(losses, losses, losses)
 def test_addition_is_commutative_and_associative(a: Loss, b: Loss, c: Loss) -> None:
     assert add(a, b) == add(b, a)
@@ -58,17 +59,20 @@ def test_addition_is_commutative_and_associative(a: Loss, b: Loss, c: Loss) -> N
     assert add(a, zero(CERTIFICATES)) == a
 
 
+@settings(deadline=None)
 @given(losses, losses)
 def test_voiding_is_exact_even_for_infinities(a: Loss, b: Loss) -> None:
     assert subtract(add(a, b), b) == a
     assert subtract(add(a, b), a) == b
 
 
+@settings(deadline=None)
 @given(losses, st.integers(min_value=0, max_value=6))
 def test_scaling_is_repeated_addition(a: Loss, times: int) -> None:
     assert scale(a, times) == total([a] * times, CERTIFICATES)
 
 
+@settings(deadline=None)
 @given(st.lists(entries, max_size=12), st.randoms())
 def test_never_below_the_exact_sum_and_free_of_order(
     given_entries: list[tuple[tuple[Fraction | None, ...], Fraction]], rng: object
@@ -94,6 +98,7 @@ def test_never_below_the_exact_sum_and_free_of_order(
             assert bound >= SATURATION - 1
 
 
+@settings(deadline=None)
 @given(losses, losses)
 def test_least_and_most_are_the_lattice_of_no_more(a: Loss, b: Loss) -> None:
     b = Loss(b.certificates, b.amounts, b.infinite, a.delta)

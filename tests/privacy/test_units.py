@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from tests.reference import calendar_days as brute
 
 from dpolicy.errors import InvalidValue
+from dpolicy.privacy import calendars, units
 from dpolicy.privacy.calendars import (
     DAY,
     HALF,
@@ -281,6 +284,12 @@ def test_bad_intervals() -> None:
         assert caught.value.code == "U004"
     with pytest.raises(InvalidValue, match="U003"):
         touched((date(9999, 12, 31), None))
+
+
+def test_every_code_has_a_meaning() -> None:
+    sources = [Path(module.__file__ or "").read_text("utf-8") for module in (calendars, units)]
+    used = {code for text in sources for code in re.findall(r"\"(U[0-9]{3})\",", text)}
+    assert used == set(calendars.PROBLEMS)
 
 
 def test_intervals_are_joined() -> None:

@@ -283,8 +283,13 @@ def needless(subject: Subject) -> list[str]:
 
 
 def wrong_matches(subject: Subject, asked: Sequence[twin.Mechanism]) -> list[str]:
-    """The index, a scan with the code's predicates, and the twin find the same kept rules."""
-    found = []
+    """The index, a scan with the code's predicates, and the twin find the same kept rules.
+
+    A section without rules is left out: its settings may still fail, and then the index denies.
+    """
+    found: list[str] = []
+    if not subject.compiled:
+        return found
     for mechanism in asked:
         facts = as_facts(mechanism)
         indexed = _indexed(subject.index, facts)

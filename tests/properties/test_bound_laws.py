@@ -69,22 +69,22 @@ def corners(bound: Bound) -> list[Loss]:
     return [(dict(clause), side) for clause in bound.clauses]
 
 
+@settings(deadline=None)
 @given(BOUNDS)
 def test_a_bound_binds_itself(bound: Bound) -> None:
     assert binds(bound, bound)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS, BOUNDS)
 def test_binding_is_transitive(a: Bound, b: Bound, c: Bound) -> None:
     assert not (binds(a, b) and binds(b, c)) or binds(a, c)
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.lists(BOUNDS, min_size=2, max_size=6), st.randoms(use_true_random=False))
-def test_a_loss_within_the_tighter_is_within_the_looser(
-    bounds: list[Bound], random: Random
-) -> None:
+@settings(max_examples=300, deadline=None)
+@given(st.lists(BOUNDS, min_size=2, max_size=4), st.integers(0, 10**6))
+def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[Bound], seed: int) -> None:
+    random = Random(seed)
     for tighter in bounds:
         for looser in (b for b in bounds if binds(tighter, b)):
             for _ in range(5):

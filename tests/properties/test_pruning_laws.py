@@ -43,7 +43,7 @@ def test_pruned_rules_decide_as_all_rules_do(part: int) -> None:
 
 
 def test_anchored_thresholds_obey_the_same_laws() -> None:
-    for seed in range(40):
+    for seed in range(25):
         random = Random(seed)
         for subject in subjects(seed, 10, profile="anchored"):
             found = [*wrong_witnesses(subject.trusting), *needless(subject.trusting)]
@@ -54,7 +54,7 @@ def test_anchored_thresholds_obey_the_same_laws() -> None:
 
 def test_implication_agrees_with_all_mechanisms() -> None:
     asked = 0
-    for seed in range(60):
+    for seed in range(30):
         world = random_world(Random(seed))
         schema = schema_of(world)
         truth = Truth(world.facts)
@@ -65,7 +65,7 @@ def test_implication_agrees_with_all_mechanisms() -> None:
                 expected = truth.inside((a,), (b,), denied)
                 assert comparison.inside(read(a, schema), read(b, schema)) == expected, (a, b)
                 asked += 1
-    assert asked > 5_000
+    assert asked > 3_000
 
 
 def schema_of(world: World) -> Schema:

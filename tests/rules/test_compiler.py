@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from unittest.mock import patch
 
 import pytest
 from tests.rules.texts import codes, compiled, diagnostics, rejected
@@ -10,6 +11,7 @@ from tests.rules.texts import codes, compiled, diagnostics, rejected
 from dpolicy.predicates.expression import Expression, matches, read_predicate
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.rules import order
 
 HEAD = """dpolicy: 1
 accounting: {delta: 1e-7}
@@ -189,10 +191,16 @@ def test_a_setting_about_a_partition_is_told_too() -> None:
 
 
 def test_an_order_that_nobody_can_verify_is_told_and_not_used() -> None:
-    hard = 'labels.dataset.contains("b") && labels.dataset.size() < 40'
-    texts = f"name: s, when: '{hard}', below: [l]", f"name: l, when: '{hard} || {hard}'"
-    made = compiled(extension("name: any, when: always", *texts))
-    assert "P026" not in codes(made)
+    texts = (
+        'name: small, when: \'labels.stage == "final" && "zip" in attributes\', below: [large]',
+        "name: large, when: 'labels.stage == \"final\"'",
+    )
+    text = custom(*texts)
+    assert compiled(text).kept == 1
+    with patch.object(order, "MAX_QUESTIONS", 0):
+        made = compiled(text)
+    assert codes(made) == ["P106"]
+    assert made.kept == 2, "what is not verified prunes nothing"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A `*_test.yaml` file → the steps to take and what is expected of each."""
+"""A `*_test.yaml` file → the steps to take and what is expected of each (language.md 4)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Findings
 from dpolicy.language.parser import read_source
+from dpolicy.language.release import load_release, release_from
 from dpolicy.language.shape import (
     INVALID,
     Field,
@@ -18,10 +19,12 @@ from dpolicy.language.shape import (
     Name,
     Number,
     Record,
+    Shape,
     Text,
     WordOr,
 )
 from dpolicy.language.source import Map, Node, Report, Scalar, Span, Word, read_nodes
+from dpolicy.releases.request import Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,19 @@ class Expected:
     kept: tuple[Word, ...] | int | None = None
     pruned: dict[Word, Word] | None = None
     diagnostics: tuple[Word, ...] | None = None
+    allow: bool | None = None
+    deny: tuple[Word, ...] | None = None
+    conflicts: tuple[Word, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do: `rules` or `check`, on a policy of its own or on that of the case."""
+    """One thing to do, with a policy file, a release or an id, and what should come of it."""
 
     action: str
-    policy: Word | None
+    subject: Word | Release | None
     expected: Expected
+    accept: tuple[Word, ...]
     span: Span
 
 
@@ -69,6 +76,31 @@ class _Optional:
 
 
 @dataclass(frozen=True, slots=True)
+class _ReleaseShape:
+    """A release written out, or the path of one."""
+
+    folder: Path
+    title: str = "a release, or the path of one"
+
+    def read(self, node: Node, report: Report) -> Any:
+        if not isinstance(node, Scalar):
+            return release_from(node, report) or INVALID
+        path = Text(self.title).read(node, report)
+        if path is INVALID:
+            return INVALID
+        try:
+            return load_release(self.folder / path)
+        except PolicyRejected as error:
+            report("P051", f"`{path}` has mistakes: {error.diagnostics[0]}", node.span, None)
+        except OSError as error:
+            report("P051", f"`{path}` cannot be read: {error.strerror}", node.span, None)
+        return INVALID
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "object"]}
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     """The names of rules, or their number."""
 
@@ -86,7 +118,7 @@ class _Kept:
 _COUNT = Number("a whole number", least=Fraction(0), whole=True)
 
 _EXPECTED = WordOr(
-    {"ok": Expected()},
+    {"ok": Expected(), "allow": Expected(allow=True), "deny": Expected(allow=False)},
     Record(
         "`expect`",
         {
@@ -94,8 +126,18 @@ _EXPECTED = WordOr(
             "kept": Field(_Kept(), "exactly these rules are kept, or so many"),
             "pruned": Field(MapOf(Text(), key=Text()), "exactly these are, and what implies each"),
             "diagnostics": Field(ListOf(Name()), "exactly these codes are reported"),
+            "deny": Field(ListOf(Text()), "denied, and exactly these rules are broken"),
+            "conflicts": Field(ListOf(Text()), "exactly these rules conflict with the past"),
         },
-        lambda v, _: Expected(v["total"], v["kept"], v["pruned"], v["diagnostics"]),
+        lambda v, _: Expected(
+            v["total"],
+            v["kept"],
+            v["pruned"],
+            v["diagnostics"],
+            None if v["deny"] is None else False,
+            v["deny"],
+            v["conflicts"],
+        ),
     ),
 )
 
@@ -104,39 +146,49 @@ _EXPECTED = WordOr(
 class _StepShape:
     """A map with one action and, mostly, an `expect`."""
 
+    actions: dict[str, Shape]
     title: str = "a step"
 
     def read(self, node: Node, report: Report) -> Any:
-        actions = [key for key in ("rules", "check") if isinstance(node, Map) and _has(node, key)]
-        later = [key for key in ("submit", "apply") if isinstance(node, Map) and _has(node, key)]
-        if later:
-            shown = f"`{later[0]}` needs a ledger, which this version does not have"
-            report("P050", shown, node.span, "steps here are `rules` and `check`")
-            return INVALID
+        keys = [key.text for key, _ in node.entries] if isinstance(node, Map) else []
+        actions = [key for key in keys if key in self.actions]
         if len(actions) != 1:
-            report("P008", "a step needs one of `rules` and `check`", node.span, None)
+            known = ", ".join(f"`{name}`" for name in self.actions)
+            report("P008", f"a step needs exactly one of {known}", node.span, None)
             return INVALID
-        fields = {actions[0]: Field(_Optional()), "expect": Field(_EXPECTED, required=True)}
+        action = actions[0]
+        fields = {
+            action: Field(self.actions[action]),
+            "expect": Field(_EXPECTED, default=Expected()),
+            "accept": Field(ListOf(Text()), "conflicts to accept", default=()),
+        }
         return Record(
-            self.title, fields, lambda v, span: Step(actions[0], v[actions[0]], v["expect"], span)
+            self.title, fields, lambda v, s: Step(action, v[action], v["expect"], v["accept"], s)
         ).read(node, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
 
 
-def _has(node: Map, key: str) -> bool:
-    return any(name.text == key for name, _ in node.entries)
-
-
 def read_case(file: Path) -> Case:
     """The case of a file. Raises `PolicyRejected` with every mistake in it."""
     found = Findings()
+    release, policy = _ReleaseShape(file.parent), Text("the path of a policy")
+    actions: dict[str, Shape] = {
+        "rules": _Optional(),
+        "check": _Optional(),
+        "apply": policy,
+        "submit": release,
+        "reserve": release,
+        "import": release,
+        "commit": Text("the id of a release"),
+        "void": Text("the id of a release"),
+    }
     shape = Record(
         "a case",
         {
-            "policy": Field(Text("the path of a policy"), required=True),
-            "steps": Field(ListOf(_StepShape(), "a list of steps", least=1), required=True),
+            "policy": Field(policy, required=True),
+            "steps": Field(ListOf(_StepShape(actions), "a list of steps", least=1), required=True),
         },
         lambda v, _: Case(file, v["policy"], v["steps"]),
     )

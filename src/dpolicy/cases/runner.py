@@ -1,17 +1,20 @@
-"""A case → the outcome of each of its steps."""
+"""A case → the outcome of each of its steps, on a ledger of its own in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpolicy.cases.case import Case, Expected, Step
-from dpolicy.errors import PolicyRejected
+from dpolicy.cases.rules import rule_problems
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.governance import Balance
+from dpolicy.errors import Conflicting, DPolicyError, PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
-from dpolicy.language.source import Word
-from dpolicy.rules.compiler import CompiledPolicy, load_policy
-from dpolicy.rules.rule import Rule
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.releases.request import Release
+from dpolicy.rules.compiler import load_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,84 +28,82 @@ class Outcome:
 
 def run_case(case: Case) -> Iterator[Outcome]:
     """Take every step; one that fails does not stop the others."""
+    point: DecisionPoint | None = None
     for number, step in enumerate(case.steps, 1):
-        path = case.file.parent / (step.policy or case.policy)
-        problems = [problem for problem in _problems(path, step) if problem]
+        problems: list[str]
+        if step.action in ("rules", "check"):
+            path = case.file.parent / (str(step.subject) if step.subject else case.policy)
+            problems = _policy_problems(path, step.expected)
+        else:
+            try:
+                point = point or _started(case)
+                problems = _ledger_problems(point, step, case.file.parent)
+            except (DPolicyError, OSError) as error:
+                problems = [str(error)]
         yield Outcome(str(step.span), f"step {number} ({step.action})", "; ".join(problems) or None)
 
 
-def _problems(path: Path, step: Step) -> list[str | None]:
+def _started(case: Case) -> DecisionPoint:
+    point = DecisionPoint(MemoryStore())
+    point.apply(case.file.parent / case.policy)
+    return point
+
+
+def _policy_problems(path: Path, expected: Expected) -> list[str]:
     try:
         compiled = load_policy(path)
         found = list(compiled.warnings)
     except PolicyRejected as error:
-        compiled = None
-        found = [d for d in error.diagnostics if isinstance(d, Diagnostic)]
+        return _code_problems(expected, [d for d in error.diagnostics if isinstance(d, Diagnostic)])
     except OSError as error:
-        return [f"{path}: {error.strerror}"]
-    return [_codes(step, found), *(_rules(step.expected, compiled) if compiled else [])]
+        return [f"{path}: {error.strerror or error}"]
+    return _code_problems(expected, found) + rule_problems(expected, compiled)
 
 
-def _codes(step: Step, found: list[Diagnostic]) -> str | None:
+def _code_problems(expected: Expected, found: list[Diagnostic]) -> list[str]:
     """Where codes are expected, exactly those; everywhere else at least no errors."""
-    wanted = step.expected.diagnostics
+    wanted = expected.diagnostics
     codes = sorted({d.code for d in found})
     errors = [d for d in found if d.severity == "error"]
     if wanted is None:
-        return f"the policy is rejected: {errors[0]}" if errors else None
+        return [f"the policy is rejected: {errors[0]}"] if errors else []
     if sorted(set(wanted)) != codes:
-        return f"expected {', '.join(sorted(wanted))}, found {', '.join(codes) or 'nothing'}"
-    return None
+        return [f"expected {', '.join(sorted(wanted))}, found {', '.join(codes) or 'nothing'}"]
+    return []
 
 
-def _rules(expected: Expected, compiled: CompiledPolicy) -> list[str | None]:
-    every = list(compiled.all_rules)
-    kept = [rule for rule, witness in every if witness is None]
-    problems: list[str | None] = []
-    if expected.total is not None and compiled.total != expected.total:
-        problems.append(f"expected {expected.total} rules in all, found {compiled.total}")
-    if isinstance(expected.kept, int):
-        if expected.kept != len(kept):
-            problems.append(f"expected {expected.kept} rules to be kept, found {len(kept)}")
-    elif expected.kept is not None:
-        problems += _kept(expected.kept, every)
-    if expected.pruned is not None:
-        problems += _pruned(expected.pruned, every)
-    return problems
+def _ledger_problems(point: DecisionPoint, step: Step, folder: Path) -> list[str]:
+    subject = step.subject
+    if step.action == "apply":
+        return _apply_problems(point, folder / str(subject), step)
+    if isinstance(subject, Release):
+        if step.action == "import":
+            point.import_past(subject)
+            return []
+        ask = point.reserve if step.action == "reserve" else point.submit
+        decision = ask(subject)
+        return _decision_problems(decision.allowed, decision.broken, step.expected)
+    if step.action == "commit":
+        point.commit(str(subject))
+    else:
+        point.void(str(subject), because="a step of a case")
+    return []
 
 
-def _kept(names: Sequence[str], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
-    problems: list[str | None] = []
-    for rule, witness in every:
-        wanted = any(_is(name, rule) for name in names)
-        if wanted and witness is not None:
-            problems.append(f"`{_full(rule)}` is not kept, implied by `{_full(witness)}`")
-        if witness is None and not wanted:
-            problems.append(f"`{_full(rule)}` is kept")
-    return problems + _unknown(names, every)
+def _decision_problems(allowed: bool, broken: Sequence[str], expected: Expected) -> list[str]:
+    said = "allow" if allowed else f"deny: {', '.join(broken) or 'no rule is broken'}"
+    if expected.allow is not None and expected.allow != allowed:
+        return [f"expected {'allow' if expected.allow else 'deny'}, found {said}"]
+    if expected.deny is not None and set(expected.deny) != set(broken):
+        return [f"expected deny: {', '.join(expected.deny)}; found {said}"]
+    return []
 
 
-def _unknown(names: Iterable[str], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
-    return [f"there is no rule `{n}`" for n in names if not any(_is(n, r) for r, _ in every)]
-
-
-def _pruned(names: Mapping[Word, Word], every: list[tuple[Rule, Rule | None]]) -> list[str | None]:
-    problems: list[str | None] = []
-    for rule, witness in every:
-        wanted = [by for name, by in names.items() if _is(name, rule)]
-        if witness is None and wanted:
-            problems.append(f"`{_full(rule)}` is not pruned")
-        if witness is not None and not wanted:
-            problems.append(f"`{_full(rule)}` is pruned, implied by `{_full(witness)}`")
-        if witness is not None and wanted and not _is(wanted[0], witness):
-            problems.append(f"`{_full(rule)}` is implied by `{_full(witness)}`, not `{wanted[0]}`")
-    return problems + _unknown(names, every)
-
-
-def _is(name: str, rule: Rule) -> bool:
-    """A rule by its name, in every unit, or as `name @ unit` in one."""
-    return name in (rule.name, _full(rule))
-
-
-def _full(rule: Rule) -> str:
-    return f"{rule.name} @ {rule.unit}"
+def _apply_problems(point: DecisionPoint, path: Path, step: Step) -> list[str]:
+    wanted = set(step.expected.conflicts or ())
+    try:
+        point.apply(path, accept=step.accept)
+    except Conflicting as error:
+        found = {c.rule.name for c in error.conflicts if isinstance(c, Balance)}
+        return [] if found == wanted else [f"conflicts found: {', '.join(sorted(found))}"]
+    return [f"expected conflicts: {', '.join(sorted(wanted))}; found none"] if wanted else []

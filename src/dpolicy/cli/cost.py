@@ -13,9 +13,8 @@ from dpolicy.errors import InvalidValue
 from dpolicy.language.diagnostics import suggestion
 from dpolicy.language.release import load_release
 from dpolicy.privacy.certificates import MIN_ORDER
-from dpolicy.privacy.conversion import float_up
 from dpolicy.privacy.group import Setting, no_covers
-from dpolicy.privacy.report import Costs, report
+from dpolicy.privacy.report import Costs, report, shown_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units import Relation, Unit, parse_period
 from dpolicy.releases.request import MechanismRequest
@@ -114,7 +113,7 @@ def _units(request: MechanismRequest, compiled: CompiledPolicy | None) -> tuple[
 
 
 def _float(value: Fraction | None) -> float | None:
-    return None if value is None else float_up(value)
+    return None if value is None else shown_up(value)
 
 
 def _json(costs: Costs, orders: tuple[Fraction, ...], delta: Fraction) -> dict[str, object]:

@@ -14,21 +14,38 @@ from typing import NoReturn
 
 import click
 
-from dpolicy.errors import DPolicyError, InvalidValue, InvariantBroken, PolicyRejected
+from dpolicy.errors import (
+    DPolicyError,
+    InvalidValue,
+    InvariantBroken,
+    LedgerDamaged,
+    Misused,
+    PolicyRejected,
+    ReleaseRejected,
+)
 
 FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
 
 #: Commands by name; each lives in a module of its own that is imported when it is called.
 COMMANDS = {
+    "apply": "dpolicy.cli.apply",
+    "budgets": "dpolicy.cli.budgets",
     "calibrate": "dpolicy.cli.calibrate",
     "check": "dpolicy.cli.check",
+    "commit": "dpolicy.cli.commit",
     "cost": "dpolicy.cli.cost",
+    "diff": "dpolicy.cli.diff",
     "fmt": "dpolicy.cli.fmt",
     "implies": "dpolicy.cli.implies",
+    "import": "dpolicy.cli.import_",
     "init": "dpolicy.cli.init",
+    "log": "dpolicy.cli.log",
     "rules": "dpolicy.cli.rules",
     "schema": "dpolicy.cli.schema",
+    "submit": "dpolicy.cli.submit",
     "test": "dpolicy.cli.test",
+    "verify": "dpolicy.cli.verify",
+    "void": "dpolicy.cli.void",
 }
 
 
@@ -81,9 +98,16 @@ def exit_code(arguments: list[str] | None) -> int:
 
         print_rejection(error, as_json=_wants_json(arguments))
         return REJECTED
-    except InvalidValue as error:
+    except ReleaseRejected as error:
+        for problem in error.problems:
+            click.echo(f"error {problem}", err=True)
+        return REJECTED
+    except (InvalidValue, Misused) as error:
         click.echo(f"error {error}", err=True)
         return USAGE
+    except LedgerDamaged as error:
+        click.echo(f"error: {error}", err=True)
+        return TAMPERED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
@@ -91,6 +115,9 @@ def exit_code(arguments: list[str] | None) -> int:
         where = f": {error.filename}" if error.filename else ""
         click.echo(f"error: {error.strerror or error}{where}", err=True)
         return FAILURE
-    except (InvariantBroken, DPolicyError) as error:
+    except InvariantBroken as error:
         click.echo(f"internal error: {error}", err=True)
+        return FAILURE
+    except DPolicyError as error:
+        click.echo(f"error: {error}", err=True)
         return FAILURE

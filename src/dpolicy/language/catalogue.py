@@ -70,7 +70,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "P046": ("too many rules", "The product of scopes and settings is larger than configured."),
     "P047": ("too many rules to draw", "A diagram of this size could not be read."),
-    "P050": ("a step that needs a ledger", "This version tests rules and diagnostics."),
+    "P051": ("a release of a case cannot be used", "The step that names it could not be taken."),
     "P101": ("an unused category", "Its rules can never match."),
     "P102": ("a scope that can never match", "No mechanism the schema allows lies in it."),
     "P103": ("a policy without effect", "All its rules are implied by others, so none is checked."),

@@ -116,6 +116,8 @@ class _Checker:
 
     def _can_be_multiplied(self, section: tuple[Policy, ...], faulty: set[str]) -> bool:
         """Whether there is something to multiply, and the product stays within the limit."""
+        if self._too_many:
+            return False
         sound = [policy for policy in section if policy.name not in faulty]
         total, limit = self._scopes, self._policies.accounting.max_rules
         factors = [str(total)]
@@ -164,9 +166,9 @@ class _Checker:
         self._check_by_risk(policy)
         self._check_known(policy.exceptions, self._policies.attributes, "P023", "attribute")
         for name, attribute in self._policies.attributes.items():
-            if name not in policy.exceptions and not self._too_many:
+            if attribute.risk not in policy.budgets and name not in policy.exceptions:
                 what = f"the attribute `{name}`"
-                self._check_has_budget(policy, what, attribute.risk, name.span, "P027")
+                self._tell_no_budget(policy, what, attribute.risk, name.span, "P027")
 
     def _check_category_policy(self, policy: CategoryPolicy) -> None:
         self._check_by_risk(policy)
@@ -176,15 +178,15 @@ class _Checker:
         for function in policy.levels.values():
             self._read_function(function)
         for name, category in self._policies.categories.items():
-            if name not in policy.exceptions and not self._too_many:
+            if category.risk not in policy.budgets and name not in policy.exceptions:
                 what = f"the category `{name}`"
-                self._check_has_budget(policy, what, category.risk, name.span, "P028")
+                self._tell_no_budget(policy, what, category.risk, name.span, "P028")
 
     def _check_by_risk(self, policy: AttributePolicy | CategoryPolicy) -> None:
         self._check_known(policy.budgets, self._policies.risk_levels, "P024", "risk level")
         self._check_budgets([*policy.budgets.values(), *policy.exceptions.values()])
 
-    def _check_has_budget(
+    def _tell_no_budget(
         self,
         policy: AttributePolicy | CategoryPolicy,
         what: str,
@@ -192,14 +194,14 @@ class _Checker:
         span: Span,
         code: str,
     ) -> None:
-        """Every scope of a policy by risk must find its budget; an unknown risk has been told."""
-        self._lacking = self._lacking or risk is None or risk not in policy.budgets
+        """Tell of a scope of a policy by risk without a budget; an unknown risk has been told."""
+        self._lacking = True
         if risk is None:
             shown = f"{what} has no risk level, so `{policy.name}` has no budget for it"
             self._found(
                 code, shown, span, f"give it `risk`, or a budget under `except` of `{policy.name}`"
             )
-        elif risk not in policy.budgets and risk in self._policies.risk_levels:
+        elif risk in self._policies.risk_levels:
             shown = f"`{policy.name}` has no budget for the risk level `{risk}` of {what}"
             self._found("P029", shown, policy.name.span, f"add `{risk}` to its `budgets`")
 

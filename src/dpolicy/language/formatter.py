@@ -145,9 +145,10 @@ class _Writer:
         """A map in a list: its first key stands behind the dash."""
         start = len(self.lines)
         self.map(value, depth + 1, path)
-        while self.lines[start].lstrip().startswith("#"):
-            start += 1
         indent = "  " * depth
+        while self.lines[start].lstrip().startswith("#"):
+            self.lines[start] = indent + self.lines[start].lstrip()
+            start += 1
         self.lines[start] = f"{indent}- {self.lines[start][len(indent) + 2 :]}"
 
     def _fits(self, flow: str, depth: int, path: str, line: int, end: int) -> bool:

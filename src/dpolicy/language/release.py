@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -28,9 +27,9 @@ from dpolicy.language.shape import (
     wrong_type,
 )
 from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, read_nodes
-from dpolicy.privacy.mechanism import read_also, read_mechanism
-from dpolicy.privacy.units import Relation, Touched, touched
-from dpolicy.releases.request import MechanismRequest, Release
+from dpolicy.privacy.units import Relation
+from dpolicy.releases.body import mechanism_of, release_of
+from dpolicy.releases.request import Release
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -154,7 +153,7 @@ class _Day:
 _TIME = Record(
     "`time`",
     {"from": Field(_Day(), "the first day"), "to": Field(_Day(), "the last day")},
-    lambda v, span: (v["from"], v["to"], span),
+    lambda v, _: {key: day.isoformat() for key, day in v.items() if day is not None},
 )
 
 MECHANISM: Shape = Record(
@@ -198,55 +197,64 @@ def load_release(file: Path) -> Release:
 def read_release(source: Source, found: Findings) -> Release | None:
     """The release that a text asks for; mistakes go to `found`."""
     node = read_nodes(source, found)
-    values: Any = INVALID if node is None else RELEASE.read(node, found)
+    return None if node is None else release_from(node, found)
+
+
+def release_from(node: Node, found: Report) -> Release | None:
+    """The release that a node describes; mistakes go to `found`."""
+    values: Any = RELEASE.read(node, found)
     if values is INVALID:
         return None
-    mechanisms = [
-        _mechanism(said, position, found) for position, said in enumerate(values["mechanisms"], 1)
-    ]
-    complete = tuple(m for m in mechanisms if m is not None)
-    return Release(str(values["release"]), str(values["by"]), values["utility"], complete)
-
-
-def _mechanism(said: dict[str, Any], position: int, found: Findings) -> MechanismRequest | None:
-    fields, span = said["mechanism"]
-    mechanism, problems = read_mechanism(fields)
-    restated = {unit: changes for unit, (changes, _) in said["also"].items()}
-    also, more = read_also(fields, restated) if mechanism is not None else ({}, ())
-    for problem in (*problems, *more):
-        _report(problem, span, found)
-    days = _touched(said["time"], found)
-    if mechanism is None:
+    mechanisms, wrong = [], False
+    for position, said in enumerate(values["mechanisms"], 1):
+        mechanisms.append(_body(said))
+        _, problems = mechanism_of(mechanisms[-1], position)
+        for problem in problems:
+            wrong = True
+            _report(problem, said["mechanism"][1], found)
+    if wrong or len(mechanisms) < _count(node):
         return None
-    return MechanismRequest(
-        name=str(said["name"] or f"mechanism {position}"),
-        mechanism=mechanism,
-        unit=None if said["unit"] is None else str(said["unit"]),
-        relation=None if said["relation"] is None else Relation(said["relation"]),
-        additive=said["additive"],
-        also=also,
-        attributes=tuple(sorted({str(name) for name in said["attributes"]})),
-        labels=_labels(said["labels"]),
-        where=tuple({str(k): v for k, v in box.items()} for box in said["where"]),
-        touched=days,
+    utility = {} if values["utility"] is None else {"utility": values["utility"]}
+    by = {"by": str(values["by"])} if values["by"] else {}
+    return release_of(
+        {"release": str(values["release"]), **by, **utility, "mechanisms": mechanisms}
     )
 
 
-def _labels(said: Mapping[Any, Any]) -> dict[str, str | tuple[str, ...]]:
-    return {str(k): v if isinstance(v, tuple) else str(v) for k, v in said.items()}
+def _body(said: dict[str, Any]) -> dict[str, Any]:
+    """A mechanism as plain values, without what was left out."""
+    plain_parts = {
+        "name": said["name"] and str(said["name"]),
+        "mechanism": said["mechanism"][0],
+        "unit": said["unit"] and str(said["unit"]),
+        "relation": said["relation"] and str(said["relation"]),
+        "additive": said["additive"] or None,
+        "also": {str(unit): changes for unit, (changes, _) in said["also"].items()},
+        "attributes": sorted({str(name) for name in said["attributes"]}),
+        "labels": {str(k): _label(v) for k, v in said["labels"].items()},
+        "where": [{str(k): _selected(v) for k, v in box.items()} for box in said["where"]],
+        "time": said["time"],
+    }
+    return {key: value for key, value in plain_parts.items() if value}
 
 
-def _touched(said: tuple[date | None, date | None, Span] | None, found: Findings) -> Touched | None:
-    if said is None:
-        return None
-    first, last, span = said
-    try:
-        return touched((first, last))
-    except InvalidValue as error:
-        _report(error, span, found)
-        return None
+def _label(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else str(value)
 
 
-def _report(problem: InvalidValue, span: Span, found: Findings) -> None:
+def _selected(value: Any) -> Any:
+    """A range keeps its ends; anything else is a list of values."""
+    if isinstance(value[0], int):
+        return {"from": Fraction(value[0]), "to": Fraction(value[1])}
+    return list(value)
+
+
+def _count(node: Node) -> int:
+    """How many mechanisms a text lists; those that are wrong were left out while reading."""
+    listed = node.get("mechanisms") if isinstance(node, Map) else None
+    return len(listed.items) if isinstance(listed, List) else 0
+
+
+def _report(problem: InvalidValue, span: Span, found: Report) -> None:
     message, _, help_ = problem.message.partition("; help: ")
     found(problem.code, message, span, help_ or None)

@@ -101,7 +101,9 @@ class Name:
             return wrong_type(node, self.title, report)
         if not NAME.fullmatch(node.text):
             shown = f"`{node.text[:40]}` cannot be used as a name"
-            allowed = "use ASCII letters, digits, spaces and _ - . : /, at most 100 characters"
+            allowed = (
+                "use at most 100 ASCII letters, digits and _, with spaces and - . : / between them"
+            )
             report("P011", shown, node.span, allowed)
             return INVALID
         return node.word

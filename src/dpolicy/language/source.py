@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
+
+from dpolicy.language.places import Report as Report
+from dpolicy.language.places import Source as Source
+from dpolicy.language.places import Span as Span
+from dpolicy.language.places import Word as Word
+from dpolicy.language.unreadable import report_hidden, report_syntax
 
 #: Two megabytes are some 20,000 attributes; more is a slip or an attack, and takes over a second.
 MAX_BYTES = 2_000_000
@@ -33,56 +38,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0\d[\d.eE+-]*", re.ASCII)
 _NON_FINITE = re.compile(r"[-+]?\.?(inf|nan|infinity)", re.IGNORECASE)
 #: What a number, truth value or non-finite number can begin with.
 _MAY_BE_SPECIAL = frozenset("0123456789+-.tfNI")
-_BREAK = re.compile(r"\r\n|\r|\n")
-#: Bytes that are not UTF-8, line breaks that editors do not show, and marks that turn text round.
-_HIDDEN = re.compile("[\ud800-\udfff\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A named text."""
-
-    name: str
-    text: str
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines without their ends."""
-        return _lines(self.text)
-
-    def line(self, number: int) -> str:
-        """One line, counted from 1."""
-        return self.lines[number - 1] if number <= len(self.lines) else ""
-
-
-@lru_cache(maxsize=4)  # a pure function; hundreds of diagnostics ask for lines of one text
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(_BREAK.split(text))
-
-
-class Span(NamedTuple):
-    """A place in a source: lines and columns count from 1, the end is exclusive."""
-
-    source: Source
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-
-    def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
-
-
-class Word(str):
-    """A text that remembers where it stands."""
-
-    span: Span
-
-    def __new__(cls, text: str, span: Span) -> Word:
-        word = super().__new__(cls, text)
-        word.span = span
-        return word
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +83,6 @@ class Map:
 
 Node = Scalar | List | Map
 
-#: Called with a code, a message, the place, and help.
-Report = Callable[[str, str, Span, str | None], None]
-
 
 class _Refused(Exception):
     """Reading cannot go on; the reason has been reported."""
@@ -141,8 +94,7 @@ def read_nodes(source: Source, report: Report) -> Node | None:
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         report("P002", f"the file is larger than {MAX_BYTES:,} bytes", start, "split it into files")
         return None
-    if hidden := _HIDDEN.search(source.text):
-        _report_hidden(source, hidden, report)
+    if report_hidden(source, report):
         return None
     try:
         return _Composer(source, report).document()
@@ -151,60 +103,8 @@ def read_nodes(source: Source, report: Report) -> Node | None:
     except yaml.YAMLError as error:
         fallback = _as_json(source, report)
         if fallback is None:
-            _report_syntax(source, error, report)
+            report_syntax(source, error, report)
         return fallback
-
-
-#: What a person can do about the commonest complaints of the YAML reader, by how they begin.
-_REMEDIES = {
-    "mapping values are not allowed": "indent it as its neighbours, or quote text that holds `: `",
-    "could not find expected ':'": "write `key: value`, with a space after the colon",
-    "found unexpected ':'": "put a space after the colon, or quote the text",
-    "did not find expected key": "indent it as its neighbours",
-    "did not find expected '-'": "indent it as its neighbours, or begin it with `- `",
-    "found character that cannot start": "quote the text",
-}
-
-
-def _report_syntax(source: Source, error: yaml.YAMLError, report: Report) -> None:
-    mark: Any = getattr(error, "problem_mark", None)
-    began: Any = getattr(error, "context_mark", None)
-    line, column = (mark.line + 1, mark.column + 1) if mark else _offending_character(source, error)
-    while line > 1 and not source.line(line).strip():  # the end of the file: show what stands there
-        line, column = line - 1, len(source.line(line - 1)) + 1
-    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML")
-    help_ = next((h for start, h in _REMEDIES.items() if problem.startswith(start)), None)
-    opening = source.line(began.line + 1)[began.column : began.column + 1] if began else ""
-    if source.line(line)[column - 1 : column] == "\t":
-        problem, help_ = "a tab cannot indent", "use spaces"
-    elif opening and opening in "{[\"'":
-        problem = f"{problem} after `{opening}`"
-        help_ = f"the `{opening}` in line {began.line + 1}, column {began.column + 1} is not closed"
-    shown = re.sub(r"'([^']+)'", r"`\1`", problem)
-    report("P001", shown, Span(source, line, column, line, column + 1), help_)
-
-
-def _offending_character(source: Source, error: yaml.YAMLError) -> tuple[int, int]:
-    """The line and column of a character that YAML does not allow at all."""
-    return _place(source, getattr(error, "position", 0) or 0)
-
-
-def _place(source: Source, position: int) -> tuple[int, int]:
-    before = _BREAK.split(source.text[:position])
-    return len(before), len(before[-1]) + 1
-
-
-def _report_hidden(source: Source, found: re.Match[str], report: Report) -> None:
-    line, column = _place(source, found.start())
-    code = ord(found[0])
-    span = Span(source, line, column, line, column + 1)
-    if 0xDC80 <= code <= 0xDCFF:  # how `read_source` keeps a byte that is not UTF-8
-        report(
-            "P001", f"the byte {code - 0xDC00:#04x} is not UTF-8", span, "save the file as UTF-8"
-        )
-    else:
-        shown = f"the character U+{code:04X} makes a text look other than it reads"
-        report("P001", shown, span, "remove it; inside quotes, write it as an escape")
 
 
 def _as_json(source: Source, report: Report) -> Node | None:
@@ -269,12 +169,20 @@ def plain_kind(text: str) -> str:
 
 def _plain(text: str, span: Span, report: Report) -> Scalar:
     """An unquoted scalar; a number that is not what it looks like is reported."""
-    if _LEADING_ZERO.fullmatch(text) and _NUMBER.fullmatch(text):
-        shown = f"the number `{text}` has a leading zero"
-        report("P005", shown, span, f"write `{text.lstrip('0') or '0'}`, or quote it if it is text")
-        return Scalar(span, "0", "invalid")
     kind = plain_kind(text)
-    return _number(text, span, report) if kind == "number" else Scalar(span, text, kind)
+    if kind != "number":
+        return Scalar(span, text, kind)
+    if _LEADING_ZERO.fullmatch(text):
+        shown = f"the number `{_cut(text)}` has a leading zero"
+        without = re.sub(r"^([-+]?)0+(?=\d)", r"\1", text)
+        report("P005", shown, span, f"write `{_cut(without)}`, or quote it if it is text")
+        return Scalar(span, "0", "invalid")
+    return _number(text, span, report)
+
+
+def _cut(text: str) -> str:
+    """As much of a number as anybody reads."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _number(text: str, span: Span, report: Report) -> Scalar:
@@ -283,11 +191,22 @@ def _number(text: str, span: Span, report: Report) -> Scalar:
         len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
     )
     if absurd:
-        shown = f"the number `{text[:40]}{'…' if len(text) > 40 else ''}` is absurd"
+        shown = f"the number `{_cut(text)}` is absurd"
         limits = f"at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
         report("P009", shown, span, limits)
         return Scalar(span, "0", "invalid")
     return Scalar(span, text, "number")
+
+
+def _events(text: str) -> Iterator[Any]:
+    """What `yaml.parse` gives, at half the price."""
+    loader = _LOADER(text)
+    try:
+        following = loader.get_event
+        while (event := following()) is not None:
+            yield event
+    finally:
+        loader.dispose()
 
 
 class _Composer:
@@ -296,7 +215,7 @@ class _Composer:
     def __init__(self, source: Source, report: Report) -> None:
         self._source = source
         self._report = report
-        self._events: Iterator[Any] = yaml.parse(source.text, Loader=_LOADER)
+        self._events = _events(source.text)
         self._nodes = 0
 
     def document(self) -> Node:

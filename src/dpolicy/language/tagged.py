@@ -72,4 +72,9 @@ class ByTag:
         return "one of " + ", ".join(f"`{name}`" for name in self.shapes)
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [shape.schema() for shape in self.shapes.values()]}
+        return {"anyOf": [self._tagged(name, shape) for name, shape in self.shapes.items()]}
+
+    def _tagged(self, name: str, shape: Shape) -> dict[str, Any]:
+        """The schema of one shape, which only its own tag chooses."""
+        described = shape.schema()
+        return {**described, "properties": {**described["properties"], self.tag: {"const": name}}}

@@ -7,7 +7,7 @@ every 400 years. Windows that slide are not partitions; `units.py` counts them b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -15,6 +15,15 @@ from functools import lru_cache
 from itertools import pairwise
 
 from dpolicy.errors import InvalidValue, InvariantBroken
+
+#: Every code of periods and days, and what it means for whoever wrote them.
+PROBLEMS: Mapping[str, str] = {
+    "U001": "a period that is neither of the calendar nor a number of days",
+    "U002": "a period of no days, or of more than a century",
+    "U003": "a day that the calendar does not have, or that no data can have",
+    "U004": "an interval of days that ends before it starts, or none or too many of them",
+    "U005": "more blocks than can be listed",
+}
 
 #: The Gregorian calendar, week days included, repeats after this many days (400 years).
 CYCLE = 146_097

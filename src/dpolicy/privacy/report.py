@@ -14,7 +14,6 @@ from fractions import Fraction
 
 from dpolicy.privacy.certificates import inflated
 from dpolicy.privacy.conversion import (
-    float_up,
     gaussian_to_epsilon,
     renyi_to_epsilon,
     zcdp_to_epsilon,
@@ -50,7 +49,7 @@ class Costs:
         rest = delta - self.delta
         if rest < 0:
             return None
-        found = [math.inf if self.pure is None else float_up(self.pure)]
+        found = [math.inf if self.pure is None else shown_up(self.pure)]
         if rest:
             if self.rho is not None:
                 found.append(zcdp_to_epsilon(self.rho, rest))
@@ -59,6 +58,14 @@ class Costs:
             found += [renyi_to_epsilon(o, v, rest) for o, v in self.renyi if v is not None]
         least = max(min(found), 0.0)
         return None if math.isinf(least) else least
+
+
+def shown_up(value: Fraction) -> float:
+    """The float whose printed decimal is the nearest that is not below: 0.3 stays 0.3."""
+    near = float(value)
+    while Fraction(repr(near)) < value:
+        near = math.nextafter(near, math.inf)
+    return near
 
 
 def root_up(value: Fraction) -> float:
@@ -87,9 +94,13 @@ def report(
     return [_least([row[unit] for row in rows], asked) for unit in range(len(setting.units))]
 
 
-def _costs(mechanism: Mechanism, k: int, relation: Relation, orders: Sequence[Fraction]) -> Costs:
+def _costs(
+    mechanism: Mechanism, k: int, relation: Relation, orders: Sequence[Fraction]
+) -> Costs | None:
     bounds = bounds_of(mechanism, k, relation)
     count = runs(mechanism)
+    if bounds.delta * count >= 1:
+        return None
     return Costs(
         _times(bounds.pure, count),
         _times(bounds.rho, count),

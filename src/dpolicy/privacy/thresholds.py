@@ -31,6 +31,7 @@ from dpolicy.privacy.certificates import (
     Certificate,
     inflated,
     quanta_down,
+    quanta_up,
     renyi,
 )
 
@@ -114,6 +115,19 @@ def _spent_weight(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -
     if profile is Profile.CLASSIC:
         return weight_sum([order for order, _ in weights])
     return ORDERS_SHARE
+
+
+def conversions(
+    budget: EpsilonDelta, profile: Profile, orders: Sequence[Fraction]
+) -> tuple[tuple[Certificate, int], ...]:
+    """What each certificate adds when ε is read off it, in quanta, at the budget's own split.
+
+    The least of loss plus conversion is the smallest ε whose thresholds would hold. With `anchored`
+    the split depends on ε, so there it is the ε at the split of this budget (theory 8).
+    """
+    weights = _weights(budget.epsilon, budget.delta, profile, tuple(orders)) if budget.delta else ()
+    added = [(order, conversion_cost(order, budget.delta, weight)) for order, weight in weights]
+    return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in added))
 
 
 def binds(tighter: Bound, looser: Bound) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.units import Relation, Touched
@@ -38,9 +39,13 @@ class MechanismRequest:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Mechanisms that are charged together or not at all; `id` is the idempotency key, for ever."""
+    """Mechanisms that are charged together or not at all; `id` is the idempotency key, for ever.
+
+    `body` is the same as plain values, as the ledger keeps it.
+    """
 
     id: str
     by: str
     utility: Fraction | None
     mechanisms: tuple[MechanismRequest, ...]
+    body: Mapping[str, Any] = field(repr=False)

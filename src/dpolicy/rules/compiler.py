@@ -41,6 +41,7 @@ class Section:
 class CompiledPolicy:
     """A policy set that can be enforced, and what its authors should know about it."""
 
+    sources: tuple[Source, ...]
     policies: PolicySet
     checked: Checked
     digest: str
@@ -98,8 +99,9 @@ def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
     each_release = _section(checked, policies.each_release, comparison, found)
     if found.errors:
         raise PolicyRejected(found.all)
-    text = digest(policies)
-    return CompiledPolicy(policies, checked, text, cumulative, each_release, found.all)
+    name = digest(policies)
+    texts = tuple(sources)
+    return CompiledPolicy(texts, policies, checked, name, cumulative, each_release, found.all)
 
 
 def _section(

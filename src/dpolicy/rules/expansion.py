@@ -52,7 +52,8 @@ def expand(checked: Checked, section: tuple[Policy, ...], found: Findings) -> Ru
     budgets, numbers = _budgets(checked, bases, widened, found)
     bounds, bound_numbers = _bounds(checked, budgets, numbers)
     plain = tuple(budget for budget, _ in budgets)
-    return Rules(bases, axes, plain, bounds, numbers, bound_numbers, each_release)
+    profiles = tuple(profile for _, profile in budgets)
+    return Rules(bases, axes, plain, profiles, bounds, numbers, bound_numbers, each_release)
 
 
 def _within_limit(

@@ -97,6 +97,7 @@ class Rules(Sequence[Rule]):
     bases: tuple[Base, ...]
     axes: tuple[Axis, ...]
     budgets: tuple[Budget, ...]
+    profiles: tuple[Profile, ...]
     bounds: tuple[Bound, ...]
     budget_numbers: NDArray[np.int32]
     bound_numbers: NDArray[np.int32]

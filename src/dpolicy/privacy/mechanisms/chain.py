@@ -12,6 +12,9 @@ from collections.abc import Callable
 #: Longer chains are summed in pieces, each bounded by its largest term.
 MAX_TERMS = 512
 
+#: What rounding may take from a sum of so many positive terms, and more.
+_SUM_ERROR = 1 + MAX_TERMS * 2.0**-51
+
 #: From `above` on, a curve that is ρ·α exactly: its terms of the chain are all kα·ρ.
 Straight = tuple[float, float]
 
@@ -34,4 +37,4 @@ def chained(
         total += size * top / (top - (first + size - 1)) * curve(top - first)
         if total == math.inf:
             break
-    return total
+    return total * _SUM_ERROR

@@ -1,0 +1,44 @@
+"""`dpolicy apply`: makes a policy set the ledger's policy."""
+
+from __future__ import annotations
+
+import click
+
+from dpolicy.cli.conflicts import conflict_json, print_conflicts
+from dpolicy.cli.ledger_option import ledger_option, opened, who_option
+from dpolicy.cli.main import DENIED
+from dpolicy.cli.output import format_option, note, print_diagnostics, print_json
+from dpolicy.enforcement.governance import Balance
+from dpolicy.errors import Conflicting
+from dpolicy.rules.compiler import load_policy
+
+
+@click.command()
+@click.argument("policy", type=click.Path())
+@ledger_option
+@who_option
+@click.option("--accept", multiple=True, metavar="RULE", help="Accept a conflict of this rule.")
+@click.option("--because", default="", help="Why, for the record.")
+@format_option
+def command(
+    policy: str, ledger: str, by: str, accept: tuple[str, ...], because: str, format_: str
+) -> int:
+    """Put the policy set POLICY in force, unless the past has already broken one of its rules."""
+    compiled = load_policy(policy)
+    if format_ == "text":
+        print_diagnostics(compiled.warnings)
+    with opened(ledger) as point:
+        try:
+            sequence = point.apply(compiled, accept, by, because)
+        except Conflicting as error:
+            found = [c for c in error.conflicts if isinstance(c, Balance)]
+            if format_ == "json":
+                print_json({"applied": False, "conflicts": [conflict_json(c) for c in found]})
+            else:
+                print_conflicts(found)
+            return DENIED
+    if format_ == "json":
+        print_json({"applied": True, "sequence": sequence, "policy": compiled.digest})
+    else:
+        note(f"{compiled.digest} is in force from record {sequence} on")
+    return 0

@@ -1,0 +1,33 @@
+"""Conflicts → text and JSON: the rule, who is at fault, and the smallest budget that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from dpolicy.enforcement.governance import Balance, smallest_budget
+from dpolicy.privacy.budget import describe
+
+
+def conflict_json(conflict: Balance) -> dict[str, object]:
+    """A conflict for programs."""
+    return {
+        **conflict.as_json(),
+        "releases": list(conflict.spenders),
+        "smallest-budget": smallest_budget(conflict),
+    }
+
+
+def print_conflicts(conflicts: Sequence[Balance]) -> None:
+    """Conflicts for people."""
+    for conflict in conflicts:
+        least = ", ".join(
+            f"{key} {'∞' if value is None else f'{value:.6g}'}"
+            for key, value in smallest_budget(conflict).items()
+        )
+        rule = conflict.rule
+        click.echo(f"conflict  {rule.name}  unit {rule.unit}  budget {describe(rule.budget)}")
+        click.echo(f"  the past needs at least {least}  {rule.base.span}")
+        click.echo(f"  spent most by {', '.join(conflict.spenders)}")
+    click.echo(f"{len(conflicts)} rules are exceeded; name each with --accept, or raise its budget")

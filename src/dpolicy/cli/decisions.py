@@ -1,0 +1,48 @@
+"""Decisions → text for people: allowed or denied, why, and what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from dpolicy.releases.decision import Decision, Reason
+
+
+def print_decision(decision: Decision) -> None:
+    """A decision with its reasons."""
+    word = (
+        click.style("allowed", fg="green") if decision.allowed else click.style("denied", fg="red")
+    )
+    again = "  (decided before)" if decision.replayed else ""
+    click.echo(f"{word}  {decision.release}{again}")
+    for name in decision.uncovered:
+        click.echo(f"  `{name}` is covered by no rule over all releases")
+    for error in decision.failed:
+        click.echo(f"  {error}")
+    for reason in decision.reasons:
+        click.echo(f"  {_line(reason)}")
+    for offer in decision.would_fit:
+        click.echo(f"  would fit: {_offer(offer)}")
+
+
+def _line(reason: Reason) -> str:
+    sign = "≤" if reason.holds else ">"
+    limit = reason.budget if isinstance(reason.budget, str) else _amounts(reason.budget)
+    sums = f"spent {_amounts(reason.spent)} + cost {_amounts(reason.cost)}"
+    return f"{reason.rule}  unit {reason.unit}  {sums} {sign} budget {limit}  {reason.source}"
+
+
+def _amounts(shown: Mapping[str, Any]) -> str:
+    values = [value for key, value in shown.items() if key != "delta"]
+    return ", ".join("∞" if value is None else _number(value) for value in values)
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _offer(offer: Mapping[str, Any]) -> str:
+    what = next(value for key, value in offer.items() if key != "change")
+    return f"{offer['change']} {what}"

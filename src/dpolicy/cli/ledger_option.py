@@ -1,0 +1,38 @@
+"""`--ledger`: a path or a `postgresql://` address, or what DPOLICY_LEDGER says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def ledger_option(command: _Command) -> _Command:
+    """The ledger that a command works on."""
+    return click.option(
+        "--ledger",
+        envvar="DPOLICY_LEDGER",
+        required=True,
+        help="A path, or a postgresql:// address; DPOLICY_LEDGER if left out.",
+    )(command)
+
+
+def who_option(command: _Command) -> _Command:
+    """Who does it, for the record."""
+    return click.option("--by", default="", help="Who does it, for the record.")(command)
+
+
+@contextmanager
+def opened(ledger: str) -> Iterator[DecisionPoint]:
+    """A decision point on a ledger, closed at the end."""
+    point = DecisionPoint(ledger)
+    try:
+        yield point
+    finally:
+        point.close()

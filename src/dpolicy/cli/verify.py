@@ -1,0 +1,38 @@
+"""`dpolicy verify`: recomputes chain, fold and decisions of a ledger."""
+
+from __future__ import annotations
+
+import click
+
+from dpolicy.cli.ledger_option import ledger_option
+from dpolicy.cli.main import TAMPERED
+from dpolicy.cli.output import format_option, print_json
+from dpolicy.enforcement.audit import verify
+from dpolicy.ledger.opening import open_store
+
+
+@click.command()
+@ledger_option
+@format_option
+def command(ledger: str, format_: str) -> int:
+    """Read the ledger from its first record and make every decision again."""
+    store = open_store(ledger)
+    try:
+        audit = verify(store)
+    finally:
+        store.close()
+    if format_ == "json":
+        print_json(
+            {
+                "ok": not audit.findings,
+                "records": audit.records,
+                "head": audit.head,
+                "findings": [{"record": f.sequence, "problem": f.problem} for f in audit.findings],
+            }
+        )
+    elif audit.findings:
+        for finding in audit.findings:
+            click.echo(f"record {finding.sequence}: {finding.problem}")
+    else:
+        click.echo(f"{audit.records} records verify; the last hash is {audit.head or 'none'}")
+    return TAMPERED if audit.findings else 0

@@ -1,0 +1,1 @@
+"""The policy decision point: releases held against rules and history."""

@@ -1,0 +1,368 @@
+"""The shell around `decide`: take the lock, catch up, decide, append, commit, and only then answer.
+
+Requests that wait while one is being written share the next commit. A repeated id returns the
+recorded answer for ever; the same id with another body is an error. No "allowed" leaves before its
+event is durable, and if writing fails nothing was allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from dpolicy.enforcement.check import RuleCheck, Verdict, certificates_of, decide
+from dpolicy.enforcement.explanation import counter_offers, reasons
+from dpolicy.enforcement.governance import Balance, balances, conflicts, most_spent
+from dpolicy.enforcement.resolution import resolve
+from dpolicy.enforcement.state import RESERVED, Entry, State, charges_of
+from dpolicy.errors import Conflicting, InvalidValue, Misused, ReleaseRejected
+from dpolicy.ledger.canonical import encode
+from dpolicy.ledger.events import (
+    Event,
+    PolicyApplied,
+    ReleaseCommitted,
+    ReleaseDecided,
+    ReleaseExpired,
+    ReleaseImported,
+    ReleaseRelabelled,
+    ReleaseVoided,
+    record_after,
+)
+from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store import Store
+from dpolicy.privacy.loss import no_more
+from dpolicy.releases.body import Body, release_of
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+#: A reservation that nobody ends within this counts as spent for good.
+RESERVATION = timedelta(hours=24)
+
+Clock = Callable[[], datetime]
+Answer = TypeVar("Answer")
+
+
+def utc_now() -> datetime:
+    """The time on this machine's clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """One request that waits to be written."""
+
+    work: Callable[[_Writing], Any]
+    answer: Any = None
+    error: BaseException | None = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A state that is being written to: what is emitted is folded in at once."""
+
+    state: State
+    now: datetime
+    added: list[Any] = field(default_factory=list)
+
+    @property
+    def at(self) -> str:
+        """The time of an event."""
+        return self.now.isoformat(timespec="seconds")
+
+    def emit(self, event: Event) -> int:
+        """Record an event; its number."""
+        record = record_after(self.state.head, event)
+        self.state.apply(event, record)
+        self.added.append(record)
+        return record.sequence
+
+
+class DecisionPoint:
+    """Decides releases against a policy and a ledger. Safe to share between threads."""
+
+    def __init__(self, ledger: str | Path | Store, clock: Clock = utc_now) -> None:
+        self._store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
+        self._clock = clock
+        self._state = State()
+        self._writer = Lock()
+        self._queue: list[_Ticket] = []
+        self._queue_lock = Lock()
+        with self._writer:
+            self._state.follow(self._store.after(0))
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._store.close()
+
+    # What analysts call
+
+    def submit(self, release: Release | Body, by: str = "") -> Decision:
+        """Decide a release and charge it, or return what was decided for this id before."""
+        return self._write(lambda log: self._decide(log, _release(release), by, reserve=False))
+
+    def reserve(self, release: Release | Body, by: str = "") -> Decision:
+        """Decide a release and hold its cost until it is committed or voided."""
+        return self._write(lambda log: self._decide(log, _release(release), by, reserve=True))
+
+    def check(self, release: Release | Body) -> Decision:
+        """What `submit` would answer now; nothing is written."""
+        with self._reading() as state:
+            return self._judge(state, _release(release))
+
+    def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
+        """End a reservation that was used, wholly or in part; the number of its event."""
+        body = None if used is None else _release(used).body
+        return self._write(lambda log: self._commit(log, release, body, by))
+
+    def void(self, release: str, because: str, by: str = "") -> int:
+        """End a reservation of which somebody attests that nothing was computed from data."""
+        return self._write(lambda log: self._void(log, release, because, by))
+
+    # What officers call
+
+    def apply(
+        self,
+        policy: CompiledPolicy | str | Path,
+        accept: Sequence[str] = (),
+        by: str = "",
+        because: str = "",
+    ) -> int:
+        """Put a policy in force. Raises `Conflicting` unless every conflict is accepted by name."""
+        compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
+        return self._write(lambda log: self._apply(log, compiled, tuple(accept), by, because))
+
+    def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
+        """Charge a release that has already happened, whatever the budgets say."""
+        return self._write(lambda log: self._import(log, _release(release), because, by))
+
+    def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
+        """Describe a recorded release anew; its mechanisms must stay the same."""
+        return self._write(lambda log: self._relabel(log, _release(release), because, by))
+
+    def budgets(self) -> list[Balance]:
+        """What was spent and is left, for every rule over all releases."""
+        with self._reading() as state:
+            return balances(state)
+
+    def conflicts(self, policy: CompiledPolicy) -> list[Balance]:
+        """The rules of another policy that the past has already broken."""
+        with self._reading() as state:
+            return conflicts(state.under(policy))
+
+    @property
+    def policy(self) -> CompiledPolicy | None:
+        """The policy in force."""
+        with self._reading() as state:
+            return state.policy
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """Every release by its id."""
+        with self._reading() as state:
+            return dict(state.entries)
+
+    # The shell
+
+    @contextmanager
+    def _reading(self) -> Iterator[State]:
+        with self._writer:
+            self._state.follow(self._store.after(self._state.sequence))
+            yield self._state
+
+    def _write(self, work: Callable[[_Writing], Answer]) -> Answer:
+        """Do work under the write lock, together with whatever else waits for it."""
+        ticket = _Ticket(work)
+        with self._queue_lock:
+            self._queue.append(ticket)
+        with self._writer:
+            if not ticket.done:
+                with self._queue_lock:
+                    batch, self._queue = self._queue, []
+                self._write_batch(batch)
+        if ticket.error is not None:
+            raise ticket.error
+        answer: Answer = ticket.answer
+        return answer
+
+    def _write_batch(self, batch: list[_Ticket]) -> None:
+        """One commit for all; if it fails, none of them happened and the state is read anew."""
+        try:
+            with self._store.writing() as log:
+                self._state.follow(log.after(self._state.sequence))
+                writing = _Writing(self._state, self._clock())
+                _expire(writing)
+                for ticket in batch:
+                    _do(ticket, writing)
+                log.append(writing.added)
+        except BaseException as error:
+            self._state = State()
+            for ticket in batch:
+                ticket.error = error
+                ticket.done = True
+            raise
+        for ticket in batch:
+            ticket.done = True
+
+    # What is done under the lock
+
+    def _decide(self, log: _Writing, release: Release, by: str, *, reserve: bool) -> Decision:
+        known = log.state.entries.get(release.id)
+        if known is not None:
+            return _replayed(known, release)
+        decision = self._judge(log.state, release).placed(log.state.sequence + 1)
+        expires = (log.now + RESERVATION).isoformat(timespec="seconds") if reserve else None
+        log.emit(
+            ReleaseDecided(
+                at=log.at,
+                by=by or release.by,
+                release=release.id,
+                body=release.body,
+                allowed=decision.allowed,
+                reserved=reserve and decision.allowed,
+                expires=expires if decision.allowed else None,
+                answer=json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True),
+            )
+        )
+        return decision
+
+    def _judge(self, state: State, release: Release) -> Decision:
+        policy = state.policy
+        if policy is None:
+            raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
+        mechanisms, problems = resolve(release, policy, certificates_of(policy))
+        if problems:
+            raise ReleaseRejected(problems)
+        verdict = decide(policy, state.spent, mechanisms)
+        return Decision(
+            release=release.id,
+            allowed=verdict.allowed,
+            policy=policy.digest,
+            reasons=reasons(verdict, lambda check: _spenders(state, check)),
+            uncovered=verdict.uncovered,
+            failed=verdict.failed,
+            would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
+        )
+
+    def _commit(self, log: _Writing, release: str, body: Body | None, by: str) -> int:
+        entry = _reservation(log.state, release)
+        if body is not None:
+            _check_less(log.state, entry, body)
+        return log.emit(ReleaseCommitted(log.at, by, release, body))
+
+    def _void(self, log: _Writing, release: str, because: str, by: str) -> int:
+        if not because.strip():
+            raise Misused("say `because`: that nothing was computed must be attested")
+        _reservation(log.state, release)
+        return log.emit(ReleaseVoided(log.at, by, release, because))
+
+    def _apply(
+        self, log: _Writing, policy: CompiledPolicy, accept: tuple[str, ...], by: str, because: str
+    ) -> int:
+        found = conflicts(log.state.under(policy))
+        left = [c for c in found if c.rule.name not in accept]
+        if left:
+            raise Conflicting(left)
+        sources = tuple((source.name, source.text) for source in policy.sources)
+        accepted = tuple(c.rule.name for c in found)
+        return log.emit(PolicyApplied(log.at, by, because, policy.digest, sources, accepted))
+
+    def _import(self, log: _Writing, release: Release, because: str, by: str) -> int:
+        known = log.state.entries.get(release.id)
+        if known is not None:
+            if encode(known.asked) != encode(release.body):
+                raise Misused(f"the id `{release.id}` is taken by another release")
+            return known.sequence
+        if log.state.policy is not None:
+            _, problems = resolve(release, log.state.policy, certificates_of(log.state.policy))
+            if problems:
+                raise ReleaseRejected(problems)
+        return log.emit(
+            ReleaseImported(log.at, by or release.by, because, release.id, release.body)
+        )
+
+    def _relabel(self, log: _Writing, release: Release, because: str, by: str) -> int:
+        entry = log.state.entries.get(release.id)
+        if entry is None:
+            raise Misused(f"there is no release `{release.id}`")
+        before = [m.mechanism for m in release_of(entry.charged).mechanisms]
+        if before != [m.mechanism for m in release.mechanisms]:
+            raise Misused("relabelling must keep the mechanisms as they are")
+        return log.emit(ReleaseRelabelled(log.at, by, because, release.id, release.body))
+
+
+def _do(ticket: _Ticket, writing: _Writing) -> None:
+    """Work that is refused writes nothing; what others in the batch do is not touched."""
+    before = len(writing.added)
+    try:
+        ticket.answer = ticket.work(writing)
+    except Exception as error:
+        if len(writing.added) != before:
+            raise
+        ticket.error = error
+
+
+def _expire(writing: _Writing) -> None:
+    """Reservations whose time has passed stay spent; the log says so."""
+    passed = [r for r, expires in writing.state.open.items() if expires < writing.at]
+    for release in passed:
+        writing.emit(ReleaseExpired(writing.at, release))
+
+
+def _reservation(state: State, release: str) -> Entry:
+    entry = state.entries.get(release)
+    if entry is None:
+        raise Misused(f"there is no release `{release}`")
+    if entry.status != RESERVED:
+        raise Misused(f"the release `{release}` is {entry.status}, not reserved")
+    return entry
+
+
+def _check_less(state: State, entry: Entry, body: Body) -> None:
+    """What was run must cost no rule more than what was reserved."""
+    if state.policy is None:
+        raise Misused("the ledger has no policy yet")
+    reserved = charges_of(state.policy, entry.charged)
+    for number, loss in charges_of(state.policy, body).items():
+        if number not in reserved or not no_more(loss, reserved[number]):
+            raise Misused("what was run costs more than what was reserved")
+
+
+def _release(release: Release | Body) -> Release:
+    return release if isinstance(release, Release) else release_of(release)
+
+
+def _replayed(entry: Entry, release: Release) -> Decision:
+    if encode(entry.asked) != encode(release.body):
+        raise Misused(f"the id `{release.id}` was used for another release")
+    if entry.answer is None:
+        raise Misused(f"the release `{release.id}` was imported: it is charged already")
+    return replace(Decision.from_json(json.loads(entry.answer)), replayed=True)
+
+
+def _spenders(state: State, check: RuleCheck) -> tuple[str, ...]:
+    """Who spent most of a rule; of a rule for each release, nobody before."""
+    return () if check.of.section.rules.each_release else most_spent(state, check.number)
+
+
+def _offers(
+    policy: CompiledPolicy, state: State, body: Body, verdict: Verdict
+) -> tuple[Mapping[str, Any], ...]:
+    if verdict.failed or verdict.uncovered:
+        return ()
+
+    def fits(changed: Body) -> bool:
+        try:
+            mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
+        except InvalidValue:
+            return False
+        return not problems and decide(policy, state.spent, mechanisms).allowed
+
+    return counter_offers(body, fits)

@@ -1,0 +1,167 @@
+"""Two policies and a history → what changes, what conflicts, and what would do instead (theory 8).
+
+A conflict is a rule whose budget the past has already exceeded. Its remedy is the smallest budget
+that the history satisfies; who is at fault are the releases that spent most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.enforcement.check import certificates_of, prepared
+from dpolicy.enforcement.state import State
+from dpolicy.privacy.budget import as_json
+from dpolicy.privacy.filter import holds
+from dpolicy.privacy.loss import Loss, zero
+from dpolicy.privacy.thresholds import binds
+from dpolicy.releases.decision import Shown
+from dpolicy.rules.compiler import CompiledPolicy, Section
+from dpolicy.rules.rule import Rule
+
+#: How many releases are named for a rule.
+MOST_SPENDERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How one rule stands: its budget, what was spent, and whether it holds."""
+
+    rule: Rule
+    spent: Shown
+    loss: Loss
+    holds: bool
+    spenders: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The balance for programs."""
+        return {
+            "rule": self.rule.name,
+            "unit": self.rule.unit,
+            "policies": list(self.rule.policies),
+            "budget": as_json(self.rule.budget),
+            "spent": dict(self.spent),
+            "holds": self.holds,
+            "spent-most": list(self.spenders),
+            "source": str(self.rule.base.span),
+        }
+
+
+def balances(state: State) -> list[Balance]:
+    """Every kept rule over all releases, in the order of the text."""
+    policy = state.policy
+    if policy is None:
+        return []
+    cumulative, _ = prepared(policy)
+    nothing = zero(certificates_of(policy))
+    found = []
+    for number in cumulative.section.pruned.kept.nonzero()[0].tolist():
+        rule = cumulative.section.rules[number]
+        loss = state.spent.get(number, nothing)
+        told = cumulative.shown(number, loss)
+        kept = holds(loss, cumulative.gate_of(number))
+        found.append(Balance(rule, told, loss, kept, most_spent(state, number)))
+    return found
+
+
+def most_spent(state: State, number: int) -> tuple[str, ...]:
+    """The releases that a rule was charged most for."""
+
+    def size(item: tuple[str, Loss]) -> tuple[int, int]:
+        _, loss = item
+        return sum(loss.infinite), sum(loss.amounts)
+
+    ranked = sorted(state.spenders(number), key=size, reverse=True)
+    return tuple(release for release, _ in ranked[:MOST_SPENDERS])
+
+
+def conflicts(state: State) -> list[Balance]:
+    """The kept rules that the past has already broken."""
+    return [balance for balance in balances(state) if not balance.holds]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One rule that two policies have differently."""
+
+    kind: str
+    name: str
+    unit: str
+    before: Any
+    after: Any
+    each_release: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The difference for programs."""
+        return {
+            "change": self.kind,
+            "rule": self.name,
+            "unit": self.unit,
+            "before": self.before,
+            "after": self.after,
+            "each-release": self.each_release,
+        }
+
+
+def differences(old: CompiledPolicy, new: CompiledPolicy) -> list[Difference]:
+    """Rules that were added, removed, tightened, loosened or changed, by name and unit."""
+    found = []
+    for before, after in zip(old.sections, new.sections, strict=True):
+        mine, theirs = _by_name(before), _by_name(after)
+        for key in dict.fromkeys([*mine, *theirs]):
+            change = _change(mine.get(key), theirs.get(key))
+            if change is not None:
+                found.append(change)
+    return found
+
+
+def _by_name(section: Section) -> dict[tuple[str, str], Rule]:
+    return {(rule.name, rule.unit): rule for rule in section.rules}
+
+
+def _change(old: Rule | None, new: Rule | None) -> Difference | None:
+    either = new or old
+    if either is None or (old is not None and new is not None and _same(old, new)):
+        return None
+    return Difference(
+        _kind(old, new),
+        either.name,
+        either.unit,
+        as_json(old.budget) if old else None,
+        as_json(new.budget) if new else None,
+        either.each_release,
+    )
+
+
+def _same(old: Rule, new: Rule) -> bool:
+    return old.bound == new.bound and old.predicates == new.predicates
+
+
+def _kind(old: Rule | None, new: Rule | None) -> str:
+    if old is None:
+        return "added"
+    if new is None:
+        return "removed"
+    if old.predicates != new.predicates:
+        return "changed scope"
+    if binds(new.bound, old.bound):
+        return "tightened"
+    return "loosened" if binds(old.bound, new.bound) else "changed"
+
+
+def smallest_budget(balance: Balance) -> dict[str, float | None]:
+    """The least budget that the history satisfies: what was spent, in the budget's notion."""
+    return {key: value for key, value in balance.spent.items() if key != "delta"}
+
+
+def share_used(balance: Balance) -> Fraction | None:
+    """How much of its budget a rule has used; None where that is no number."""
+    budget = as_json(balance.rule.budget)
+    if isinstance(budget, str):
+        return None
+    notion, used = next(iter(balance.spent.items()))
+    limit = budget.get(notion)
+    if used is None or not isinstance(limit, float) or not limit:
+        return None
+    return Fraction(used) / Fraction(limit)

@@ -1,0 +1,169 @@
+"""A release and a policy → the facts and costs of each mechanism, or all that is wrong with it.
+
+The vocabulary is closed: an unknown label, value, attribute, unit or partition is an error and not
+"no match". A partition that is also an attribute counts as used wherever it selects (theory 0.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dpolicy.errors import InvalidValue
+from dpolicy.language.diagnostics import suggestion
+from dpolicy.language.model import Partition
+from dpolicy.privacy.group import cost_table
+from dpolicy.privacy.loss import Certificates, Loss
+from dpolicy.privacy.units import Unit
+from dpolicy.releases.labels import Facts, Label
+from dpolicy.releases.request import MechanismRequest, Release, Selection
+from dpolicy.rules.compiler import CompiledPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A mechanism whose names are looked up: what predicates read, and its cost for every unit."""
+
+    name: str
+    facts: Facts
+    costs: Mapping[str, Loss]
+
+
+def resolve(
+    release: Release, policy: CompiledPolicy, certificates: Certificates
+) -> tuple[tuple[Resolved, ...], tuple[InvalidValue, ...]]:
+    """Every mechanism of a release, and every problem; with problems, nothing is decided."""
+    resolved, problems = [], []
+    for request in release.mechanisms:
+        found = list(_problems(request, policy))
+        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in found]
+        if not found:
+            facts = _facts(request, release, policy)
+            resolved.append(Resolved(request.name, facts, _costs(request, policy, certificates)))
+    return tuple(resolved), tuple(problems)
+
+
+def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str | None:
+    """The unit that a mechanism states, or the only sensible one."""
+    units = policy.checked.vocabulary.units
+    if request.unit is not None:
+        return request.unit
+    if len(units) == 1:
+        return next(iter(units))
+    return "user" if "user" in units else None
+
+
+def _problems(request: MechanismRequest, policy: CompiledPolicy) -> list[InvalidValue]:
+    vocabulary = policy.checked.vocabulary
+    partitions = {str(name): said for name, said in policy.policies.partitions.items()}
+    problems = []
+    for name in (_unit_name(request, policy), *request.also):
+        if name is None:
+            problems.append(InvalidValue("R001", "it must say its `unit`"))
+        elif name not in vocabulary.units:
+            problems.append(_unknown("R001", "unit", name, vocabulary.units))
+    for name in request.attributes:
+        if name not in vocabulary.schema.attributes:
+            problems.append(_unknown("R002", "attribute", name, vocabulary.schema.attributes))
+    problems += _label_problems(request, vocabulary.schema.labels)
+    for box in request.where:
+        for name, selection in box.items():
+            problems += _selection_problems(name, selection, partitions)
+    if policy.policies.accounting.require_additive and not request.additive:
+        shown = "the policy requires mechanisms that are `additive: true` (theory 5.3)"
+        problems.append(InvalidValue("R007", shown))
+    return problems
+
+
+def _unknown(code: str, what: str, name: str, known: object) -> InvalidValue:
+    hint = suggestion(name, known) if isinstance(known, Mapping | frozenset) else None
+    return InvalidValue(code, f"there is no {what} `{name}`" + (f"; {hint}" if hint else ""))
+
+
+def _label_problems(request: MechanismRequest, labels: Mapping[str, Label]) -> list[InvalidValue]:
+    problems = [_unknown("R003", "label", n, labels) for n in request.labels if n not in labels]
+    for name, label in labels.items():
+        value = request.labels.get(name)
+        if value is None or value == ():
+            if label.required:
+                problems.append(InvalidValue("R004", f"the label `{name}` is required"))
+            continue
+        if isinstance(value, tuple) and not label.many:
+            problems.append(InvalidValue("R005", f"the label `{name}` takes one value"))
+        for one in value if isinstance(value, tuple) else (value,):
+            if label.values is not None and one not in label.values:
+                hint = suggestion(one, label.values)
+                shown = f"`{one}` is no value of the label `{name}`"
+                problems.append(InvalidValue("R005", shown + (f"; {hint}" if hint else "")))
+    return problems
+
+
+def _selection_problems(
+    name: str, selection: Selection, known: Mapping[str, Partition]
+) -> list[InvalidValue]:
+    partition = known.get(name)
+    if partition is None:
+        return [_unknown("R006", "partition", name, known)]
+    if partition.values is not None:
+        values = tuple(map(str, partition.values))
+        if isinstance(selection[0], int):
+            return [InvalidValue("R006", f"the partition `{name}` has values, not a range")]
+        return [
+            _unknown("R006", f"value of `{name}`", str(v), frozenset(values))
+            for v in selection
+            if v not in values
+        ]
+    first, last = partition.first or 0, partition.last or 0
+    ends = _ends(selection)
+    if ends is None or not first <= ends[0] <= ends[1] <= last:
+        return [InvalidValue("R006", f"`{name}` must be a range within {first} to {last}")]
+    return []
+
+
+def _ends(selection: Selection) -> tuple[int, int] | None:
+    if len(selection) == 2 and isinstance(selection[0], int) and isinstance(selection[1], int):
+        return selection[0], selection[1]
+    return None
+
+
+def _facts(request: MechanismRequest, release: Release, policy: CompiledPolicy) -> Facts:
+    schema = policy.checked.vocabulary.schema
+    selected = {name for box in request.where for name in box} & schema.attributes
+    labels: dict[str, str | tuple[str, ...]] = {}
+    for name, label in schema.labels.items():
+        value = request.labels.get(name)
+        if label.many:
+            labels[name] = tuple(sorted({value} if isinstance(value, str) else set(value or ())))
+        elif value or label.default is not None:
+            labels[name] = value or label.default or ""
+    attributes = tuple(sorted({*request.attributes, *selected}))
+    return Facts(attributes, labels, _kind(release, request), release.by)
+
+
+def _kind(release: Release, request: MechanismRequest) -> str:
+    position = release.mechanisms.index(request)
+    return str(release.body["mechanisms"][position]["mechanism"]["kind"])
+
+
+def _costs(
+    request: MechanismRequest, policy: CompiledPolicy, certificates: Certificates
+) -> Mapping[str, Loss]:
+    units = _units(policy)
+    stated = policy.checked.vocabulary.units[_unit_name(request, policy) or ""]
+    return cost_table(
+        request.mechanism,
+        stated,
+        request.relation or stated.relation,
+        units=units,
+        certificates=certificates,
+        additive=request.additive,
+        also=request.also,
+        touched=request.touched,
+        covers=policy.checked.vocabulary.covers,
+    )
+
+
+@lru_cache(maxsize=16)
+def _units(policy: CompiledPolicy) -> tuple[Unit, ...]:
+    return tuple(policy.checked.vocabulary.units.values())

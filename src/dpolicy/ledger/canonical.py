@@ -1,0 +1,60 @@
+"""Plain values → canonical bytes and back: one text for one value, numbers exact.
+
+JSON with sorted keys, no spaces, UTF-8. A fraction is written as the decimal it is, so what people
+wrote is kept to the last digit; a fraction with no finite decimal is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.errors import InvariantBroken
+
+
+def encode(value: object) -> bytes:
+    """The only bytes of a value."""
+    return _text(value).encode("utf-8")
+
+
+def decode(data: bytes) -> Any:
+    """The value of canonical bytes; numbers come back as exact fractions."""
+    return json.loads(data.decode("utf-8"), parse_float=Fraction, parse_int=Fraction)
+
+
+def _text(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | Fraction):
+        return decimal(Fraction(value))
+    if isinstance(value, Mapping):
+        pairs = sorted((str(key), item) for key, item in value.items())
+        inner = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_text(v)}" for k, v in pairs)
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_text(item) for item in value)}]"
+    raise InvariantBroken(f"{type(value).__name__} has no canonical form")
+
+
+def decimal(value: Fraction) -> str:
+    """A fraction as a plain decimal, or with an exponent where that is shorter."""
+    numerator, denominator = value.numerator, value.denominator
+    if denominator == 1 and abs(numerator) < 10**21:
+        return str(numerator)
+    places = 0
+    while 10**places % denominator:
+        places += 1
+        if places > 1000:
+            raise InvariantBroken(f"{value} has no finite decimal")
+    digits = str(abs(numerator) * (10**places // denominator))
+    trimmed = digits.rstrip("0") or "0"
+    exponent = len(digits) - len(trimmed) - places
+    sign = "-" if numerator < 0 else ""
+    if -12 <= exponent < 0:
+        padded = trimmed.rjust(1 - exponent, "0")
+        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
+    return f"{sign}{trimmed}e{exponent}"

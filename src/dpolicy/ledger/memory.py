@@ -1,0 +1,79 @@
+"""A ledger in this process only: for tests, dry runs and cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+
+from dpolicy.errors import InvariantBroken
+from dpolicy.ledger.events import Record
+from dpolicy.ledger.reading import Head, check_not_older, followed
+from dpolicy.ledger.store import Log
+from dpolicy.ledger.turns import WAIT, Turn
+
+
+class MemoryStore:
+    """Keeps records in a list; gone when the process ends."""
+
+    def __init__(self, records: Sequence[Record] = (), *, wait: float = WAIT) -> None:
+        self._records = list(records)
+        self._turn = Turn(self.name, wait)
+        self._snapshot: tuple[int, bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "memory"
+
+    @contextmanager
+    def writing(self) -> Iterator[Log]:
+        """Be the only writer; what was appended is dropped if the block fails."""
+        with self._turn.taken():
+            pending = _Pending(self._records)
+            try:
+                yield pending
+            finally:
+                pending.open = False
+            self._records.extend(pending.added)
+
+    def after(self, sequence: int) -> Iterator[Record]:
+        """The records behind a number."""
+        check_not_older(_head(self._records), sequence)
+        return iter(self._records[sequence:])
+
+    def load_snapshot(self) -> tuple[int, bytes] | None:
+        """The snapshot, if there is one."""
+        return self._snapshot
+
+    def save_snapshot(self, sequence: int, data: bytes) -> None:
+        """Keep a snapshot."""
+        check_not_older(_head(self._records), sequence)
+        self._snapshot = (sequence, data)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _Pending:
+    """What a writer has added and not yet finished."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self.added: list[Record] = []
+        self.open = True
+
+    def after(self, sequence: int) -> Iterator[Record]:
+        known = len(self._records)
+        check_not_older(_head(self.added or self._records), sequence)
+        return chain(self._records[sequence:], self.added[max(0, sequence - known) :])
+
+    def append(self, records: Sequence[Record]) -> None:
+        if not self.open:
+            raise InvariantBroken("a ledger is written to after its writing has ended")
+        followed(_head(self.added or self._records), records)
+        self.added.extend(records)
+
+
+def _head(records: Sequence[Record]) -> Head:
+    return Head(records[-1].sequence, records[-1].digest) if records else Head()

@@ -1,0 +1,121 @@
+"""The plain body of a release, as it is kept in the ledger → the release it asks for.
+
+A body holds text, exact fractions, truth values, lists and maps under the keys of a release file,
+with nothing that was left out. Equal requests have equal bodies, whatever their layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.errors import InvalidValue
+from dpolicy.privacy.mechanism import read_also, read_mechanism
+from dpolicy.privacy.units import Relation, Touched, touched
+from dpolicy.releases.request import MechanismRequest, Release, Selection
+
+Body = Mapping[str, Any]
+
+
+def release_of(body: Body) -> Release:
+    """The release of a body. Raises `InvalidValue` with the first problem of its mechanisms."""
+    mechanisms = []
+    for position, said in enumerate(body["mechanisms"], 1):
+        mechanism, problems = mechanism_of(said, position)
+        if mechanism is None:
+            raise problems[0]
+        mechanisms.append(mechanism)
+    return Release(
+        id=body["release"],
+        by=body.get("by", ""),
+        utility=body.get("utility"),
+        mechanisms=tuple(mechanisms),
+        body=body,
+    )
+
+
+def mechanism_of(
+    said: Body, position: int
+) -> tuple[MechanismRequest | None, tuple[InvalidValue, ...]]:
+    """One mechanism of a body, or None with every problem found."""
+    mechanism, problems = read_mechanism(said["mechanism"])
+    also, more = read_also(said["mechanism"], said.get("also", {})) if mechanism else ({}, ())
+    try:
+        days = _touched(said.get("time"))
+    except InvalidValue as error:
+        days, more = None, (*more, error)
+    if mechanism is None or more:
+        return None, (*problems, *more)
+    request = MechanismRequest(
+        name=said.get("name", f"mechanism {position}"),
+        mechanism=mechanism,
+        unit=said.get("unit"),
+        relation=Relation(said["relation"]) if "relation" in said else None,
+        additive=said.get("additive", False),
+        also=also,
+        attributes=tuple(said.get("attributes", ())),
+        labels={
+            k: v if isinstance(v, str) else tuple(v) for k, v in said.get("labels", {}).items()
+        },
+        where=tuple({k: _selection(v) for k, v in box.items()} for box in said.get("where", ())),
+        touched=days,
+    )
+    return request, ()
+
+
+def _selection(said: Any) -> Selection:
+    return (int(said["from"]), int(said["to"])) if isinstance(said, Mapping) else tuple(said)
+
+
+def _touched(said: Mapping[str, str] | None) -> Touched | None:
+    if said is None:
+        return None
+    first, last = (date.fromisoformat(said[key]) if key in said else None for key in ("from", "to"))
+    return touched((first, last))
+
+
+def without(body: Body, position: int) -> dict[str, Any]:
+    """The body with one mechanism left out."""
+    kept = [said for number, said in enumerate(body["mechanisms"]) if number != position]
+    return {**body, "mechanisms": kept}
+
+
+def without_attribute(body: Body, attribute: str) -> dict[str, Any]:
+    """The body in which no mechanism uses an attribute."""
+    mechanisms = [
+        {**said, "attributes": [name for name in said.get("attributes", ()) if name != attribute]}
+        for said in body["mechanisms"]
+    ]
+    return {**body, "mechanisms": mechanisms}
+
+
+#: How a noise factor f acts on each parameter: the exponent of f. Losses fall as noise grows.
+_NOISE: dict[str, dict[str, int]] = {
+    "gaussian": {"sigma": 1},
+    "discrete-gaussian": {"sigma": 1},
+    "laplace": {"scale": 1},
+    "discrete-laplace": {"scale": 1},
+    "exponential": {"epsilon": -1},
+    "report-noisy-max": {"epsilon": -1},
+    "sparse-vector": {"epsilon-threshold": -1, "epsilon-queries": -1, "epsilon-values": -1},
+    "dp-sgd": {"noise-multiplier": 1},
+    "tree-aggregation": {"noise-multiplier": 1},
+    "pate": {"sigma": 1},
+    "declared": {"epsilon": -1, "rho": -2, "mu": -1},
+}
+
+
+def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
+    """The body with all noise scaled, or None if some mechanism's noise cannot be scaled."""
+    mechanisms = []
+    for said in body["mechanisms"]:
+        fields = dict(said["mechanism"])
+        scalable = [name for name in _NOISE.get(fields["kind"], {}) if name in fields]
+        if not scalable or "renyi" in fields or "xi" in fields:
+            return None
+        for name in scalable:
+            fields[name] = fields[name] * factor ** _NOISE[fields["kind"]][name]
+        mechanisms.append({**said, "mechanism": fields})
+    return {**body, "mechanisms": mechanisms}

@@ -1,0 +1,344 @@
+"""One suite for every store: what `dpolicy.ledger.store` promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import apsw
+import psycopg
+import pytest
+from tests.ledger.postgres_servers import PostgresServer
+from tests.ledger.records import follow, head_of, verified
+
+from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.events import Record
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.postgres import PostgresStore
+from dpolicy.ledger.reading import Head
+from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.store import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kind of store, and how to open the same ledger again."""
+
+    kind: str
+    open: Callable[..., Store]
+    where: tuple[str, ...] = ()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty ledger of each kind."""
+    if request.param == "memory":
+        only: dict[str, MemoryStore] = {}
+        return Place("memory", lambda **o: only.setdefault("", MemoryStore(**o)))
+    if request.param == "sqlite":
+        path = str(tmp_path / "ledger.db")
+        return Place("sqlite", lambda **o: SqliteStore(path, **o), (path,))
+    server: PostgresServer = request.getfixturevalue("postgres")
+    schema = f"s{uuid4().hex}"
+    return Place(
+        "postgres", lambda **o: PostgresStore(server.url, schema=schema, **o), (server.url, schema)
+    )
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    """A store with a short patience."""
+    opened = place.open(wait=0.3)
+    yield opened
+    opened.close()
+
+
+def write(store: Store, *payloads: bytes) -> list[Record]:
+    """Append payloads behind whatever is there."""
+    with store.writing() as log:
+        made = follow(head_of(list(log.after(0))), payloads)
+        log.append(made)
+    return made
+
+
+def test_an_empty_store_has_nothing(store: Store) -> None:
+    assert list(store.after(0)) == []
+    assert store.load_snapshot() is None
+    with store.writing() as log:
+        assert list(log.after(0)) == []
+        log.append([])
+    assert list(store.after(0)) == []
+
+
+def test_records_come_back_in_order(store: Store) -> None:
+    made = write(store, b"one") + write(store, b"two", b"three") + write(store, b"")
+    assert list(store.after(0)) == made
+    assert verified(store.after(0)) == made
+    for start in range(5):
+        assert list(store.after(start)) == made[start:]
+        with store.writing() as log:
+            assert list(log.after(start)) == made[start:]
+
+
+def test_several_pages_are_one_sequence(store: Store) -> None:
+    made = write(store, *(b"%d" % n * (n % 300) for n in range(5000)))
+    assert list(store.after(0)) == made
+    assert list(store.after(4321)) == made[4321:]
+
+
+def test_a_writer_sees_what_it_has_added(store: Store) -> None:
+    old = write(store, b"old")
+    with store.writing() as log:
+        new = follow(head_of(old), [b"new", b"newer"])
+        log.append(new[:1])
+        assert list(log.after(0)) == old + new[:1]
+        log.append(new[1:])
+        assert list(log.after(1)) == new
+        assert list(log.after(3)) == []
+    assert list(store.after(0)) == old + new
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_exception_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+    old = write(store, b"old")
+    with pytest.raises(error), store.writing() as log:
+        log.append(follow(head_of(old), [b"a", b"b"]))
+        raise error
+    assert list(store.after(0)) == old
+    new = write(store, b"new")
+    assert list(store.after(0)) == old + new
+
+
+def test_readers_see_only_what_is_durable_and_do_not_wait(store: Store, place: Place) -> None:
+    old = write(store, b"old")
+    other = place.open(wait=0.3)
+    with store.writing() as log:
+        log.append(follow(head_of(old), [b"new"]))
+        assert list(store.after(0)) == old
+        assert list(other.after(0)) == old
+    assert len(list(store.after(0))) == len(list(other.after(0))) == 2
+    other.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda head: follow(Head(head.sequence + 1, head.digest), [b"a gap"]),
+        lambda head: follow(Head(head.sequence - 1, head.digest), [b"again"]),
+        lambda head: follow(Head(head.sequence, bytes(32)), [b"another history"]),
+        lambda head: [Record(head.sequence + 1, bytes(32), b"a wrong hash")],
+        lambda head: list(reversed(follow(head, [b"in", b"reverse"]))),
+        lambda head: [*follow(head, [b"right"]), *follow(head, [b"twice"])],
+    ],
+)
+def test_a_record_that_does_not_follow_is_refused(
+    store: Store, wrong: Callable[[Head], list[Record]]
+) -> None:
+    old = write(store, b"one", b"two")
+    with pytest.raises(LedgerDamaged, match="record"), store.writing() as log:
+        log.append(wrong(head_of(old)))
+    assert list(store.after(0)) == old
+
+
+def test_reading_behind_the_end_shows_that_an_older_copy_is_there(store: Store) -> None:
+    write(store, b"one")
+    with pytest.raises(LedgerDamaged, match="record 2 is missing"):
+        list(store.after(3))
+    with pytest.raises(LedgerDamaged, match="record 2 is missing"), store.writing() as log:
+        list(log.after(3))
+
+
+def test_a_log_ends_with_its_block(store: Store) -> None:
+    with store.writing() as log:
+        pass
+    with pytest.raises(InvariantBroken):
+        log.append(follow(Head(), [b"late"]))
+    assert list(store.after(0)) == []
+
+
+def test_writing_inside_of_writing_is_a_mistake(store: Store) -> None:
+    with store.writing(), pytest.raises(InvariantBroken), store.writing():
+        pass
+    write(store, b"and the store still works")
+
+
+def test_threads_exclude_each_other(store: Store) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.writing():
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    with pytest.raises(LedgerUnavailable, match="another writer"), store.writing():
+        pass
+    done.set()
+    thread.join()
+    write(store, b"afterwards")
+
+
+def test_many_threads_make_one_chain(store: Store, place: Place) -> None:
+    patient = place.open(wait=60.0) if place.kind != "memory" else store
+
+    def add(name: int) -> None:
+        for turn in range(10):
+            with patient.writing() as log:
+                log.append(follow(head_of(list(log.after(0))), [b"%d:%d" % (name, turn)]))
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = verified(patient.after(0))
+    assert {record.payload for record in found} == {
+        b"%d:%d" % (name, turn) for name in range(8) for turn in range(10)
+    }
+    patient.close()
+
+
+def test_snapshots_are_replaced_and_only_a_cache(store: Store) -> None:
+    made = write(store, b"one", b"two")
+    store.save_snapshot(0, b"empty")
+    assert store.load_snapshot() == (0, b"empty")
+    store.save_snapshot(2, b"first")
+    store.save_snapshot(2, b"second" * 100_000)
+    assert store.load_snapshot() == (2, b"second" * 100_000)
+    assert list(store.after(0)) == made
+    with pytest.raises(LedgerDamaged):
+        store.save_snapshot(3, b"of the future")
+    assert store.load_snapshot() == (2, b"second" * 100_000)
+
+
+def test_a_store_opened_again_has_everything(place: Place) -> None:
+    first = place.open()
+    made = write(first, b"one", "zwölf £ 😀".encode(), bytes(range(256)))
+    first.save_snapshot(3, b"snapshot")
+    first.close()
+    again = place.open()
+    assert verified(again.after(0)) == made
+    assert again.load_snapshot() == (3, b"snapshot")
+    again.close()
+
+
+def test_large_records(store: Store) -> None:
+    made = write(store, b"small", b"x" * 10_000_000, b"\x00\xff" * 1_000_000, b"small again")
+    assert list(store.after(0)) == made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A ledger that several processes can open."""
+    made: Place = place.__wrapped__(request, tmp_path)  # type: ignore[attr-defined]
+    return made
+
+
+def test_processes_exclude_each_other(shared: Place) -> None:
+    store = shared.open(wait=0.3)
+    code = (
+        "import sys\n"
+        "from tests.ledger.places import opened\n"
+        "store = opened(*sys.argv[1:])\n"
+        "with store.writing():\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "store.close()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, *shared.where],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with other:
+        assert other.stdout
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(LedgerUnavailable, match="another writer"), store.writing():
+            pass
+        assert list(store.after(0)) == []
+        other.communicate(b"\n")
+    assert other.returncode == 0
+    write(store, b"afterwards")
+    store.close()
+
+
+def said(place: Place, *statements: str) -> None:
+    """Speak to the database directly."""
+    if place.kind == "sqlite":
+        connection = apsw.Connection(place.where[0])
+        try:
+            for statement in statements:
+                connection.execute(statement)
+        finally:
+            connection.close()
+        return
+    url, schema = place.where
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as server:
+        for statement in statements:
+            server.execute(statement.encode())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE record SET payload = payload WHERE sequence = 1",
+        "UPDATE record SET sequence = 7 WHERE sequence = 2",
+        "DELETE FROM record",
+        "DELETE FROM record WHERE sequence = 2",
+        "DELETE FROM head",
+        "UPDATE head SET sequence = 1",
+        "UPDATE head SET sequence = 3",
+        "INSERT INTO record SELECT 1, digest, payload FROM record WHERE sequence = 1",
+        "INSERT INTO record SELECT 4, digest, payload FROM record WHERE sequence = 1",
+    ],
+)
+def test_the_database_itself_refuses_changes(shared: Place, statement: str) -> None:
+    store = shared.open()
+    made = write(store, b"one", b"two")
+    store.close()
+    with pytest.raises((apsw.ConstraintError, psycopg.DatabaseError)):
+        said(shared, statement)
+    again = shared.open()
+    assert verified(again.after(0)) == made
+    again.close()
+
+
+def test_a_snapshot_that_was_deleted_or_changed_is_not_used(shared: Place) -> None:
+    store = shared.open()
+    made = write(store, b"one", b"two")
+    store.save_snapshot(2, b"balances")
+    store.close()
+    said(shared, "UPDATE snapshot SET data = digest")
+    again = shared.open()
+    assert again.load_snapshot() is None
+    again.save_snapshot(1, b"balances")
+    again.close()
+    said(shared, "UPDATE snapshot SET sequence = 2")
+    again = shared.open()
+    assert again.load_snapshot() is None
+    again.close()
+    said(shared, "DELETE FROM snapshot")
+    again = shared.open()
+    assert again.load_snapshot() is None
+    assert list(again.after(0)) == made
+    again.close()
+
+
+def test_a_closed_store_says_so(shared: Place) -> None:
+    store = shared.open()
+    store.close()
+    with pytest.raises(LedgerUnavailable, match="closed"):
+        list(store.after(0))
+    with pytest.raises(LedgerUnavailable, match="closed"), store.writing():
+        pass
+    store.close()

@@ -1,0 +1,166 @@
+"""Any byte flipped, any row changed, deleted, moved or cut off: it is said, and where."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from uuid import uuid4
+
+import apsw
+import psycopg
+import pytest
+from tests.faults.test_power_cuts import memory_folder  # noqa: F401
+from tests.ledger.places import opened
+from tests.ledger.postgres_servers import PostgresServer
+from tests.ledger.records import follow, head_of, seeded, verified
+
+from dpolicy.errors import LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.events import Record
+from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.store import Store
+
+SHARES = 2
+
+
+def written(store: Store, number: int = 9) -> list[Record]:
+    """A small ledger."""
+    with store.writing() as log:
+        made = follow(
+            head_of([]), [b"record %d: " % n + bytes(range(n, n + 90)) for n in range(number)]
+        )
+        log.append(made)
+    return made
+
+
+def read(path: Path) -> list[Record] | None:
+    """What a file holds, or nothing if it was refused."""
+    try:
+        store = SqliteStore(path)
+    except (LedgerDamaged, LedgerUnavailable):
+        return None
+    try:
+        return verified(store.after(0))
+    except (LedgerDamaged, LedgerUnavailable):
+        return None
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_any_flipped_byte_is_found_or_harmless(memory_folder: Path, share: int) -> None:  # noqa: F811
+    chance = seeded(f"flips-{share}")
+    path = memory_folder / "ledger.db"
+    store = SqliteStore(path)
+    made = written(store)
+    store.save_snapshot(9, b"snapshot")
+    store.close()
+    whole = path.read_bytes()
+    covered = {
+        at
+        for record in made
+        for part in (record.digest, record.payload)
+        for match in re.finditer(re.escape(part), whole)
+        for at in range(*match.span())
+    }
+    assert len(covered) >= sum(32 + len(record.payload) for record in made)
+    found = 0
+    for at in range(share, len(whole), SHARES):
+        for left in memory_folder.glob("ledger.db*"):
+            left.unlink()
+        mask = chance.randrange(1, 256)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+        records = read(path)
+        assert records is None or records == made, f"byte {at} with {mask} changed what is read"
+        assert records is None or at not in covered, f"byte {at} with {mask} was not noticed"
+        found += records is None
+    print(f"{len(whole) // SHARES} bytes flipped, {found} found, the others harmless")
+    assert found
+
+
+def test_any_cut_of_the_file_is_found_or_harmless(memory_folder: Path) -> None:  # noqa: F811
+    path = memory_folder / "ledger.db"
+    store = SqliteStore(path)
+    made = written(store)
+    store.close()
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 61):
+        path.write_bytes(whole[:size])
+        assert read(path) in (None, made)
+    assert read(path) is None
+    path.write_bytes(b"")
+    with pytest.raises(LedgerDamaged, match="an empty file"):
+        SqliteStore(path)
+
+
+TAMPERING = {
+    "UPDATE record SET payload = digest WHERE sequence = 4": "record 4 ",
+    "UPDATE record SET digest = (SELECT digest FROM head) WHERE sequence = 4": "record 4 ",
+    "DELETE FROM record WHERE sequence = 1": "record 1 is missing",
+    "DELETE FROM record WHERE sequence = 5": "record 5 is missing",
+    "DELETE FROM record WHERE sequence = 9": "record 9 is missing",
+    "DELETE FROM record WHERE sequence > 6": "record 7 is missing",
+    "DELETE FROM record": "record 1 is missing",
+    "UPDATE record SET sequence = 0 - sequence WHERE sequence IN (3, 4);"
+    "UPDATE record SET sequence = 7 + sequence WHERE sequence IN (0-3, 0-4)": "record 3 ",
+    "DELETE FROM record WHERE sequence > 6; UPDATE head SET sequence = 6": "record 6 ",
+    "DELETE FROM head": "where it ends",
+    "UPDATE head SET sequence = 8": "record 8 ",
+    "UPDATE head SET sequence = 12": "record 10 is missing",
+}
+
+
+@pytest.mark.parametrize("statements", TAMPERING)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_changes_in_sql_are_found(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, statements: str
+) -> None:
+    where: tuple[str, ...] = (str(tmp_path / "ledger.db"),)
+    if kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        where = (server.url, f"s{uuid4().hex}")
+    store = opened(*where)
+    written(store)
+    store.close()
+    (_tamper_sqlite if kind == "sqlite" else _tamper_postgres)(where, statements)
+    with pytest.raises(LedgerDamaged, match=TAMPERING[statements]):
+        again = opened(*where)
+        try:
+            verified(again.after(0))
+        finally:
+            again.close()
+
+
+def test_an_older_copy_is_noticed_by_who_has_seen_more(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    store = SqliteStore(path)
+    made = written(store)
+    store.close()
+    older = path.read_bytes()
+    store = SqliteStore(path)
+    with store.writing() as log:
+        log.append(follow(head_of(made), [b"lost"]))
+    store.close()
+    path.write_bytes(older)
+    store = SqliteStore(path)
+    with pytest.raises(LedgerDamaged, match="record 10 is missing.*older copy"):
+        list(store.after(10))
+    store.close()
+
+
+def _tamper_sqlite(where: tuple[str, ...], statements: str) -> None:
+    connection = apsw.Connection(where[0])
+    triggers = [
+        row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type='trigger'")
+    ]
+    for trigger in triggers:
+        connection.execute(f"DROP TRIGGER {trigger}")
+    connection.execute(statements).fetchall()
+    connection.close()
+
+
+def _tamper_postgres(where: tuple[str, ...], statements: str) -> None:
+    url, schema = where
+    with psycopg.connect(url, options=f"-c search_path={schema}") as connection:
+        connection.execute("SET session_replication_role = replica")  # no triggers
+        for statement in statements.split(";"):
+            connection.execute(statement.encode())
