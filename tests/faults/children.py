@@ -1,15 +1,21 @@
-"""What the child processes of the fault tests do: `python -m tests.faults.children TASK PLACE…`.
+"""What the child processes of the fault tests do.
 
-write         append for ever; print each payload once its commit was confirmed
-write-early   the canary: print it before
-spend         append as long as fewer than so many records are there, looked at under the lock
-spend-early   the canary: looked at before the lock
+    write         append for ever; print each payload's name once its commit was confirmed
+    write-early   the canary: print it before
+    spend         append as long as fewer than so many records are there, looked at under the lock
+    spend-early   the canary: looked at before the lock
+
+`python -m tests.faults.children` is a nursery: for every line that it reads, `NUMBER TASK CAP TRIES
+PLACE…`, it forks so many children, and when all have ended it prints `ended` and their codes. So
+a child is a process of its own, which can be killed, but starts in a millisecond.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import traceback
 from itertools import count
 
 from tests.ledger.places import opened
@@ -19,7 +25,7 @@ from dpolicy.ledger.reading import Head
 from dpolicy.ledger.store import Log, Store
 
 
-def write(store: Store) -> None:
+def write(store: Store, cap: int, tries: int) -> None:
     """Confirm what is committed."""
     head = Head()
     for number in count():
@@ -29,7 +35,7 @@ def write(store: Store) -> None:
         _say(payloads)
 
 
-def write_early(store: Store) -> None:
+def write_early(store: Store, cap: int, tries: int) -> None:
     """Confirm what is not yet committed."""
     head = Head()
     for number in count():
@@ -59,6 +65,9 @@ def spend_early(store: Store, cap: int, tries: int) -> None:
                 head = _append(log, head, [b"%d:%d" % (os.getpid(), number)])
 
 
+TASKS = {"write": write, "write-early": write_early, "spend": spend, "spend-early": spend_early}
+
+
 def _payloads(number: int) -> list[bytes]:
     """One to three records of many sizes, unlike those of any other process."""
     names = [b"%d:%d:%d" % (os.getpid(), number, part) for part in range(1 + number % 3)]
@@ -73,21 +82,45 @@ def _append(log: Log, head: Head, payloads: list[bytes]) -> Head:
 
 
 def _say(payloads: list[bytes]) -> None:
-    for payload in payloads:
-        os.write(1, payload.split(b" ")[0] + b"\n")
+    os.write(1, b"".join(payload.split(b" ")[0] + b"\n" for payload in payloads))
 
 
-def _main(task: str, numbers: str, *where: str) -> None:
-    store = opened(*where)
-    os.write(1, b"ready\n")
-    sys.stdin.buffer.readline()
-    if task.startswith("write"):
-        {"write": write, "write-early": write_early}[task](store)
-    else:
-        cap, tries = map(int, numbers.split(","))
-        {"spend": spend, "spend-early": spend_early}[task](store, cap, tries)
-    store.close()
+def _child(barrier: int, task: str, cap: str, tries: str, *where: str) -> None:
+    """Open, wait until every sibling was born, work."""
+    try:
+        store = opened(*where)
+        os.write(1, b"born %d\n" % os.getpid())
+        os.read(barrier, 1)
+        TASKS[task](store, int(cap), int(tries))
+        store.close()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _nursery() -> None:
+    for line in sys.stdin:
+        number, *rest = line.split()
+        barrier, gate = os.pipe()
+        children = []
+        for _ in range(int(number)):
+            child = os.fork()
+            if child == 0:
+                os.close(gate)
+                _child(barrier, *rest)
+            children.append(child)
+        os.close(barrier)
+        os.close(gate)
+        codes = []
+        for child in children:
+            with contextlib.suppress(ChildProcessError):
+                codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os.write(1, b"ended %s\n" % ",".join(map(str, codes)).encode())
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    # The library that a child needs is loaded before it is born.
+    __import__("dpolicy.ledger.sqlite")
+    __import__("dpolicy.ledger.postgres")
+    _nursery()

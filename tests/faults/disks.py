@@ -83,6 +83,7 @@ class FailingDisk(apsw.VFS):
     """Fails at the n-th call that changes a file, and at all after it until it is mended."""
 
     def __init__(self, vfs: str) -> None:
+        self.vfs = vfs
         self.left: int | None = None
         self.error: type[apsw.Error] = apsw.FullError
         self.lasting = True

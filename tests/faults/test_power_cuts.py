@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -31,15 +28,6 @@ class Tape:
     before: dict[str, bytes]
     calls: tuple[Call, ...]
     ends: tuple[int, ...]  # the last record of each commit
-
-
-@pytest.fixture
-def memory_folder(tmp_path: Path) -> Iterator[Path]:
-    """Where syncing costs nothing: thousands of states are opened, none has to survive."""
-    shared = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else tmp_path))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def recorded(folder: Path, chance: random.Random, commits: int) -> Tape:

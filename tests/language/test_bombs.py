@@ -141,7 +141,7 @@ BOMBS: dict[str, tuple[Callable[[], str], str]] = {
     "64 extensions of 64 settings": (lambda: product(64, 64), "P046"),
     "9,000 extensions of 2 settings": (lambda: product(9_000, 2), "P046"),
     "40,000 settings": (lambda: product(1, 40_000), "P002"),
-    "1,000 policies for 10,000 attributes": (lambda: by_attribute(1_000), "P046"),
+    "9,000 policies for 10,000 attributes": (lambda: by_attribute(9_000), "P046"),
     "a circle of 300 units": (lambda: units(300, lambda n: f"covers: [u{(n + 1) % 300}]"), "P014"),
     "5,000 units": (lambda: units(5_000, lambda _: ""), "P002"),
     "5,000 units with periods": (lambda: units(5_000, lambda n: f"period: {n + 2} days"), "P002"),

@@ -165,6 +165,8 @@ class _Checker:
     def _check_attribute_policy(self, policy: AttributePolicy) -> None:
         self._check_by_risk(policy)
         self._check_known(policy.exceptions, self._policies.attributes, "P023", "attribute")
+        if self._too_many:
+            return
         for name, attribute in self._policies.attributes.items():
             if attribute.risk not in policy.budgets and name not in policy.exceptions:
                 what = f"the attribute `{name}`"
@@ -177,6 +179,8 @@ class _Checker:
         self._check_known(policy.levels, levels, "P024", "membership level")
         for function in policy.levels.values():
             self._read_function(function)
+        if self._too_many:
+            return
         for name, category in self._policies.categories.items():
             if category.risk not in policy.budgets and name not in policy.exceptions:
                 what = f"the category `{name}`"

@@ -51,8 +51,12 @@ class PostgresStore:
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         connection = self._writing_connection()
-        with errors_of(self._url, self._name):
-            ensure_schema(connection, schema, self._name)
+        try:
+            with errors_of(self._url, self._name):
+                ensure_schema(connection, schema, self._name)
+        except BaseException:
+            connection.close()
+            raise
 
     @property
     def name(self) -> str:

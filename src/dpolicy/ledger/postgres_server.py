@@ -193,10 +193,11 @@ def ensure_schema(connection: Connection, schema: str, name: str) -> None:
             connection.execute(made)
     row = connection.execute(sql.SQL("SELECT format FROM {}.head").format(quoted)).fetchone()
     connection.commit()
+    if row is None:
+        raise LedgerDamaged(f"the ledger `{name}` does not say where it ends")
     if row != (FORMAT,):
-        shown = row[0] if row else "unknown"
         raise LedgerDamaged(
-            f"the ledger `{name}` has format {shown}; this version reads format {FORMAT}\n"
+            f"the ledger `{name}` has format {row[0]}; this version reads format {FORMAT}\n"
             "help: use the version of dpolicy that wrote it, or a newer one"
         )
 

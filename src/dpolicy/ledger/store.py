@@ -6,7 +6,8 @@
     store.after(seen)                 # readers never wait for the writer
 
 When `writing()` ends normally, the records survive a crash of the process and of the machine. When
-it ends with an exception, nothing was written. One contract suite tests all stores.
+it ends with an exception, nothing was written, unless the exception says that the outcome is not
+known: then all of it was, or nothing. One contract suite tests all stores.
 """
 
 from __future__ import annotations
