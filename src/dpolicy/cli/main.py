@@ -35,6 +35,7 @@ COMMANDS = {
     "commit": "dpolicy.cli.commit",
     "cost": "dpolicy.cli.cost",
     "diff": "dpolicy.cli.diff",
+    "export": "dpolicy.cli.export",
     "fmt": "dpolicy.cli.fmt",
     "implies": "dpolicy.cli.implies",
     "import": "dpolicy.cli.import_",

@@ -254,6 +254,8 @@ class DecisionPoint:
     def _commit(self, log: _Writing, release: str, body: Body | None, by: str) -> int:
         entry = _reservation(log.state, release)
         if body is not None:
+            if body["release"] != release:
+                raise Misused(f"what was run is called `{body['release']}`, not `{release}`")
             _check_less(log.state, entry, body)
         return log.emit(ReleaseCommitted(log.at, by, release, body))
 

@@ -1,0 +1,208 @@
+"""Policies and releases for the stateful test: small enough for the naive model, rich in edges.
+
+Numbers are exact: costs are short decimals, so that what just fits, just fits on both sides.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+UNITS: dict[str, Any] = {
+    "user": {},
+    "user-month": {"period": "month"},
+    "user-day": {"period": "day"},
+}
+LABELS: dict[str, Any] = {
+    "stage": {"values": ["final", "tuning"], "default": "final"},
+    "deployment": {"values": ["standard", "closed"], "required": True},
+    "purpose": {"values": ["research", "product"], "many": True},
+    "team": {"values": ["ads", "maps"]},  # may be left out: then a predicate has no answer
+}
+BUDGETS: tuple[Any, ...] = (
+    {"epsilon": 1},
+    {"epsilon": 2},
+    {"epsilon": 3, "delta": 0},
+    {"epsilon": 8},
+    {"rho": 0.25},
+    {"mu": 1},
+)
+STATED: tuple[Any, ...] = (*BUDGETS, {"renyi": {"2": 0.5, "8": 2}}, "unlimited")
+SCOPES = (
+    "always",
+    "always",
+    '"a" in attributes',
+    'labels.deployment == "standard"',
+    '"research" in labels.purpose',
+    'mechanism == "gaussian"',
+)
+#: Without a period between: one day, three days of a month, the end of one and the start of next.
+TIMES = (None, ("2026-01-10",) * 2, ("2026-01-10", "2026-01-12"), ("2026-01-30", "2026-02-02"))
+
+
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> dict[str, Any]:
+    """A policy set as the dict that JSON gives."""
+    few = draw(st.sampled_from((("user",), ("user", "user-month"), tuple(UNITS))))
+    extended = draw(st.integers(0, 2))
+    budget = st.sampled_from(BUDGETS if extended else STATED)
+    accounting: dict[str, Any] = {"delta": draw(st.sampled_from((1e-7, 1e-5)))}
+    if draw(st.booleans()):
+        accounting["orders"] = [4, 16.5, 64]
+    if draw(st.integers(0, 3)) == 0:
+        accounting["uncovered"] = "allow"
+    names = "abc" if draw(st.integers(0, 3)) else "abcd"
+    said = {n: {"risk": r} for n, r in zip(names, ("high", "low", "low", "low"), strict=False)}
+    policy: dict[str, Any] = {
+        "dpolicy": 1,
+        "accounting": accounting,
+        "units": {name: UNITS[name] for name in few},
+        "schema": {
+            "categories": {"h": {"risk": "high"}},
+            "attributes": {
+                **said,
+                "a": {"risk": "high", "member": ["h"]},
+                "b": {"risk": "low", "weak": ["h"]},
+            },
+            "labels": LABELS,
+        },
+        "policies": [
+            {
+                "name": f"p{n}",
+                "kind": "custom",
+                "when": draw(st.sampled_from(SCOPES)) if n else "always",
+                "unit": draw(st.sampled_from(few)),
+                "budget": draw(budget),
+            }
+            for n in range(draw(st.integers(0, 1)), 3)
+        ],
+    }
+    _add_more(draw, policy, few, budget)
+    _add_extensions(draw, policy, extended)
+    return policy
+
+
+def _add_more(
+    draw: st.DrawFn, policy: dict[str, Any], few: tuple[str, ...], budget: st.SearchStrategy[Any]
+) -> None:
+    by_risk = {risk: draw(budget) for risk in ("low", "medium", "high")}
+    bases = policy["policies"]
+    if draw(st.booleans()):
+        unit = draw(st.sampled_from(few))
+        bases.append({"name": "per", "kind": "attribute", "unit": unit, "budgets": by_risk})
+    if draw(st.booleans()):
+        bases.append({"name": "cat", "kind": "category", "units": list(few), "budgets": by_risk})
+    if draw(st.integers(0, 9)) == 0:
+        team = {"name": "team", "kind": "custom", "when": 'labels.team == "ads"'}
+        bases.append({**team, "unit": "user", "budget": draw(budget)})
+    if draw(st.booleans()):
+        cap = {"name": "cap", "kind": "custom", "when": draw(st.sampled_from(SCOPES))}
+        policy["each-release"] = [{**cap, "unit": "user", "budget": draw(budget)}]
+
+
+def _add_extensions(draw: st.DrawFn, policy: dict[str, Any], count: int) -> None:
+    contexts = (
+        ("context", "standard", 'labels.deployment == "standard"'),
+        ("tuning", "final", 'labels.stage == "final"'),
+    )
+    for name, setting, when in contexts[:count]:
+        settings = [
+            {"name": setting, "when": when, "budget": "same"},
+            {"name": "any", "when": "always", "budget": draw(st.sampled_from(FUNCTIONS))},
+        ]
+        policy["policies"].append({"name": name, "kind": "extension", "settings": settings})
+
+
+FUNCTIONS: tuple[Any, ...] = ("same", {"times": 2}, {"plus": 1})
+
+
+def scaled(policy: dict[str, Any], factor: Fraction) -> dict[str, Any]:
+    """The policy with all budgets of its custom policies tightened or loosened."""
+
+    def other(base: dict[str, Any]) -> dict[str, Any]:
+        budget = base.get("budget")
+        if not isinstance(budget, dict) or "renyi" in budget:
+            return base
+        grown = {k: float(v * factor) if k != "delta" else v for k, v in budget.items()}
+        return {**base, "budget": grown}
+
+    return {**policy, "policies": [other(base) for base in policy["policies"]]}
+
+
+def with_unit(policy: dict[str, Any], unit: str) -> dict[str, Any]:
+    """The policy with one more unit, and a rule on it."""
+    rule = {"name": f"all-{unit}", "kind": "custom", "when": "always", "unit": unit}
+    if any(base["name"] == rule["name"] for base in policy["policies"]):
+        return policy
+    bases = [{**rule, "budget": {"epsilon": 4}}, *policy["policies"]]
+    return {**policy, "units": {**policy["units"], unit: UNITS[unit]}, "policies": bases}
+
+
+def _decimals(*written: str) -> st.SearchStrategy[Fraction]:
+    return st.sampled_from([Fraction(text) for text in written])
+
+
+NOISE: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries(
+        {"kind": st.just("declared"), "epsilon": _decimals("0.1", "0.25", "0.5", "1")},
+        optional={"delta": _decimals("1e-9", "2e-8")},
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.just("declared"), "rho": _decimals("0.01", "0.05", "0.125")}
+    ),
+    st.fixed_dictionaries({"kind": st.just("declared"), "mu": _decimals("0.1", "0.3", "0.5")}),
+    st.fixed_dictionaries({"kind": st.just("gaussian"), "sigma": _decimals("2", "4", "5")}),
+    st.fixed_dictionaries({"kind": st.just("laplace"), "scale": _decimals("1", "2", "4")}),
+)
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
+    """One mechanism of a release, as plain values."""
+    noise = draw(NOISE)
+    stated: dict[str, Any] = {}
+    if draw(st.integers(0, 2)) == 0:
+        stated["unit"] = draw(st.sampled_from(("user", "user-month", "user-day")))
+    if draw(st.booleans()):
+        stated["additive"] = True
+    days = draw(st.sampled_from(TIMES))
+    if days:
+        stated["time"] = {"from": days[0], "to": days[1]}
+    if draw(st.integers(0, 9)) == 0:  # a stated curve is known for groups of one only
+        noise = {"kind": "declared", "renyi": {"2": Fraction(1, 10), "8": Fraction(3, 10)}}
+        stated = {"additive": True}
+    return {"mechanism": noise, **stated, **draw(words())}
+
+
+@st.composite
+def words(draw: st.DrawFn) -> dict[str, Any]:
+    """Attributes and labels; now and then one that no policy knows."""
+    labels: dict[str, Any] = {"deployment": draw(st.sampled_from(("standard", "closed")))}
+    for name in draw(st.sets(st.sampled_from(("stage", "purpose", "team")))):
+        value = draw(st.sampled_from(LABELS[name]["values"]))
+        labels[name] = [value] if name == "purpose" else value
+    if draw(st.integers(0, 19)) == 0:
+        labels["colour"] = "red"
+    attributes = draw(st.sets(st.sampled_from("abcd" if draw(st.integers(0, 9)) == 0 else "abc")))
+    return {"attributes": sorted(attributes), "labels": labels}
+
+
+BODIES = st.lists(mechanisms(), min_size=1, max_size=2)
+
+
+def lessened(noise: dict[str, Any], factor: int) -> dict[str, Any]:
+    """A mechanism that costs less, if the factor is above one."""
+    fields = dict(noise)
+    for name in ("epsilon", "rho", "mu"):
+        if name in fields:
+            fields[name] = fields[name] / factor
+    for name in ("sigma", "scale"):
+        if name in fields:
+            fields[name] = fields[name] * factor
+    if "renyi" in fields:
+        fields["renyi"] = {order: value / factor for order, value in fields["renyi"].items()}
+    return fields

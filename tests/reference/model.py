@@ -1,0 +1,319 @@
+"""The decision point, naively: a list of what happened, and every answer computed from scratch.
+
+Written from language 2 to 5 and theory 0.1, 1.4, 7 and 8, not from the code: all rules and no
+pruning, all releases and no running sums, fractions and no integers. A policy and the body of a
+release are plain dicts. Units are `user`, or have the period `day` or `month`, under add-remove;
+mechanisms are `declared`, `gaussian` and `laplace`. Rules have one block: nothing is split by
+partition or time, which is sound and is what is enforced so far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from functools import cache
+from math import ceil
+from typing import Any
+
+from mpmath import mp
+from tests.reference import rules as twin
+from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
+
+Body = Mapping[str, Any]
+UNKNOWN: Cost = ({}, Fraction(1))
+COUNTED = ("allowed", "reserved", "committed", "expired", "imported")
+LEAP_YEAR = frozenset(date(2024, 1, 1) + timedelta(days=n) for n in range(366))
+
+
+class Refused(Exception):
+    """The call makes no sense here; nothing happened."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A release: how it stands, what was asked and what is charged."""
+
+    status: str
+    asked: Body
+    charged: Body
+    expires: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The broken rules, the mechanisms that no rule covers, and the sections with no answer."""
+
+    broken: tuple[Rule, ...]
+    uncovered: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def allowed(self) -> bool:
+        return not (self.broken or self.uncovered or self.failed)
+
+
+@dataclass
+class Model:
+    """Everything that happened."""
+
+    policy: PolicyDict = field(default_factory=dict)
+    releases: dict[str, Past] = field(default_factory=dict)
+
+    def rules(self, section: str) -> list[Rule]:
+        """All rules of a section."""
+        return spelled(json.dumps(self.policy), section)
+
+    def charge(self, rule: Rule, body: Body) -> list[Cost]:
+        """What a past release costs a rule; what cannot be read costs every rule everything."""
+        asked = read(self.policy, body)
+        if asked is None or fails(self.rules("policies"), asked):
+            return [UNKNOWN]
+        return [m.costs[rule.unit] for m in asked if twin.matches(rule, m)]
+
+    def spent(self, rule: Rule) -> list[Cost]:
+        """All that counts against a rule: nothing does, if it is about each release by itself."""
+        counted = [past for past in self.releases.values() if past.status in COUNTED]
+        return (
+            [] if rule.each_release else [c for p in counted for c in self.charge(rule, p.charged)]
+        )
+
+    def verdict(self, body: Body) -> Verdict:
+        """What a release breaks on top of all that counts."""
+        asked = read(self.policy, body)
+        if asked is None:
+            raise Refused("it cannot be read")
+        sections = {name: self.rules(name) for name in ("each-release", "policies")}
+        failed = tuple(name for name, rules in sections.items() if fails(rules, asked))
+        every = [rule for name, rules in sections.items() if name not in failed for rule in rules]
+        costs = [(r, [m.costs[r.unit] for m in asked if twin.matches(r, m)]) for r in every]
+        broken = [r for r, cost in costs if cost and not twin.fits(r, self.spent(r) + cost)]
+        bare = [
+            f"mechanism {n}"
+            for n, m in enumerate(asked, 1)
+            if not fails(sections["policies"], [m])
+            and not any(twin.matches(rule, m) for rule in sections["policies"])
+        ]
+        allow = self.policy["accounting"].get("uncovered") == "allow"
+        return Verdict(tuple(broken), () if allow else tuple(bare), failed)
+
+    def conflicts(self, policy: PolicyDict) -> list[Rule]:
+        """The rules over all releases that the past breaks under another policy."""
+        other = Model(policy, self.releases)
+        return [r for r in other.rules("policies") if not twin.fits(r, other.spent(r))]
+
+    def expire(self, now: datetime) -> None:
+        """Reservations whose time has passed."""
+        for release, past in self.releases.items():
+            if past.status == "reserved" and past.expires is not None and past.expires < now:
+                self.releases[release] = replace(past, status="expired")
+
+    def submit(self, body: Body, until: datetime | None = None) -> Verdict | None:
+        """The verdict, or None if it was given before; reserved if there is an `until`."""
+        known = self.releases.get(body["release"])
+        if known is not None:
+            if known.asked != body or known.status == "imported":
+                raise Refused("the id is taken")
+            return None
+        verdict = self.verdict(body)
+        status = "denied" if not verdict.allowed else "reserved" if until else "allowed"
+        self.releases[body["release"]] = Past(status, body, body, until)
+        return verdict
+
+    def end(self, release: str, used: Body | None = None, *, void: bool = False) -> None:
+        """Commit or void a reservation."""
+        past = self.releases.get(release)
+        if past is None or past.status != "reserved":
+            raise Refused("it is not reserved")
+        for rule in self.rules("policies") if used is not None else ():
+            if not no_more(self.charge(rule, used or {}), self.charge(rule, past.charged)):
+                raise Refused("more than reserved")
+        status = "voided" if void else "committed"
+        self.releases[release] = replace(past, status=status, charged=used or past.charged)
+
+    def import_past(self, body: Body) -> None:
+        """Charge what has happened."""
+        known = self.releases.setdefault(body["release"], Past("imported", body, body))
+        if known.asked != body:
+            raise Refused("the id is taken")
+
+    def relabel(self, body: Body) -> None:
+        """Describe a release anew."""
+        known = self.releases.get(body["release"])
+        if known is None or _noise(known.charged) != _noise(body):
+            raise Refused("not the same mechanisms")
+        self.releases[body["release"]] = replace(known, charged=body)
+
+
+@cache
+def spelled(policy: str, section: str) -> list[Rule]:
+    """All rules of a section of a policy in JSON."""
+    return twin.expand(json.loads(policy), section)
+
+
+def _noise(body: Body) -> list[Any]:
+    return [said["mechanism"] for said in body["mechanisms"]]
+
+
+def fails(rules: Sequence[Rule], asked: Sequence[Mechanism]) -> bool:
+    """Whether any predicate has no answer on any mechanism."""
+    try:
+        _ = [twin.predicate(text)(m) for r in rules for text in r.predicates for m in asked]
+    except KeyError:
+        return True
+    return False
+
+
+def no_more(some: Sequence[Cost], others: Sequence[Cost]) -> bool:
+    """Whether the first add up to no more than the second, in every certificate and in δ."""
+    keys = {key for amounts, _ in others for key in amounts}
+    pairs = [(total(some, key), total(others, key)) for key in keys]
+    less = all(b is None or (a is not None and a <= b) for a, b in pairs)
+    delta, most = (sum((d for _, d in costs), Fraction(0)) for costs in (some, others))
+    return not some or (bool(others) and delta <= most and less)
+
+
+def total(costs: Sequence[Cost], key: Key) -> Fraction | None:
+    """The sum in one certificate; None if infinite."""
+    found = [amounts.get(key) for amounts, _ in costs]
+    return None if None in found else sum((x for x in found if x is not None), Fraction(0))
+
+
+def shown(policy: PolicyDict, rule: Rule, costs: Sequence[Cost]) -> dict[str, Fraction | None]:
+    """A loss in the words of the rule's budget; its ε is the least that some certificate gives."""
+    budget = rule.budget
+    if "epsilon" not in budget:
+        return {
+            f"renyi {float(key):g}" if isinstance(key, Fraction) else key: total(costs, key)
+            for key in budget or ("rho",)
+        }
+    found = [total(costs, "pure")]
+    for order in grid(policy) if budget["delta"] else ():
+        amount = total(costs, order)
+        taken = twin.log_of_inverse(budget["delta"]) / (order - 1)
+        found.append(None if amount is None else amount + taken)
+    return {"epsilon": min((x for x in found if x is not None), default=None)}
+
+
+def grid(policy: PolicyDict) -> tuple[Fraction, ...]:
+    """The Rényi orders of (ε, δ) budgets."""
+    said = policy["accounting"].get("orders", "default")
+    return twin.GRID if said == "default" else tuple(map(twin.number, said))
+
+
+def read(policy: PolicyDict, body: Body) -> list[Mechanism] | None:
+    """The mechanisms of a release with their costs in every unit; None if it cannot be read."""
+    found = []
+    for said in body["mechanisms"]:
+        labels = labels_of(policy["schema"]["labels"], said.get("labels", {}))
+        used, stated = frozenset(said.get("attributes", ())), said.get("unit", "user")
+        known = used <= policy["schema"]["attributes"].keys() and stated in policy["units"]
+        if labels is None or not known:
+            return None
+        fields = json.dumps(said["mechanism"], default=str)
+        orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
+        costs = {
+            unit: cost(fields, steps(policy["units"], stated, unit, said), orders)
+            for unit in policy["units"]
+        }
+        kind = said["mechanism"]["kind"]
+        found.append(Mechanism(used, labels, kind, body.get("by", ""), costs))
+    return found
+
+
+def labels_of(known: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What predicates see of labels; None if one is unknown, missing, or has a wrong value."""
+    facts: dict[str, Any] = {}
+    for name, about in known.items():
+        value = said.get(name, [] if about.get("many") else about.get("default"))
+        listed = value if isinstance(value, list) else [value]
+        if value is not None and not set(listed) <= set(about["values"]):
+            return None
+        if value is None and about.get("required"):
+            return None
+        if value is not None:
+            facts[name] = tuple(sorted(value)) if about.get("many") else value
+    return facts if said.keys() <= known.keys() else None
+
+
+def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int | None:
+    """How many stated units must be added or removed until the data of one `unit` is gone.
+
+    One that also holds other data that is read is removed, and its rest added again; a mechanism
+    that is additive may lose a part in one step.
+    """
+    src, dst = units[stated].get("period"), units[unit].get("period")
+    if stated == unit:
+        return 1
+    if "time" not in said and dst is None:
+        return None
+    days = days_of(said)
+    return max(
+        sum(
+            1 if said.get("additive") or part <= block else 2
+            for part in blocks(src, days)
+            if part & block
+        )
+        for block in blocks(dst, days)
+    )
+
+
+def days_of(said: Body) -> frozenset[date]:
+    """The days that are read; those of a leap year stand for all."""
+    if "time" not in said:
+        return LEAP_YEAR
+    first, last = (date.fromisoformat(said["time"][key]) for key in ("from", "to"))
+    return frozenset(first + timedelta(days=n) for n in range((last - first).days + 1))
+
+
+def blocks(period: str | None, days: frozenset[date]) -> list[frozenset[date]]:
+    """Days, kept apart by the blocks of a period."""
+    keys = {twin.block(period, day) for day in days}
+    return [frozenset(day for day in days if twin.block(period, day) == key) for key in keys]
+
+
+@cache
+def cost(fields: str, k: int | None, orders: frozenset[Fraction]) -> Cost:
+    """The loss for a group of k in every certificate, from 50 digits, rounded up to quanta."""
+    said = json.loads(fields)
+    if k is None:
+        return UNKNOWN
+    delta = Fraction(said.get("delta", 0))
+    if k > 1 and delta:
+        e = mp.mpf(said["epsilon"])
+        grown = mp.mpf(delta.numerator) / delta.denominator * mp.expm1(k * e) / mp.expm1(e)
+        delta = Fraction(mp.nstr(grown, 40))
+    if delta >= 1:
+        return UNKNOWN
+    amounts = {key: x for key, x in curve(said, k, orders) if x is not None}
+    return {key: ceil(x / twin.QUANTUM) * twin.QUANTUM for key, x in amounts.items()}, delta
+
+
+def curve(
+    said: Mapping[str, Any], k: int, orders: frozenset[Fraction]
+) -> Iterator[tuple[Key, Fraction | None]]:
+    """What each certificate is for a group of k (theory 3.1 to 3.3, 3.10, 4.1)."""
+    if "renyi" in said:  # stated at 2 and 8 only, for k = 1 only
+        two, eight = (Fraction(said["renyi"][order]) for order in ("2", "8"))
+        for a in orders:
+            between = ((8 - a) * two + (a - 2) * 7 * eight) / (6 * (a - 1))
+            yield a, between if a <= 8 else None
+    elif "rho" in said or "mu" in said or said["kind"] == "gaussian":
+        mu = Fraction(said.get("mu", 0)) or 1 / Fraction(said.get("sigma", 1))
+        rho = k * k * (Fraction(said["rho"]) if "rho" in said else mu**2 / 2)
+        yield from (("rho", rho), ("mu", None if "rho" in said else 2 * rho))
+        yield from ((order, rho * order) for order in orders)
+    else:
+        exact = k * (1 / Fraction(said["scale"]) if "scale" in said else Fraction(said["epsilon"]))
+        e = mp.mpf(exact.numerator) / exact.denominator
+        mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(e / 2))
+        yield from (("pure", exact), ("rho", Fraction(mp.nstr(e * mp.tanh(e / 2), 40))))
+        yield "mu", None if Fraction(said.get("delta", 0)) else Fraction(mp.nstr(mu**2, 40))
+        for order in orders:
+            a = mp.mpf(order.numerator) / order.denominator
+            response = (mp.exp(a * e) + mp.exp((1 - a) * e)) / (1 + mp.exp(e))
+            noise = (a * mp.exp((a - 1) * e) + (a - 1) * mp.exp(-a * e)) / (2 * a - 1)
+            moment = mp.log(noise if "scale" in said else response)
+            yield order, min(exact, Fraction(mp.nstr(moment / (a - 1), 40)))
