@@ -10,7 +10,7 @@ from typing import Any
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Findings
 from dpolicy.language.parser import read_source
-from dpolicy.language.release import load_release, release_from
+from dpolicy.language.release import release_from
 from dpolicy.language.shape import (
     INVALID,
     Field,
@@ -89,12 +89,12 @@ class _ReleaseShape:
         if path is INVALID:
             return INVALID
         try:
-            return load_release(self.folder / path)
-        except PolicyRejected as error:
-            report("P051", f"`{path}` has mistakes: {error.diagnostics[0]}", node.span, None)
+            source = read_source(self.folder / path)
         except OSError as error:
             report("P051", f"`{path}` cannot be read: {error.strerror}", node.span, None)
-        return INVALID
+            return INVALID
+        inner = read_nodes(source, report)
+        return INVALID if inner is None else release_from(inner, report) or INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "object"]}

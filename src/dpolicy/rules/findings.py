@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpolicy.language.checker import Checked
 from dpolicy.language.diagnostics import Findings
-from dpolicy.language.model import CustomPolicy, Extension, Policy, Setting, base_policies
+from dpolicy.language.model import CustomPolicy, Extension, Policy, Setting
 from dpolicy.language.source import Word
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import Implied, Refuted
@@ -33,14 +33,15 @@ def report_stated_order(
     checked: Checked, policies: Sequence[Policy], comparison: Comparison, found: Findings
 ) -> None:
     """Verify every `below` with the solver; a false one is an error with its counter-example."""
+    customs = {p.name: p for p in policies if isinstance(p, CustomPolicy)}
     for policy in policies:
         match policy:
             case Extension(settings=settings):
+                named = {setting.name: setting for setting in settings}
                 for setting in settings:
-                    _verify(setting, {s.name: s for s in settings}, checked, comparison, found)
+                    _verify(setting, named, checked, comparison, found)
             case CustomPolicy():
-                customs = [p for p in base_policies(tuple(policies)) if isinstance(p, CustomPolicy)]
-                _verify(policy, {p.name: p for p in customs}, checked, comparison, found)
+                _verify(policy, customs, checked, comparison, found)
 
 
 def _verify(

@@ -88,6 +88,17 @@ class Comparison:
             return False
         return isinstance(self.answer(smaller, larger), Implied)
 
+    def possible(self, predicates: Sequence[Predicate]) -> list[tuple[int, int]]:
+        """For each predicate the samples that match, and those that could count as matching.
+
+        One whose first mask is not within the second of another cannot lie inside it. Where there
+        are only attribute sets nothing needs to be sampled.
+        """
+        if not any(isinstance(predicate, Expression) for predicate in predicates):
+            return [(0, 0)] * len(predicates)
+        found = [self._truth_of(predicate) for predicate in predicates]
+        return [(true, true | failed) for true, failed in found]
+
     def answer(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
         """What the solver says, with its counter-example."""
         known = self._answers.get((smaller, larger))
@@ -117,9 +128,11 @@ def order_predicates(
     whole = [frozenset(name for name in partitions if reads_attribute(p, name)) for p in predicates]
     up = _set_masks(predicates)
     others = [i for i, p in enumerate(predicates) if not isinstance(p, UsesAny)]
+    possible = comparison.possible(predicates)
     for i, predicate in enumerate(predicates):
+        true, _ = possible[i]
         for j in others if isinstance(predicate, UsesAny) else range(len(predicates)):
-            if comparison.inside(predicate, predicates[j]):
+            if not true & ~possible[j][1] and comparison.inside(predicate, predicates[j]):
                 up[i] |= 1 << j
     if any(whole):
         for i, blocks in enumerate(whole):
