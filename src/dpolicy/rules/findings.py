@@ -15,8 +15,6 @@ from dpolicy.rules.order import Comparison
 from dpolicy.rules.pruning import Pruned, bases_alive
 from dpolicy.rules.rule import Rules
 
-_NOTHING = UsesAny(frozenset())
-
 
 def describe_facts(facts: Facts) -> str:
     """A mechanism in one line, as a counter-example is shown."""
@@ -99,7 +97,7 @@ def report_rules(
 def _never_matches(predicate: Predicate, comparison: Comparison) -> bool:
     if isinstance(predicate, UsesAny):
         return not predicate.attributes
-    return isinstance(predicate, Expression) and comparison.inside(predicate, _NOTHING)
+    return isinstance(predicate, Expression) and comparison.never_matches(predicate)
 
 
 def _report_idle(policies: Sequence[Policy], rules: Rules, pruned: Pruned, found: Findings) -> None:

@@ -21,6 +21,12 @@ from dpolicy.rules.samples import sample_facts, truth
 #: rest is incomparable, which is sound and keeps compile times predictable.
 MAX_QUESTIONS = 3_000
 
+#: Mechanisms that predicates are tried on; each costs a fraction of a microsecond a predicate.
+MAX_SAMPLES = 2_500
+
+#: The scope that nothing lies in.
+NOTHING = UsesAny(frozenset())
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -65,13 +71,13 @@ def _bits(mask: int) -> list[int]:
 class Comparison:
     """Answers whether one predicate lies inside another, and remembers the answer.
 
-    Facts that were sampled, or that refuted an earlier question, settle most questions without
+    Sampled mechanisms, and for each expression one that it matches, settle most questions without
     the solver: a predicate that is true where the other is false cannot lie inside it.
     """
 
     schema: Schema
     _facts: list[Facts] = field(default_factory=list)
-    _truth: dict[Predicate, tuple[int, int]] = field(default_factory=dict)
+    _truth: dict[Predicate, tuple[int, int, int]] = field(default_factory=dict)
     _answers: dict[tuple[Predicate, Predicate], Implied | Refuted | Undecided] = field(
         default_factory=dict
     )
@@ -83,10 +89,11 @@ class Comparison:
             return True
         if isinstance(larger, UsesAny) and not isinstance(smaller, Expression):
             return isinstance(smaller, UsesAny) and smaller.attributes <= larger.attributes
-        (true, _), (also, failed) = self._truth_of(smaller), self._truth_of(larger)
-        if true & ~(also | failed):
-            return False
         return isinstance(self.answer(smaller, larger), Implied)
+
+    def never_matches(self, predicate: Predicate) -> bool:
+        """Whether no mechanism that the schema allows lies in a scope."""
+        return self.inside(predicate, NOTHING)
 
     def possible(self, predicates: Sequence[Predicate]) -> list[tuple[int, int]]:
         """For each predicate the samples that match, and those that could count as matching.
@@ -94,27 +101,37 @@ class Comparison:
         One whose first mask is not within the second of another cannot lie inside it. Where there
         are only attribute sets nothing needs to be sampled.
         """
-        if not any(isinstance(predicate, Expression) for predicate in predicates):
+        expressions = [p for p in predicates if isinstance(p, Expression)]
+        if not expressions:
             return [(0, 0)] * len(predicates)
-        found = [self._truth_of(predicate) for predicate in predicates]
-        return [(true, true | failed) for true, failed in found]
+        self._facts = self._facts or sample_facts(self.schema)
+        for expression in expressions:
+            found = self._answers.get((expression, NOTHING)) or self._ask(expression, NOTHING)
+            if isinstance(found, Refuted) and len(self._facts) < MAX_SAMPLES:
+                self._facts.append(found.counterexample)
+        return [self._truth_of(predicate) for predicate in predicates]
 
     def answer(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
         """What the solver says, with its counter-example."""
         known = self._answers.get((smaller, larger))
-        if known is None:
-            self._asked += 1
-            if self._asked > MAX_QUESTIONS:
-                return Undecided("too many predicates to compare")
-            known = implies(smaller, larger, self.schema)
-            self._answers[smaller, larger] = known
-        return known
+        if known is not None:
+            return known
+        self._asked += 1
+        if self._asked > MAX_QUESTIONS:
+            return Undecided("too many predicates to compare")
+        return self._ask(smaller, larger)
+
+    def _ask(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
+        found = implies(smaller, larger, self.schema)
+        self._answers[smaller, larger] = found
+        return found
 
     def _truth_of(self, predicate: Predicate) -> tuple[int, int]:
-        if predicate not in self._truth:
-            self._facts = self._facts or sample_facts(self.schema)
-            self._truth[predicate] = truth(predicate, self._facts)
-        return self._truth[predicate]
+        known = self._truth.get(predicate)
+        if known is None or known[2] != len(self._facts):
+            true, failed = truth(predicate, self._facts)
+            known = self._truth[predicate] = (true, true | failed, len(self._facts))
+        return known[0], known[1]
 
 
 def order_predicates(
