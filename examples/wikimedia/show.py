@@ -25,10 +25,9 @@ JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 def rho(days: Touched | None, monthly: int | None = None) -> dict[str, Fraction]:
     """ρ of one release for a user-day and a user-month; `monthly` bounds the visits of a month."""
     setting = Setting((DAY, MONTH), additive=False, touched=days, covers=no_covers)
-    statements = [(Gaussian(SIGMA, Fraction(10)), 0)]
-    if monthly is not None:
-        statements.append((Gaussian(SIGMA, Fraction(monthly)), 1))
-    costs = report(statements, Relation.CHANGE, setting, ())
+    daily = Gaussian(SIGMA, Fraction(10))
+    also = {} if monthly is None else {"user-month": Gaussian(SIGMA, Fraction(monthly))}
+    costs = report(daily, 0, also, Relation.CHANGE, setting, ())
     found = {}
     for unit, cost in zip(setting.units, costs, strict=True):
         if cost.rho is None:

@@ -272,6 +272,26 @@ def test_processes_exclude_each_other(shared: Place) -> None:
     store.close()
 
 
+def test_many_create_one_ledger(shared: Place) -> None:
+    barrier = threading.Barrier(8)
+    stores: list[Store] = []
+
+    def create() -> None:
+        barrier.wait()
+        stores.append(shared.open())
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores) == 8
+    made = [write(store, b"%d" % number)[0] for number, store in enumerate(stores)]
+    for store in stores:
+        assert list(store.after(0)) == made
+        store.close()
+
+
 def said(place: Place, *statements: str) -> None:
     """Speak to the database directly."""
     if place.kind == "sqlite":

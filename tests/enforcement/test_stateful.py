@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,6 +15,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
+from dpolicy.enforcement import decision_point, state
+from dpolicy.enforcement.check import Verdict, decide
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.state import COUNTED, DENIED, EXPIRED, RESERVED, State
+from dpolicy.errors import DPolicyError
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.postgres import PostgresStore
 from dpolicy.ledger.sqlite import SqliteStore
@@ -45,6 +52,8 @@ def quick(examples: int, steps: int = 25) -> settings:
         stateful_step_count=steps,
         deadline=None,
         database=None,
+        phases=(Phase.generate,),  # a failure shows its steps; to shorten them takes minutes
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
 
@@ -69,3 +78,79 @@ def test_postgres(postgres: PostgresServer) -> None:
         return lambda: PostgresStore(postgres.url, schema=schema), lambda: None
 
     run(place, quick(5))
+
+
+# Canaries: each is a mistake that the machine must find.
+
+
+def reservations_are_free(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state, "COUNTED", COUNTED - {RESERVED})
+
+
+def expired_is_refunded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state, "COUNTED", COUNTED - {EXPIRED})
+
+
+def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state, "COUNTED", COUNTED | {DENIED})
+
+
+def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decision_point, "_reservation", lambda state, release: state.entries[release])
+
+
+def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
+    real = DecisionPoint._decide
+
+    def twice(self: DecisionPoint, log: Any, release: Any, by: str, *, reserve: bool) -> Any:
+        if release.id in log.state.entries:
+            log.state._charge(release.id)
+        return real(self, log, release, by, reserve=reserve)
+
+    patch.setattr(DecisionPoint, "_decide", twice)
+
+
+def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
+    def wrong(policy: Any, balances: Any, mechanisms: Any) -> Verdict:
+        verdict = decide(policy, balances, mechanisms)
+        checks = tuple(
+            replace(check, spent=check.cost) if check.of.section.rules.each_release else check
+            for check in verdict.checks
+        )
+        return replace(verdict, checks=checks)
+
+    patch.setattr(decision_point, "decide", wrong)
+
+
+def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: State, policy: Any) -> None:
+        self.policy, self.spent, self._charges = policy, {}, {}
+
+    patch.setattr(State, "_change_policy", forget)
+
+
+def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
+    real = decision_point.decide
+    patch.setattr(decision_point, "decide", lambda p, b, m: real(p, b, m[:1]))
+
+
+CANARIES = (
+    reservations_are_free,
+    expired_is_refunded,
+    denied_is_charged,
+    anything_may_be_voided,
+    a_replay_is_charged_again,
+    each_release_adds_up,
+    a_new_policy_forgets,
+    a_part_of_a_release_is_charged,
+)
+
+
+@pytest.mark.parametrize("mistake", CANARIES, ids=lambda mistake: mistake.__name__)
+def test_the_machine_finds(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(Exception) as found:
+        run(memory, quick(300))
+    assert isinstance(found.value, AssertionError | DPolicyError), found.value

@@ -42,8 +42,6 @@ SCOPES = (
 TIMES = (None, ("2026-01-10",) * 2, ("2026-01-10", "2026-01-12"), ("2026-01-30", "2026-02-02"))
 
 
-
-
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
     """A policy set as the dict that JSON gives."""
@@ -151,9 +149,7 @@ NOISE: st.SearchStrategy[dict[str, Any]] = st.one_of(
         {"kind": st.just("declared"), "epsilon": _decimals("0.1", "0.25", "0.5", "1")},
         optional={"delta": _decimals("1e-9", "2e-8")},
     ),
-    st.fixed_dictionaries(
-        {"kind": st.just("declared"), "rho": _decimals("0.01", "0.05", "0.125")}
-    ),
+    st.fixed_dictionaries({"kind": st.just("declared"), "rho": _decimals("0.01", "0.05", "0.125")}),
     st.fixed_dictionaries({"kind": st.just("declared"), "mu": _decimals("0.1", "0.3", "0.5")}),
     st.fixed_dictionaries({"kind": st.just("gaussian"), "sigma": _decimals("2", "4", "5")}),
     st.fixed_dictionaries({"kind": st.just("laplace"), "scale": _decimals("1", "2", "4")}),

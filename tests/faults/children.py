@@ -96,6 +96,7 @@ def _child(barrier: int, task: str, cap: str, tries: str, *where: str) -> None:
         os._exit(0)
     except BaseException:
         traceback.print_exc()
+        os.write(1, b"failed\n")
         os._exit(1)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,13 @@ class Nursery:
     """A process that forks children on demand."""
 
     def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.children"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
         )
         self._codes: list[int] | None = []
 
@@ -41,9 +43,11 @@ class Nursery:
             said = self._line()
             if said.startswith(b"born "):
                 born.append(int(said.split()[1]))
-            elif said:
+            elif said == b"failed":
+                kill(born)
+                raise AssertionError("a child failed before it was ready")
+            else:
                 self._early.append(said)
-            assert self._codes is None, f"a child ended before it was ready: {self._codes}"
         return born
 
     def said(self) -> Iterator[bytes]:
@@ -52,7 +56,7 @@ class Nursery:
         self._early = []
         while self._codes is None:
             line = self._line()
-            if line:
+            if line not in {b"", b"failed"}:
                 yield line
 
     @property
@@ -63,6 +67,9 @@ class Nursery:
     def close(self) -> None:
         """End the nursery."""
         self._process.communicate()
+        self._errors.seek(0)
+        print(self._errors.read()[-3000:].decode())
+        self._errors.close()
 
     def _line(self) -> bytes:
         assert self._process.stdout

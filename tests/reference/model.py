@@ -25,7 +25,7 @@ from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
 Body = Mapping[str, Any]
 UNKNOWN: Cost = ({}, Fraction(1))
 COUNTED = ("allowed", "reserved", "committed", "expired", "imported")
-LEAP_YEAR = frozenset(date(2024, 1, 1) + timedelta(days=n) for n in range(366))
+TWO_MONTHS = frozenset(date(2026, 7, 1) + timedelta(days=n) for n in range(62))
 
 
 class Refused(Exception):
@@ -59,16 +59,16 @@ class Verdict:
 class Model:
     """Everything that happened."""
 
-    policy: PolicyDict = field(default_factory=dict)
+    policy: PolicyDict = field(default_factory=dict)  # never changed in place
     releases: dict[str, Past] = field(default_factory=dict)
 
     def rules(self, section: str) -> list[Rule]:
         """All rules of a section."""
-        return spelled(json.dumps(self.policy), section)
+        return spelled(text(self.policy), section)
 
     def charge(self, rule: Rule, body: Body) -> list[Cost]:
         """What a past release costs a rule; what cannot be read costs every rule everything."""
-        asked = read(self.policy, body)
+        asked = read(text(self.policy), text(body))
         if asked is None or fails(self.rules("policies"), asked):
             return [UNKNOWN]
         return [m.costs[rule.unit] for m in asked if twin.matches(rule, m)]
@@ -82,7 +82,7 @@ class Model:
 
     def verdict(self, body: Body) -> Verdict:
         """What a release breaks on top of all that counts."""
-        asked = read(self.policy, body)
+        asked = read(text(self.policy), text(body))
         if asked is None:
             raise Refused("it cannot be read")
         sections = {name: self.rules(name) for name in ("each-release", "policies")}
@@ -147,6 +147,11 @@ class Model:
         self.releases[body["release"]] = replace(known, charged=body)
 
 
+def text(value: object) -> str:
+    """Plain values as JSON, fractions as text: the key under which answers are remembered."""
+    return json.dumps(value, default=str)
+
+
 @cache
 def spelled(policy: str, section: str) -> list[Rule]:
     """All rules of a section of a policy in JSON."""
@@ -181,7 +186,9 @@ def total(costs: Sequence[Cost], key: Key) -> Fraction | None:
     return None if None in found else sum((x for x in found if x is not None), Fraction(0))
 
 
-def shown(policy: PolicyDict, rule: Rule, costs: Sequence[Cost]) -> dict[str, Fraction | None]:
+def shown(
+    rule: Rule, costs: Sequence[Cost], orders: Sequence[Fraction]
+) -> dict[str, Fraction | None]:
     """A loss in the words of the rule's budget; its ε is the least that some certificate gives."""
     budget = rule.budget
     if "epsilon" not in budget:
@@ -190,7 +197,7 @@ def shown(policy: PolicyDict, rule: Rule, costs: Sequence[Cost]) -> dict[str, Fr
             for key in budget or ("rho",)
         }
     found = [total(costs, "pure")]
-    for order in grid(policy) if budget["delta"] else ():
+    for order in orders if budget["delta"] else ():
         amount = total(costs, order)
         taken = twin.log_of_inverse(budget["delta"]) / (order - 1)
         found.append(None if amount is None else amount + taken)
@@ -203,16 +210,17 @@ def grid(policy: PolicyDict) -> tuple[Fraction, ...]:
     return twin.GRID if said == "default" else tuple(map(twin.number, said))
 
 
-def read(policy: PolicyDict, body: Body) -> list[Mechanism] | None:
+@cache
+def read(policy_text: str, body_text: str) -> list[Mechanism] | None:
     """The mechanisms of a release with their costs in every unit; None if it cannot be read."""
-    found = []
+    policy, body, found = json.loads(policy_text), json.loads(body_text), []
     for said in body["mechanisms"]:
         labels = labels_of(policy["schema"]["labels"], said.get("labels", {}))
         used, stated = frozenset(said.get("attributes", ())), said.get("unit", "user")
         known = used <= policy["schema"]["attributes"].keys() and stated in policy["units"]
         if labels is None or not known:
             return None
-        fields = json.dumps(said["mechanism"], default=str)
+        fields = text(said["mechanism"])
         orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
         costs = {
             unit: cost(fields, steps(policy["units"], stated, unit, said), orders)
@@ -261,9 +269,9 @@ def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int |
 
 
 def days_of(said: Body) -> frozenset[date]:
-    """The days that are read; those of a leap year stand for all."""
+    """The days that are read; two long months stand for all."""
     if "time" not in said:
-        return LEAP_YEAR
+        return TWO_MONTHS
     first, last = (date.fromisoformat(said["time"][key]) for key in ("from", "to"))
     return frozenset(first + timedelta(days=n) for n in range((last - first).days + 1))
 

@@ -12,7 +12,7 @@ from dpolicy.cli.output import format_option, note, print_json
 from dpolicy.errors import InvalidValue
 from dpolicy.language.diagnostics import suggestion
 from dpolicy.language.release import load_release
-from dpolicy.privacy.certificates import MIN_ORDER
+from dpolicy.privacy.certificates import MIN_ORDER, shown_order
 from dpolicy.privacy.group import Setting, no_covers
 from dpolicy.privacy.report import Costs, report, shown_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
@@ -91,9 +91,9 @@ def _costs(
     relation = request.relation or units[names.index(stated)].relation
     covers = compiled.checked.vocabulary.covers if compiled else no_covers
     setting = Setting(units, request.additive, request.touched, covers)
-    statements = [(request.mechanism, names.index(stated))]
-    statements += [(mechanism, names.index(unit)) for unit, mechanism in request.also.items()]
-    return dict(zip(names, report(statements, relation, setting, orders), strict=True))
+    place = names.index(stated)
+    costs = report(request.mechanism, place, request.also, relation, setting, orders)
+    return dict(zip(names, costs, strict=True))
 
 
 def _default_unit(names: list[str]) -> str:
@@ -122,7 +122,7 @@ def _json(costs: Costs, orders: tuple[Fraction, ...], delta: Fraction) -> dict[s
         "pure": _float(costs.pure),
         "rho": _float(costs.rho),
         "mu": costs.mu,
-        "renyi": {f"{float(order):g}": _float(curve[order]) for order in orders},
+        "renyi": {shown_order(order): _float(curve[order]) for order in orders},
         "epsilon": costs.epsilon(delta),
         "delta": float(costs.delta),
     }

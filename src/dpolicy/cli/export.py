@@ -9,6 +9,7 @@ from itertools import chain
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, opened
+from dpolicy.cli.output import format_option
 from dpolicy.enforcement.audit import records
 from dpolicy.enforcement.state import Entry
 from dpolicy.ledger.opening import open_store
@@ -19,8 +20,12 @@ _COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "u
 @click.command()
 @ledger_option
 @click.option("--to", type=click.Choice(["json", "csv"]), default="json", help="What to write.")
-def command(ledger: str, to: str) -> int:
-    """Write every event as JSON lines, or every mechanism of every release as CSV."""
+@format_option
+def command(ledger: str, to: str, format_: str) -> int:
+    """Write every event as JSON lines, or every mechanism of every release as CSV.
+
+    What is written is for programs in either format.
+    """
     if to == "csv":
         with opened(ledger) as point:
             writer = csv.writer(sys.stdout, lineterminator="\n")

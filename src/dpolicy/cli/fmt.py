@@ -21,7 +21,7 @@ from dpolicy.language.source import read_nodes
 @format_option
 def command(path: Path, check: bool, format_: str) -> int:
     """Rewrite the files of the policy set PATH in canonical layout. Comments stay."""
-    files = [file for file in policy_files(path) if file.suffix != ".json"]
+    files = [file for file in policy_files(path) if file == path or not _is_left_alone(file)]
     texts = {file: _formatted(file) for file in files}
     changed = [file for file, text in texts.items() if file.read_bytes() != text.encode()]
     if not check:
@@ -33,6 +33,11 @@ def command(path: Path, check: bool, format_: str) -> int:
         for file in changed:
             note(f"{'would change' if check else 'changed'} {file}")
     return REJECTED if check and changed else 0
+
+
+def _is_left_alone(file: Path) -> bool:
+    """JSON has its own layout, and cases are their authors' to lay out."""
+    return file.suffix.lower() == ".json" or file.stem.endswith("_test")
 
 
 def _formatted(file: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
-from dpolicy.privacy.certificates import MU_SQUARED, QUANTA_PER_UNIT, RHO, renyi
+from dpolicy.privacy.certificates import MU_SQUARED, QUANTA_PER_UNIT, RHO, renyi, shown_order
 from dpolicy.privacy.loss import Certificates, Loss
 from dpolicy.privacy.report import root_up, shown_up
 from dpolicy.privacy.thresholds import Profile, conversions
@@ -34,7 +34,7 @@ def readout(
         case Gdp():
             return lambda loss: {"mu": _root(amount_at(loss, place[MU_SQUARED]))}
         case Renyi(orders=stated):
-            named = [(f"renyi {float(order):g}", place[renyi(order)]) for order, _ in stated]
+            named = [(f"renyi {shown_order(order)}", place[renyi(order)]) for order, _ in stated]
             return lambda loss: {name: _float(amount_at(loss, at)) for name, at in named}
         case Zcdp() | Unlimited():
             return lambda loss: {"rho": _float(amount_at(loss, place[RHO]))}

@@ -30,6 +30,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "`covers` or `of` with a period",
         "That this month's users lie in one household does not say that users do for ever.",
     ),
+    "P018": (
+        "a unit that does not say whose",
+        "A month of a user and a month of a household are different things to protect.",
+    ),
     "P020": ("unknown unit", "A budget means nothing without its privacy unit."),
     "P021": (
         "an extension without a catch-all",

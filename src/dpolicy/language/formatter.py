@@ -211,4 +211,6 @@ def _escaped(character: str) -> str:
     """A character as YAML and this reader take it between double quotes."""
     if character in '"\\':
         return "\\" + character
+    if character in "\n\t":
+        return {"\n": "\\n", "\t": "\\t"}[character]
     return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -24,18 +24,19 @@ from dpolicy.language.source import MAX_BYTES, Map, Node, Scalar, Source, Span, 
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units import Relation
 
+#: What only a policy says: a file with one of these is read as one, or reported.
+POLICY_KEYS = {"dpolicy", "policies", "each-release", "accounting", "units", "schema"}
+
 #: What a policy directory holds; anything else beside it is left alone.
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def policy_files(path: Path) -> list[Path]:
-    """The files of a policy set: the file itself, or those of a directory without the cases."""
+    """The files of a policy set: the file itself, or those of a directory, cases among them."""
     if not path.is_dir():
         return [path]
     files = sorted(
-        file
-        for file in path.iterdir()
-        if file.suffix in SUFFIXES and not file.stem.endswith("_test") and file.is_file()
+        file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
     )
     if not files:
         raise FileNotFoundError(ENOENT, "there is no policy file here", str(path))
@@ -61,7 +62,7 @@ def parse(sources: Sequence[Source], found: Findings) -> PolicySet | None:
     for source in sources:
         node = read_nodes(source, found)
         if node is None or (len(sources) > 1 and _is_release(node)):
-            continue
+            continue  # what says nothing of a policy set may lie beside it
         files.append(_read_file(node, source, found))
     if not files:
         if not found.errors:
@@ -71,12 +72,9 @@ def parse(sources: Sequence[Source], found: Findings) -> PolicySet | None:
 
 
 def _is_release(node: Node) -> bool:
-    """Whether a file beside the policies is a release or a case."""
-    return (
-        isinstance(node, Map)
-        and node.get("dpolicy") is None
-        and (node.get("release") is not None or node.get("steps") is not None)
-    )
+    """Whether a file beside the policies is a release or a case, and nothing else."""
+    keys = {key.text for key, _ in node.entries} if isinstance(node, Map) else set()
+    return not keys & POLICY_KEYS and bool(keys & {"release", "steps"})
 
 
 def _read_file(node: Node, source: Source, found: Findings) -> Any:
@@ -191,7 +189,7 @@ def _accounting(
     return Accounting(
         delta=given["delta"],
         profile=profile,
-        orders=given["orders"] or DEFAULT_ORDERS,
+        orders=DEFAULT_ORDERS if given["orders"] is None else given["orders"],
         relation=Relation(given["relation"] or Relation.ADD_REMOVE),
         require_additive=given["require"] == "additive",
         allow_uncovered=given["uncovered"] == "allow",

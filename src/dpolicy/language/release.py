@@ -235,7 +235,7 @@ def _body(said: dict[str, Any]) -> dict[str, Any]:
         "where": [{str(k): _selected(v) for k, v in box.items()} for box in said["where"]],
         "time": said["time"],
     }
-    return {key: value for key, value in plain_parts.items() if value}
+    return {key: value for key, value in plain_parts.items() if value or key == "mechanism"}
 
 
 def _label(value: Any) -> Any:

@@ -144,7 +144,7 @@ class _Orders:
     title: str = "`default` or a list of orders"
 
     def read(self, node: Node, report: Report) -> Any:
-        orders = ListOf(_ORDER, self.title, least=1, most=MAX_POINTS).read(node, report)
+        orders = ListOf(_ORDER, self.title, most=MAX_POINTS).read(node, report)
         if orders is INVALID:
             return INVALID
         grid = tuple(sorted(set(orders)))

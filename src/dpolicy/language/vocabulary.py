@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dpolicy.errors import InvalidValue
 from dpolicy.language.diagnostics import Findings, suggestion
-from dpolicy.language.model import Attribute, LabelStatement, PolicySet, UnitStatement
+from dpolicy.language.model import Attribute, LabelStatement, PolicySet
 from dpolicy.language.source import Word
 from dpolicy.privacy.units import Unit, parse_period, within
 from dpolicy.releases.labels import Label, Schema
 
-#: Whose data a unit with a period protects unless it says `of`.
+#: Whose data a unit with a period protects where no unit without one is declared.
 DEFAULT_ENTITY = "user"
 
 
@@ -58,14 +58,26 @@ def _units(policies: PolicySet, found: Findings) -> dict[str, Unit]:
                 shown, _, help_ = error.message.partition("; help: ")
                 found("P013", shown, span, help_ or "for example `month` or `sliding 30 days`")
         relation = said.relation or policies.accounting.relation
-        units[str(name)] = Unit(str(name), _entity(name, said), period, relation)
+        units[str(name)] = Unit(str(name), _entity(name, policies, found), period, relation)
     return units
 
 
-def _entity(name: Word, said: UnitStatement) -> str:
+def _entity(name: Word, policies: PolicySet, found: Findings) -> str:
+    """Whose data a unit is: what it says, what its name says, or the only one there is."""
+    said = policies.units[name]
     if said.of is not None:
         return str(said.of)
-    return str(name) if said.period is None else DEFAULT_ENTITY
+    if said.period is None:
+        return str(name)
+    whole = [str(other) for other, unit in policies.units.items() if unit.period is None]
+    named = [other for other in whole if name.startswith(f"{other}-")]
+    if named:
+        return max(named, key=len)
+    if len(whole) > 1:
+        shown = f"`{name}` does not say whose data it is"
+        choices = ", ".join(f"`{other}`" for other in whole[:5])
+        found("P018", shown, name.span, f"say `of`: one of {choices}")
+    return whole[0] if whole else DEFAULT_ENTITY
 
 
 def _entities_covered(policies: PolicySet, found: Findings) -> frozenset[tuple[str, str]]:

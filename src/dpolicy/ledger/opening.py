@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
+from dpolicy.errors import LedgerUnavailable
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.store import Store
+
+_SERVERS = ("postgresql://", "postgres://")
 
 
 def open_store(where: str) -> Store:
@@ -13,8 +17,21 @@ def open_store(where: str) -> Store:
     if where == ":memory:":
         return MemoryStore()
     # Each store brings a library of its own, which the others should not have to load.
-    if where.startswith(("postgresql://", "postgres://")):
-        store: Store = import_module("dpolicy.ledger.postgres").PostgresStore(where)
-    else:
-        store = import_module("dpolicy.ledger.sqlite").SqliteStore(where)
-    return store
+    if not where.startswith(_SERVERS):
+        store: Store = import_module("dpolicy.ledger.sqlite").SqliteStore(where)
+        return store
+    try:
+        module = import_module("dpolicy.ledger.postgres")
+    except ImportError as error:
+        raise LedgerUnavailable(
+            "a ledger in PostgreSQL needs `psycopg`\nhelp: pip install 'dpolicy[postgres]'"
+        ) from error
+    store = module.PostgresStore(where)
+    return store  # noqa: RET504
+
+
+def open_existing(where: str) -> Store:
+    """The same, but a file must be there: for those who only look, or mistype."""
+    if where != ":memory:" and not where.startswith(_SERVERS) and not Path(where).exists():
+        raise LedgerUnavailable(f"there is no ledger `{where}`\nhelp: check the path")
+    return open_store(where)

@@ -33,9 +33,6 @@ from dpolicy.ledger.turns import WAIT, Turn
 
 _T = TypeVar("_T")
 
-#: Errors before anything was written: the server is back, or another went first. Tried once more.
-_AGAIN = (OperationalError, errors.SerializationFailure, errors.DeadlockDetected)
-
 
 class PostgresStore:
     """A ledger in a schema of its own, created if it does not exist."""
@@ -111,7 +108,10 @@ class PostgresStore:
         with self._errors():
             try:
                 connection, head = self._locked()
-            except _AGAIN:
+            except errors.LockNotAvailable:
+                raise
+            except OperationalError:
+                # The server was restarted, or another went first. Nothing was written: once more.
                 self._drop_writer()
                 connection, head = self._locked()
         try:
@@ -215,7 +215,8 @@ class _Statements:
         ).format(own)
         self.page = sql.SQL(
             "SELECT h.sequence, h.digest, r.sequence, r.digest, r.payload FROM {0}.head AS h "
-            "LEFT JOIN {0}.record AS r ON r.sequence > %s ORDER BY r.sequence LIMIT %s"
+            "LEFT JOIN LATERAL (SELECT * FROM {0}.record WHERE sequence > %s "
+            "ORDER BY sequence LIMIT %s) AS r ON true ORDER BY r.sequence"
         ).format(own)
         self.insert = sql.SQL(
             "INSERT INTO {}.record SELECT * FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[])"

@@ -13,17 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
+from psycopg import conninfo, errors, sql
+
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import FORMAT, GENESIS
 from dpolicy.ledger.turns import busy
-
-try:
-    import psycopg
-except ModuleNotFoundError as missing:
-    raise LedgerUnavailable(
-        "a ledger in PostgreSQL needs `psycopg`\nhelp: pip install 'dpolicy[postgres]'"
-    ) from missing
-from psycopg import conninfo, errors, sql
 
 #: One connection always has these types of values; `Any` because rows are checked where they are.
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -101,11 +96,13 @@ def address(url: str) -> tuple[str, str]:
     try:
         parts = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
-        # Not chained: the library's message quotes what it could not read.
+        parts = {}
+    if not parts or any("@" in str(parts.get(part)) for part in ("host", "port", "dbname")):
+        # Nothing of it is quoted, and no cause: both may hold a part of the password.
         raise LedgerUnavailable(
             "the address of the ledger cannot be read\n"
             "help: write `postgresql://user@host:5432/database`, special characters as %40"
-        ) from None
+        )
     user = f"{quote(str(parts['user']))}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     host = quote(str(parts.get("host") or ""), safe="/,.:[]")
@@ -179,18 +176,13 @@ def check_commit(commit: str, standbys: str, *, name: str) -> None:
 
 def ensure_schema(connection: Connection, schema: str, name: str) -> None:
     """Create the tables if they are missing, and check that this version can read them."""
-    head = f"{schema}.head"
     quoted = sql.Identifier(schema)
-    found = connection.execute("SELECT to_regclass(%s)", (_quoted(connection, schema),)).fetchone()
-    if found == (None,):
+    if not _exists(connection, schema):
         # Of several that open a new ledger at once, one creates it.
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (head,))
-        again = connection.execute("SELECT to_regclass(%s)", (_quoted(connection, schema),))
-        if again.fetchone() == (None,):
-            genesis = sql.Literal(GENESIS)
-            text = sql.SQL(_SCHEMA)
-            made = text.format(schema=quoted, format=sql.Literal(FORMAT), genesis=genesis)
-            connection.execute(made)
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"{schema}.head",))
+        if not _exists(connection, schema):
+            values = {"format": sql.Literal(FORMAT), "genesis": sql.Literal(GENESIS)}
+            connection.execute(sql.SQL(_SCHEMA).format(schema=quoted, **values))
     row = connection.execute(sql.SQL("SELECT format FROM {}.head").format(quoted)).fetchone()
     connection.commit()
     if row is None:
@@ -238,5 +230,7 @@ def shown(error: Exception, url: str) -> str:
     return re.sub(r"(postgres(?:ql)?://[^:@/\s]*):[^@/\s]*@", r"\1:…@", text)
 
 
-def _quoted(connection: Connection, schema: str) -> str:
-    return sql.Identifier(schema, "head").as_string(connection)
+def _exists(connection: Connection, schema: str) -> bool:
+    # Not `to_regclass`, which remembers what it has not found.
+    query = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'head'"
+    return connection.execute(query, (schema,)).fetchone() is not None

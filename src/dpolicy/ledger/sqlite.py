@@ -38,6 +38,7 @@ class SqliteStore:
     ) -> None:
         self._name = os.fspath(path)
         self._path = Path(path).resolve()
+        self._log_path = Path(f"{self._path}-wal")
         self._wait, self._vfs = wait, vfs
         prepare(self._path, self._name)
         self._writers, self._readers = Turn(self._name, wait), Turn(self._name, wait)
@@ -153,7 +154,7 @@ class SqliteStore:
 
     def _found(self) -> tuple[tuple[int, int], ...]:
         """Which files the ledger and its log are, whatever their names point to later."""
-        stats = [self._path.stat(), Path(f"{self._path}-wal").stat()]
+        stats = [self._path.stat(), self._log_path.stat()]
         return tuple((stat.st_dev, stat.st_ino) for stat in stats)
 
     def _check_in_place(self) -> None:

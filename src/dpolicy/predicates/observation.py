@@ -113,7 +113,8 @@ def _observe(tree: Tree, scope: tuple[Tree, ...], seen: dict[str, Seen]) -> None
         case Own() | LabelText() | Attributes() | LabelTexts():
             seen.setdefault(_name(tree), Seen())
         case HasLabel(name):
-            seen.setdefault(f"labels.{name}", Seen())
+            what = seen.setdefault(f"labels.{name}", Seen())
+            what.greatest_size = max(what.greatest_size, 0)  # of a list: whether it is empty
         case Comparison("==" | "!=", left, right) | Member(left, right):
             _compared([*_texts(left, scope), *_texts(right, scope)], seen)
         case Comparison(_, left, right) | TextTest(_, left, right):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpolicy.privacy.certificates import shown_order
+
 
 @dataclass(frozen=True, slots=True)
 class EpsilonDelta:
@@ -83,7 +85,7 @@ def as_json(budget: Budget) -> dict[str, object] | str:
         case Gdp(mu=mu):
             return {"mu": float(mu)}
         case Renyi(orders=orders):
-            return {"renyi": {f"{float(order):g}": float(value) for order, value in orders}}
+            return {"renyi": {shown_order(order): float(value) for order, value in orders}}
         case Unlimited():
             return "unlimited"
 
@@ -98,6 +100,6 @@ def describe(budget: Budget) -> str:
         case Gdp(mu=mu):
             return f"μ {float(mu):g}"
         case Renyi(orders=orders):
-            return "  ".join(f"rényi({float(o):g}) {float(v):g}" for o, v in orders)
+            return "  ".join(f"rényi({shown_order(o)}) {float(v):g}" for o, v in orders)
         case Unlimited():
             return "unlimited"

@@ -39,7 +39,7 @@ def calibrated(
 ) -> tuple[float, float]:
     """The least noise for (ε, δ), rounded up, and the ε that it reaches."""
     low, high = Fraction(1, 10**6), Fraction(1, 10**6)
-    while (_epsilon(kind, fields, high, delta) or math.inf) > epsilon:
+    while not _meets(kind, fields, high, epsilon, delta):
         low, high = high, high * 4
         if high > 10**8:
             raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
@@ -47,8 +47,7 @@ def calibrated(
         middle = _rounded_up((low + high) / 2)
         if not low < middle < high:
             break
-        reached = _epsilon(kind, fields, middle, delta)
-        if reached is not None and reached <= epsilon:
+        if _meets(kind, fields, middle, epsilon, delta):
             high = middle
         else:
             low = middle
@@ -58,13 +57,20 @@ def calibrated(
     return float(high), reached
 
 
+def _meets(
+    kind: str, fields: Mapping[str, object], noise: Fraction, epsilon: Fraction, delta: Fraction
+) -> bool:
+    reached = _epsilon(kind, fields, noise, delta)
+    return reached is not None and reached <= epsilon
+
+
 def _epsilon(
     kind: str, fields: Mapping[str, object], noise: Fraction, delta: Fraction
 ) -> float | None:
     mechanism, problems = read_mechanism({**fields, "kind": kind, NOISE[kind]: noise})
     if mechanism is None:
         raise problems[0]
-    return report([(mechanism, 0)], _USER.relation, _SETTING, ())[0].epsilon(delta)
+    return report(mechanism, 0, {}, _USER.relation, _SETTING, ())[0].epsilon(delta)
 
 
 def _rounded_up(value: Fraction) -> Fraction:

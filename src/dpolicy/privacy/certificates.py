@@ -48,7 +48,9 @@ class Certificate:
         return (self.notion, self.order) < (other.notion, other.order)
 
     def __str__(self) -> str:
-        return f"order {float(self.order):g}" if self.notion is Notion.RENYI else str(self.notion)
+        return (
+            f"order {shown_order(self.order)}" if self.notion is Notion.RENYI else str(self.notion)
+        )
 
 
 PURE = Certificate(Notion.PURE)
@@ -59,6 +61,11 @@ MU_SQUARED = Certificate(Notion.MU)
 def renyi(order: Fraction | int | float | str) -> Certificate:
     """The certificate of one Rényi order."""
     return Certificate(Notion.RENYI, Fraction(order))
+
+
+def shown_order(order: Fraction) -> str:
+    """An order as text, all of its digits: two orders are never shown alike."""
+    return str(order.numerator) if order.denominator == 1 else repr(float(order))
 
 
 def quanta_up(amount: Fraction | int) -> int:

@@ -36,7 +36,7 @@ from dpolicy.privacy.mechanisms.gaussian import (
     discrete_gaussian,
     dp_sgd_step,
     gaussian,
-    pate_query,
+    pate,
     tree_aggregation,
 )
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, discrete_laplace, laplace
@@ -73,15 +73,24 @@ def runs(mechanism: Mechanism) -> int:
     match mechanism:
         case DpSgd(steps=steps, count=count):
             return steps * count
-        case Pate(queries=queries, count=count):
-            return queries * count
     return mechanism.count
+
+
+def is_sampled(mechanism: Mechanism) -> bool:
+    """Whether it runs on a Poisson sample; a rate that no float tells from 1 is none."""
+    rate = mechanism.sampling_rate
+    return rate is not None and float(rate) < 1
+
+
+def unsampled(mechanism: Mechanism) -> Mechanism:
+    """The same mechanism on all of the data."""
+    return replace(mechanism, sampling_rate=Fraction(1)) if is_sampled(mechanism) else mechanism
 
 
 def bounds_of(mechanism: Mechanism, k: int, relation: Relation) -> Bounds:
     """The bounds of a single run."""
     rate = mechanism.sampling_rate
-    if rate is None or rate == 1 or relation is not Relation.ADD_REMOVE:
+    if rate is None or not is_sampled(mechanism) or relation is not Relation.ADD_REMOVE:
         return _unsampled(mechanism, k)
     if isinstance(mechanism, DeclaredPure) and mechanism.delta:
         epsilon = sampled_epsilon(float(mechanism.epsilon), float(rate))
@@ -100,7 +109,7 @@ def _unsampled(mechanism: Mechanism, k: int) -> Bounds:
         case TreeAggregation():
             return tree_aggregation(mechanism, k)
         case Pate():
-            return pate_query(mechanism, k)
+            return pate(mechanism, k)
         case Laplace():
             return laplace(mechanism, k)
         case DiscreteLaplace():

@@ -19,11 +19,11 @@ stay monotone, and raising one is always sound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.cost import cost
+from dpolicy.privacy.cost import cost, is_sampled, unsampled
 from dpolicy.privacy.loss import Certificates, Loss, least, most, no_more, unbounded
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.units import Relation, Touched, Unit, add_remove_size, group_size
@@ -68,14 +68,46 @@ def cost_table(
     """
     known = tuple(units) if stated_unit in units else (*units, stated_unit)
     setting = Setting(known, additive, touched, covers)
-    costs = _costs(setting, known.index(stated_unit), relation, mechanism, certificates)
-    if also:
-        others = _restated(setting, also, relation, certificates)
-        rows = zip(costs, *others, strict=True)
-        costs = [_best(row, certificates) for row in rows]
-        if len({loss.delta for loss in costs}) > 1:
-            costs = _raised(costs, setting)
+    statements = statements_for(mechanism, known.index(stated_unit), also or {}, setting)
+    rows = [
+        _costs(under, position, relation, said, certificates)
+        for said, position, under in statements
+    ]
+    costs = rows[0]
+    if len(rows) > 1:
+        costs = [_best(row, certificates) for row in zip(*rows, strict=True)]
+    if len({loss.delta for loss in costs}) > 1 or (additive and is_sampled(mechanism)):
+        costs = _raised(costs, setting)
     return {unit.name: loss for unit, loss in zip(units, costs, strict=False)}
+
+
+#: A mechanism, the position of the unit it is stated for, and what its steps may rest on.
+Statement = tuple[Mechanism, int, Setting]
+
+
+def statements_for(
+    mechanism: Mechanism, position: int, also: Mapping[str, Mechanism], setting: Setting
+) -> list[Statement]:
+    """All that is stated of a mechanism, as bounds that each hold on their own.
+
+    A Poisson sample amplifies for the unit that is sampled, which is the one stated, and for groups
+    of it. What is restated for another unit, and what follows for a part of a unit because the
+    mechanism is additive, holds only of the mechanism without its sample (theory 3.6).
+    """
+    names = [unit.name for unit in setting.units]
+    for name in also:
+        if name not in names:
+            raise InvalidValue("M018", f"`also` names the unit `{name}`, which is not defined")
+    restated: list[Statement] = [
+        (unsampled(said), names.index(name), setting) for name, said in also.items()
+    ]
+    if not is_sampled(mechanism):
+        return [(mechanism, position, setting), *restated]
+    plain = replace(setting, additive=False)
+    first: list[Statement] = [(mechanism, position, plain)]
+    if setting.additive:
+        first.append((unsampled(mechanism), position, setting))
+    return [*first, *restated]
 
 
 def _costs(
@@ -93,22 +125,6 @@ def _costs(
     ]
 
 
-def _restated(
-    setting: Setting,
-    also: Mapping[str, Mechanism],
-    relation: Relation,
-    certificates: Certificates,
-) -> list[list[Loss]]:
-    names = [unit.name for unit in setting.units]
-    for name in also:
-        if name not in names:
-            raise InvalidValue("M018", f"`also` names the unit `{name}`, which is not defined")
-    return [
-        _costs(setting, names.index(name), relation, mechanism, certificates)
-        for name, mechanism in also.items()
-    ]
-
-
 def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
     """The minimum of bounds on one loss, among those with the smallest δ-side."""
     useful = [loss for loss in bounds if any(amount is not None for amount in loss)]
@@ -119,7 +135,7 @@ def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
 
 
 def _raised(costs: list[Loss], setting: Setting) -> list[Loss]:
-    """Costs made monotone again where the choice of δ-sides broke it."""
+    """Costs made monotone again where the choice of δ-sides, or a sample, broke it."""
     raised = list(costs)
     for larger, unit in enumerate(setting.units):
         for smaller, steps in enumerate(steps_from(setting, larger, unit.relation)):

@@ -8,7 +8,7 @@ dense grid: a statement about this one mechanism, not about an adaptive sequence
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon,
 )
 from dpolicy.privacy.cost import bounds_of, runs
-from dpolicy.privacy.group import Setting, steps_from
+from dpolicy.privacy.group import Setting, statements_for, steps_from
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.bounds import Amount, Bounds, whole_curve
 from dpolicy.privacy.thresholds import STATIC_ORDERS
@@ -38,6 +38,12 @@ class Costs:
     mu_squared: Fraction | None
     renyi: tuple[tuple[Fraction, Fraction | None], ...]
     delta: Fraction
+
+    @property
+    def says_something(self) -> bool:
+        """Whether any notion is bounded."""
+        amounts = (self.pure, self.rho, self.mu_squared, *(value for _, value in self.renyi))
+        return any(amount is not None for amount in amounts)
 
     @property
     def mu(self) -> float | None:
@@ -77,19 +83,21 @@ def root_up(value: Fraction) -> float:
 
 
 def report(
-    statements: Sequence[tuple[Mechanism, int]],
+    mechanism: Mechanism,
+    position: int,
+    also: Mapping[str, Mechanism],
     relation: Relation,
     setting: Setting,
     orders: Sequence[Fraction],
 ) -> list[Costs]:
-    """The costs for every unit of the setting, from statements for units given by position."""
+    """The costs for every unit of the setting, of a mechanism stated for the unit at a position."""
     asked = tuple(sorted({*orders, *DENSE_ORDERS}))
     rows = [
         [
-            None if k is None else _costs(mechanism, k, relation, asked)
-            for k in steps_from(setting, position, relation)
+            None if k is None else _costs(said, k, relation, asked)
+            for k in steps_from(under, place, relation)
         ]
-        for mechanism, position in statements
+        for said, place, under in statements_for(mechanism, position, also, setting)
     ]
     return [_least([row[unit] for row in rows], asked) for unit in range(len(setting.units))]
 
@@ -136,7 +144,7 @@ def _upper(amount: Amount) -> Fraction | None:
 
 def _least(found: Sequence[Costs | None], orders: Sequence[Fraction]) -> Costs:
     """Certificate by certificate the least bound, among those with the smallest δ-side."""
-    known = [costs for costs in found if costs is not None]
+    known = [costs for costs in found if costs is not None and costs.says_something]
     delta = min((costs.delta for costs in known), default=Fraction(0))
     best = [costs for costs in known if costs.delta == delta]
     return Costs(

@@ -86,9 +86,12 @@ def tree_aggregation(m: TreeAggregation, k: int) -> Bounds:
     return _gaussian(m.steps.bit_length(), k * m.participations, m.noise_multiplier)
 
 
-def pate_query(m: Pate, k: int) -> Bounds:
-    """One query: a teacher that changes its vote moves two counts, so Δ = √2."""
-    return _gaussian(2, k, m.sigma)
+def pate(m: Pate, k: int) -> Bounds:
+    """A teacher that changes its vote moves two counts, so Δ = √2 for each query.
+
+    All queries are one run: the same teachers answer them, so a sample is drawn once for all.
+    """
+    return _gaussian(2 * m.queries, k, m.sigma)
 
 
 def _gaussian(times: int, distance: int, sigma: Fraction) -> Bounds:

@@ -1,0 +1,62 @@
+"""Short ways to a policy, a release and a decision point in a test."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.language.source import Source
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.store import Store
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {}, user-day: {period: day}}
+schema:
+  attributes: {zip: {risk: high}, views: {risk: low}}
+  labels:
+    stage: {values: [final, tuning], default: final}
+    purpose: {values: [research, product], many: true}
+    team: {values: [ads, maps]}
+  partitions:
+    country: {values: [AT, CH]}
+    age: {from: 0, to: 119}
+"""
+GLOBAL = "  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2}}\n"
+
+
+def policy(*policies: str, head: str = HEAD, each: str = "") -> CompiledPolicy:
+    """A policy set: the head, base policies, and what holds for each release."""
+    text = head + "policies:\n" + "".join(policies) + (f"each-release:\n{each}" if each else "")
+    return compile_policy([Source("policy.yaml", text)])
+
+
+def started(*policies: str, store: Store | None = None, **more: str) -> DecisionPoint:
+    """A decision point with a policy in force."""
+    point = DecisionPoint(store or MemoryStore())
+    point.apply(policy(*policies or (GLOBAL,), **more))
+    return point
+
+
+def noise(**parameters: Any) -> dict[str, Any]:
+    """A mechanism with exact numbers; `declared` unless it says its kind."""
+    exact = {k: v if k in ("kind", "renyi") else Fraction(str(v)) for k, v in parameters.items()}
+    return {"kind": "declared", **exact}
+
+
+def mechanism(attributes: tuple[str, ...] = (), **parameters: Any) -> dict[str, Any]:
+    """One mechanism of a release."""
+    return {"mechanism": noise(**parameters), "attributes": sorted(attributes)}
+
+
+def body(release: str, *mechanisms: dict[str, Any]) -> dict[str, Any]:
+    """A release as plain values."""
+    return {"release": release, "mechanisms": list(mechanisms)}
+
+
+def pure(release: str, epsilon: str, *attributes: str) -> dict[str, Any]:
+    """A release of one pure ε."""
+    return body(release, mechanism(attributes, epsilon=epsilon))

@@ -1,0 +1,201 @@
+"""Canonical bytes, events and their chain: nothing is lost, and nothing can be changed unseen."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpolicy.enforcement.audit import verify
+from dpolicy.errors import InvariantBroken, LedgerDamaged
+from dpolicy.ledger.canonical import decimal, decode, encode
+from dpolicy.ledger.events import (
+    KINDS,
+    Event,
+    PolicyApplied,
+    Record,
+    ReleaseCommitted,
+    ReleaseDecided,
+    ReleaseExpired,
+    ReleaseImported,
+    ReleaseRelabelled,
+    ReleaseVoided,
+    check_chain,
+    from_bytes,
+    record_after,
+    to_bytes,
+)
+from dpolicy.ledger.memory import MemoryStore
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "events.json"
+AT = datetime(2026, 10, 28, 12, tzinfo=UTC).isoformat(timespec="seconds")
+
+#: Decimals of any size, as people write them.
+DECIMALS = st.builds(
+    lambda digits, exponent: Fraction(digits) * Fraction(10) ** exponent,
+    st.integers(-(10**30), 10**30),
+    st.integers(-60, 60),
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.recursive(
+    st.none() | st.booleans() | TEXT | DECIMALS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=20,
+)
+BODY: dict[str, Any] = {
+    "release": "views-1",
+    "by": "web — analytics",
+    "mechanisms": [
+        {
+            "name": "histogram",
+            "mechanism": {"kind": "gaussian", "sigma": Fraction("57.8"), "sensitivity": 10},
+            "attributes": ["views"],
+            "labels": {"purpose": ["product", "research"], "stage": "final"},
+            "where": [{"age": {"from": 18, "to": 64}, "country": ["CH"]}],
+            "time": {"from": "2026-10-28", "to": "2026-10-28"},
+            "additive": True,
+        },
+        {"mechanism": {"kind": "declared", "epsilon": Fraction("0.5"), "delta": Fraction("1e-9")}},
+    ],
+}
+EVENTS: dict[str, Event] = {
+    "policy-applied": PolicyApplied(
+        AT, "officer", "first", "sha256:00", (("p.yaml", "dpolicy: 1\n"),), ("global × any",)
+    ),
+    "release-decided": ReleaseDecided(
+        AT, "ana", "views-1", BODY, True, True, "2026-10-29T12:00:00+00:00", '{"decision":"allow"}'
+    ),
+    "release-committed": ReleaseCommitted(AT, "ana", "views-1", BODY),
+    "release-voided": ReleaseVoided(AT, "ana", "views-1", "never started"),
+    "release-expired": ReleaseExpired(AT, "views-1"),
+    "release-imported": ReleaseImported(AT, "officer", "from the wiki", "views-1", BODY),
+    "release-relabelled": ReleaseRelabelled(AT, "officer", "a wrong label", "views-1", BODY),
+}
+
+
+@given(VALUES)
+def test_values_come_back(value: object) -> None:
+    assert decode(encode(value)) == value
+    assert encode(decode(encode(value))) == encode(value)
+
+
+@given(DECIMALS)
+def test_decimals_are_exact_and_json(value: Fraction) -> None:
+    text = decimal(value)
+    assert Fraction(text) == value
+    assert json.loads(text, parse_float=Fraction, parse_int=Fraction) == value
+
+
+@given(st.dictionaries(TEXT, DECIMALS, min_size=2))
+def test_the_order_of_keys_does_not_matter(value: dict[str, Fraction]) -> None:
+    assert encode(dict(reversed(value.items()))) == encode(value)
+
+
+@pytest.mark.parametrize("value", [0.5, Fraction(1, 3), {1, 2}, b"bytes"])
+def test_what_has_no_canonical_form_is_refused(value: object) -> None:
+    with pytest.raises(InvariantBroken):
+        encode(value)
+
+
+def test_there_is_an_event_of_each_kind() -> None:
+    assert EVENTS.keys() == KINDS.keys()
+
+
+def test_golden_bytes_are_written_and_read_today() -> None:
+    golden: dict[str, str] = json.loads(GOLDEN.read_text("utf-8"))
+    assert golden.keys() == EVENTS.keys()
+    for name, text in golden.items():
+        assert to_bytes(EVENTS[name]) == text.encode("utf-8"), name
+        assert from_bytes(text.encode("utf-8")) == EVENTS[name], name
+
+
+@given(TEXT, TEXT, st.booleans(), st.none() | TEXT, st.dictionaries(TEXT, VALUES))
+def test_events_come_back(
+    by: str, release: str, allowed: bool, expires: str | None, said: dict[str, Any]
+) -> None:
+    event = ReleaseDecided(AT, by, release, said, allowed, False, expires, "{}")
+    assert from_bytes(to_bytes(event)) == event
+    assert from_bytes(to_bytes(ReleaseCommitted(AT, by, release, None))) is not None
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"event":"release-expired","format":2,"at":"","release":""}',
+        b'{"event":"unheard-of","format":1}',
+        b'{"at":"","event":"release-expired","format":1}',
+        b'{"at": "","event":"release-expired","format":1,"release":""}',
+        b'{"event":"release-expired","at":"","format":1,"release":""}',
+        b'{"at":"","event":"release-expired","format":1.0,"release":""}',
+    ],
+)
+def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
+    with pytest.raises(LedgerDamaged):
+        from_bytes(payload)
+
+
+def chain() -> list[Record]:
+    records: list[Record] = []
+    for event in EVENTS.values():
+        records.append(record_after(records[-1] if records else None, event))
+    return records
+
+
+def first_fault(records: list[Record]) -> str | None:
+    previous: Record | None = None
+    for record in records:
+        try:
+            check_chain(previous, record)
+        except LedgerDamaged as error:
+            return str(error)
+        previous = record
+    return None
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 6), st.integers(0, 10_000), st.integers(1, 255))
+def test_any_changed_byte_shows_with_its_number(number: int, place: int, flip: int) -> None:
+    records = chain()
+    payload = bytearray(records[number].payload)
+    payload[place % len(payload)] ^= flip
+    records[number] = Record(number + 1, records[number].digest, bytes(payload))
+    assert f"record {number + 1} " in (first_fault(records) or "")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_dropped_record_shows_with_its_number(number: int) -> None:
+    records = chain()
+    del records[number]
+    assert f"record {number + 1} is missing" in (first_fault(records) or "")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_swapped_records_show(number: int) -> None:
+    a, b = chain()[number : number + 2]
+    renumbered = [Record(a.sequence, b.digest, b.payload), Record(b.sequence, a.digest, a.payload)]
+    for pair, fault in (([b, a], "missing"), (renumbered, f"record {number + 1} was changed")):
+        records = chain()
+        records[number : number + 2] = pair
+        assert fault in (first_fault(records) or "")
+
+
+def test_an_untouched_chain_has_no_fault() -> None:
+    assert first_fault(chain()) is None
+
+
+def test_the_audit_tells_the_number_of_what_it_cannot_read() -> None:
+    """One event of each kind makes no history: labels are unknown, and an id comes twice."""
+    findings = verify(MemoryStore(chain())).findings
+    assert findings[0].sequence == 2
+    assert findings[-1].sequence == 6
+    assert "twice" in findings[-1].problem

@@ -1,0 +1,404 @@
+"""What is decided, and what is said about it: laws of single decisions and of their reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.enforcement.scenes import GLOBAL, HEAD, body, mechanism, noise, policy, pure, started
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.governance import Balance, smallest_budget
+from dpolicy.errors import Conflicting, Misused, ReleaseRejected
+from dpolicy.ledger.events import ReleaseDecided, from_bytes
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.releases.body import with_more_noise, without, without_attribute
+from dpolicy.releases.decision import Decision
+
+CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"
+ZIP = "  - {name: zips, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
+TEAM = "  - {name: team, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
+
+
+def one(said: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A release of one mechanism with more said about it."""
+    return body("r", {**said, **more})
+
+
+# Idempotency
+
+
+def test_the_same_body_gets_the_recorded_decision_for_ever() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    first = point.submit(pure("a", "1.5"))
+    denied = point.submit(pure("b", "1"))
+    point.apply(policy("  - {name: p, kind: custom, when: always, unit: user, budget: unlimited}\n"))
+    length = len(list(store.after(0)))
+    for again in (point, DecisionPoint(store)):
+        assert again.submit(pure("a", "1.5")) == replace(first, replayed=True)
+        assert again.reserve(pure("b", "1")) == replace(denied, replayed=True)
+    assert (first.allowed, denied.allowed) == (True, False)
+    assert len(list(store.after(0))) == length
+
+
+def test_another_body_under_the_same_id_is_an_error() -> None:
+    point = started()
+    point.submit(pure("a", "1"))
+    for ask in (point.submit, point.reserve):
+        with pytest.raises(Misused, match="another release"):
+            ask(pure("a", "1.000000000001"))
+    with pytest.raises(Misused, match="taken"):
+        point.import_past(pure("a", "0.5"))
+
+
+def test_a_decision_survives_json() -> None:
+    decision = started().submit(pure("a", "3", "zip"))
+    assert Decision.from_json(decision.as_json()) == decision
+
+
+# What denies
+
+
+def test_an_uncovered_mechanism_is_denied_unless_the_policy_allows_it() -> None:
+    only = ZIP % "{epsilon: 2}"
+    both = body("r", mechanism(("zip",), epsilon="1"), mechanism(("views",), epsilon="1"))
+    decision = started(only).submit(both)
+    assert (decision.allowed, decision.uncovered) == (False, ("mechanism 2",))
+    head = HEAD.replace("{delta: 1e-7}", "{delta: 1e-7, uncovered: allow}")
+    assert started(only, head=head).submit(both).allowed
+
+
+def test_an_evaluation_error_denies_and_says_so() -> None:
+    point = started(GLOBAL, TEAM % "{epsilon: 1}")
+    decision = point.submit(pure("a", "0.1"))
+    assert not decision.allowed
+    assert decision.failed
+    assert not decision.broken
+    assert point.submit(one({**mechanism(epsilon="0.1"), "labels": {"team": "maps"}})).allowed
+
+
+def test_an_error_in_a_rule_for_each_release_denies_too() -> None:
+    assert not started(GLOBAL, each=TEAM % "{epsilon: 1}").submit(pure("a", "0.1")).allowed
+
+
+def test_rules_for_each_release_never_add_up() -> None:
+    point = started("  - {name: g, kind: custom, when: always, unit: user, budget: unlimited}\n", each=CAP)
+    for number in range(20):
+        assert point.submit(pure(f"r{number}", "1")).allowed
+    decision = point.submit(pure("big", "1.000000000001"))
+    assert decision.broken == ("cap",)
+    assert decision.reasons[0].spent == {"epsilon": 0.0}
+
+
+def test_a_release_is_charged_as_a_whole_or_not_at_all() -> None:
+    point = started(GLOBAL, each=CAP)
+    halves = [mechanism(epsilon="0.6"), mechanism(("zip",), epsilon="0.6")]
+    decision = point.submit(body("both", *halves))
+    assert decision.broken == ("cap",)
+    assert decision.reasons[0].cost == {"epsilon": 1.2}
+    assert point.budgets()[0].spent == {"epsilon": 0.0}
+    assert point.submit(body("one", halves[0])).allowed
+
+
+def test_all_problems_are_told_at_once() -> None:
+    head = HEAD.replace("{delta: 1e-7}", "{delta: 1e-7, require: additive}")
+    head = head.replace("team: {values: [ads, maps]}", "team: {values: [ads], required: true}")
+    wrong = {
+        **mechanism(("zap",), epsilon="1"),
+        "unit": "usr",
+        "labels": {"stage": "finl", "colour": "red"},
+        "where": [{"county": ["AT"]}, {"country": ["FR"]}, {"age": {"from": 5, "to": 500}}],
+    }
+    with pytest.raises(ReleaseRejected) as refused:
+        started(GLOBAL, head=head).submit(body("r", wrong, {**wrong, "name": "second"}))
+    problems = refused.value.problems
+    codes = sorted(problem.code for problem in problems)
+    each = ["R001", "R002", "R003", "R004", "R005", "R006", "R006", "R006", "R007"]
+    assert codes == sorted(2 * each)
+    assert {p.message.partition(":")[0] for p in problems} == {"`mechanism 1`", "`second`"}
+    assert any("`zip`" in p.message for p in problems)  # did you mean
+
+
+def test_what_is_rejected_leaves_no_trace() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    with pytest.raises(ReleaseRejected):
+        point.submit(pure("a", "1", "zap"))
+    assert len(list(store.after(0))) == 1
+    assert point.submit(pure("a", "1", "zip")).allowed
+
+
+def test_nothing_is_decided_without_a_policy() -> None:
+    point = DecisionPoint(MemoryStore())
+    for ask in (point.submit, point.check, point.reserve):
+        with pytest.raises(Misused, match="no policy"):
+            ask(pure("a", "1"))
+
+
+# Reservations
+
+
+class Watch:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def test_a_reservation_counts_and_a_void_gives_it_back_exactly() -> None:
+    point = started()
+    untouched = point.budgets()[0].loss
+    point.reserve(pure("a", "1.7"))
+    assert not point.submit(pure("b", "0.7")).allowed
+    for because in ("", "  "):
+        with pytest.raises(Misused, match="because"):
+            point.void("a", because=because)
+    point.void("a", because="never started")
+    assert point.budgets()[0].loss == untouched
+    for again in (lambda: point.void("a", because="x"), lambda: point.commit("a")):
+        with pytest.raises(Misused, match="voided"):
+            again()
+    assert point.submit(pure("c", "2")).allowed
+
+
+@pytest.mark.parametrize("how", ["commit", "submit", "deny", "unknown"])
+def test_only_a_reservation_can_be_ended(how: str) -> None:
+    point = started()
+    point.reserve(pure("commit", "0.5"))
+    point.commit("commit")
+    point.submit(pure("submit", "0.5"))
+    point.submit(pure("deny", "5"))
+    for end in (lambda: point.void(how, because="x"), lambda: point.commit(how)):
+        with pytest.raises(Misused):
+            end()
+
+
+def test_a_commit_may_use_less_and_never_more() -> None:
+    point = started()
+    point.reserve(pure("a", "1.5"))
+    with pytest.raises(Misused, match="more than what was reserved"):
+        point.commit("a", pure("a", "1.6"))
+    point.commit("a", pure("a", "0.5"))
+    assert point.budgets()[0].spent == {"epsilon": 0.5}
+    assert point.submit(pure("b", "1.5")).allowed
+
+
+def test_an_expired_reservation_stays_spent() -> None:
+    watch, store = Watch(), MemoryStore()
+    started(store=store)
+    point = DecisionPoint(store, watch)
+    point.reserve(pure("a", "1.5"))
+    watch.now += timedelta(hours=24)
+    assert not point.submit(pure("b", "1")).allowed
+    assert point.entries["a"].status == "reserved"  # to the second
+    watch.now += timedelta(seconds=1)
+    assert not point.submit(pure("c", "1")).allowed
+    assert point.entries["a"].status == "expired"
+    for end in (lambda: point.void("a", because="x"), lambda: point.commit("a")):
+        with pytest.raises(Misused, match="expired"):
+            end()
+    assert point.budgets()[0].spent == {"epsilon": 1.5}
+
+
+# Reasons and counter-offers
+
+NOISES = st.one_of(
+    st.builds(lambda e: noise(epsilon=e), st.sampled_from(("0.3", "1", "2.5"))),
+    st.builds(lambda r: noise(rho=r), st.sampled_from(("0.01", "0.1", "1"))),
+    st.builds(lambda s: noise(kind="gaussian", sigma=s), st.sampled_from(("0.5", "3", "20"))),
+    st.builds(lambda b: noise(kind="laplace", scale=b), st.sampled_from(("0.4", "1", "7"))),
+)
+RULES = (
+    GLOBAL
+    + ZIP % "{epsilon: 1.5, delta: 0}"
+    + "  - {name: z, kind: custom, when: always, unit: user, budget: {rho: 0.5}}\n"
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(NOISES, st.booleans()), min_size=1, max_size=6))
+def test_reasons_are_numbers_that_pass_the_budget_where_the_rule_breaks(
+    asked: list[tuple[dict[str, Any], bool]],
+) -> None:
+    point = started(RULES, each=CAP)
+    for number, (said, zips) in enumerate(asked):
+        attributes = ["zip"] if zips else []
+        request = body(f"r{number}", {"mechanism": said, "attributes": attributes})
+        decision = point.submit(request)
+        assert decision.allowed == (not decision.broken)
+        for reason in decision.reasons:
+            check_numbers(reason)
+        for offer in decision.would_fit:
+            check_offer(point, request, offer)
+
+
+def check_numbers(reason: Any) -> None:
+    """spent, cost ≤ after, and after > budget exactly where the rule does not hold."""
+    notion = next(iter(reason.spent))
+    spent, cost, after = (
+        float("inf") if side[notion] is None else side[notion]
+        for side in (reason.spent, reason.cost, reason.after)
+    )
+    assert after >= max(spent, cost)
+    assert (after > reason.budget[notion]) == (not reason.holds), reason
+
+
+def check_offer(point: DecisionPoint, request: Any, offer: Any) -> None:
+    """What is offered fits when it is asked, and one per cent less noise does not."""
+    if "attribute" in offer:
+        changed: Any = without_attribute(request, offer["attribute"])
+    elif "mechanism" in offer:
+        names = [f"mechanism {n}" for n, _ in enumerate(request["mechanisms"], 1)]
+        changed = without(request, names.index(offer["mechanism"]))
+    else:
+        factor = Fraction(str(offer["factor"]))
+        changed = with_more_noise(request, factor)
+        less = with_more_noise(request, factor * Fraction(99, 100))
+        assert less is not None
+        assert not point.check({**less, "release": "less"}).allowed
+    assert point.check({**changed, "release": "offer"}).allowed
+
+
+def test_every_broken_rule_is_named_and_offers_are_of_every_kind() -> None:
+    point = started(RULES, each=CAP)
+    decision = point.submit(
+        body("r", mechanism(("zip",), epsilon="4"), mechanism(("views",), epsilon="0.5"))
+    )
+    assert set(decision.broken) == {"global", "zips", "z", "cap"}
+    kinds = [offer["change"] for offer in decision.would_fit]
+    assert kinds == ["scale every noise parameter by", "leave out mechanism"]
+    only = started(ZIP % "{epsilon: 1}", GLOBAL).submit(pure("r", "1.5", "zip", "views"))
+    assert {"change": "leave out attribute", "attribute": "zip"} in only.would_fit
+
+
+def test_those_who_spent_are_named() -> None:
+    point = started()
+    for number, epsilon in enumerate(("0.1", "0.9", "0.3")):
+        point.submit(pure(f"r{number}", epsilon))
+    assert point.submit(pure("last", "1")).reasons[0].spenders == ("r1", "r2", "r0")
+
+
+def test_an_allowed_release_shows_its_tightest_rules() -> None:
+    decision = started(RULES).submit(pure("r", "1", "zip"))
+    assert [reason.rule for reason in decision.reasons] == ["z", "zips", "global"]
+    assert all(reason.holds for reason in decision.reasons)
+
+
+def test_a_dry_run_writes_nothing_and_says_the_same() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    before = list(store.after(0))
+    told = point.check(pure("r", "1"))
+    assert list(store.after(0)) == before
+    assert told.sequence is None
+    assert replace(point.submit(pure("r", "1")), sequence=None) == told
+
+
+# Officers
+
+
+def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 2}")
+    point.submit(pure("a", "1.5", "zip"))
+    point.submit(pure("b", "0.25", "views"))
+    tighter = policy(GLOBAL.replace("2}}", "1.6}}"), ZIP % "{epsilon: 1}")
+    for accept in ((), ("zips",), ("global",)):
+        with pytest.raises(Conflicting) as refused:
+            point.apply(tighter, accept=accept)
+        names = {c.rule.name for c in refused.value.conflicts if isinstance(c, Balance)}
+        assert names == {"global", "zips"} - set(accept)
+    found = {c.rule.name: c for c in point.conflicts(tighter)}
+    assert found["global"].spenders == ("a", "b")
+    assert found["zips"].spenders == ("a",)
+    assert smallest_budget(found["global"]) == {"epsilon": 1.75}
+    point.apply(tighter, accept=("zips", "global"))
+    assert point.policy is not None
+    assert point.policy.digest == tighter.digest
+    assert set(point.submit(pure("c", "0.01", "zip")).broken) == {"global", "zips"}
+
+
+@pytest.mark.parametrize("budget", ["epsilon: %s, delta: 0", "rho: %s", "epsilon: %s"])
+def test_the_smallest_budget_that_would_do_does_and_one_quantum_less_does_not(budget: str) -> None:
+    def rule(amount: str) -> str:
+        text = "{" + budget % amount + "}"
+        return f"  - {{name: p, kind: custom, when: always, unit: user, budget: {text}}}\n"
+
+    point = started(rule("30"))
+    for number in range(3):
+        point.import_past(body(f"r{number}", mechanism(kind="laplace", scale="0.7")))
+    conflict = point.conflicts(policy(rule("0.1")))[0]
+    (least,) = smallest_budget(conflict).values()
+    assert least is not None
+    exact = Fraction(repr(least))
+    below = f"{float(exact - Fraction(2, 10**12)):.15f}"
+    assert point.conflicts(policy(rule(below)))
+    assert not point.conflicts(policy(rule(repr(least))))
+
+
+def test_a_pruned_rule_comes_back_with_its_history() -> None:
+    narrow = ZIP % "{epsilon: 2}"
+    point = started(GLOBAL, narrow)
+    assert [b.rule.name for b in point.budgets()] == ["global"]
+    point.submit(pure("a", "1.5", "zip"))
+    point.apply(policy(GLOBAL.replace("2}}", "9}}"), narrow))
+    spent = {b.rule.name: b.spent for b in point.budgets()}
+    assert spent == {"global": {"epsilon": 1.5}, "zips": {"epsilon": 1.5}}
+    assert point.submit(pure("b", "1", "zip")).broken == ("zips",)
+
+
+def test_an_import_is_charged_above_any_budget() -> None:
+    point = started()
+    point.import_past(pure("old", "7"))
+    point.import_past(pure("old", "7"))
+    assert point.budgets()[0].spent == {"epsilon": 7.0}
+    assert not point.submit(pure("new", "0.1")).allowed
+    with pytest.raises(Misused, match="imported"):
+        point.submit(pure("old", "7"))
+
+
+def test_relabelling_moves_a_charge_and_keeps_the_mechanisms() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 1}")
+    point.submit(pure("a", "1", "zip"))
+    with pytest.raises(Misused, match="mechanisms"):
+        point.relabel(pure("a", "0.5", "views"), because="cheaper")
+    with pytest.raises(Misused, match="no release"):
+        point.relabel(pure("b", "1"), because="?")
+    point.relabel(pure("a", "1", "views"), because="it never read zip")
+    assert {b.rule.name: b.spent["epsilon"] for b in point.budgets()} == {"global": 1, "zips": 0}
+    assert point.submit(pure("a", "1", "zip")).replayed
+
+
+def test_a_new_unit_charges_old_releases_through_group_privacy() -> None:
+    point = started("  - {name: d, kind: custom, when: always, unit: user-day, budget: {rho: 1}}\n")
+    days = {"time": {"from": "2026-01-30", "to": "2026-02-02"}, "unit": "user-day"}
+    point.submit(one(mechanism(rho="0.01"), **days))
+    added = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 0.15}}\n")
+    conflict = point.conflicts(added)[0]
+    assert conflict.spent == {"rho": 0.16}  # four days, squared
+    static = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 999}}\n")
+    point.import_past(body("static", {**mechanism(rho="0.01"), "unit": "user-day"}))
+    assert point.conflicts(static)[0].spent == {"rho": None}  # unknown is infinite, never zero
+
+
+def test_a_past_that_cannot_be_read_is_charged_to_every_rule() -> None:
+    point = started()
+    point.submit(pure("a", "0.1", "zip"))
+    without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
+    assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None, "delta": 1.0}]
+
+
+def test_the_ledger_keeps_what_was_said_and_no_balance() -> None:
+    store = MemoryStore()
+    started(store=store).submit(pure("a", "0.1"))
+    event = from_bytes(list(store.after(0))[-1].payload)
+    assert isinstance(event, ReleaseDecided)
+    assert event.body["mechanisms"][0]["mechanism"]["epsilon"] == Fraction(1, 10)

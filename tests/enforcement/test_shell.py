@@ -1,0 +1,269 @@
+"""The shell around decisions: many threads, one commit, and stores that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, policy, pure, started
+
+from dpolicy.enforcement import decision_point
+from dpolicy.enforcement.audit import records, verify
+from dpolicy.enforcement.check import decide
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import DPolicyError, LedgerUnavailable, Misused
+from dpolicy.ledger.events import ReleaseDecided
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.store import Log
+
+THREADS = 16
+
+
+class Slow(MemoryStore):
+    """A store that counts its commits, and holds the first one until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits = 0
+        self.free = threading.Event()
+        self.free.set()
+
+    @contextmanager
+    def writing(self) -> Iterator[Log]:
+        self.commits += 1
+        with super().writing() as log:
+            assert self.free.wait(60)
+            yield log
+
+
+class Failing(MemoryStore):
+    """A store that fails at the end of a block, as often as it is told."""
+
+    failures = 0
+
+    @contextmanager
+    def writing(self) -> Iterator[Log]:
+        with super().writing() as log:
+            yield log
+            if self.failures:
+                self.failures -= 1
+                raise LedgerUnavailable("the disk is full")
+
+
+def spent(store: MemoryStore) -> Fraction:
+    """What the ledger says was allowed, added up by hand."""
+    allowed = [e for _, e in records(store) if isinstance(e, ReleaseDecided) and e.allowed]
+    return sum(
+        (m["mechanism"]["epsilon"] for e in allowed for m in e.body["mechanisms"]), Fraction(0)
+    )
+
+
+def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(work, range(count)))
+
+
+def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> None:
+    store = Slow()
+    point = started(store=store)
+    before, requests = store.commits, 40
+    store.free.clear()
+    with ThreadPoolExecutor(requests) as pool:
+        asked = [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(requests)]
+        while len(point._queue) < requests - 1:  # all but the one that is being written
+            threading.Event().wait(0.001)
+        store.free.set()
+        decisions = [future.result() for future in asked]
+    assert [d.release for d in decisions] == [f"r{n}" for n in range(requests)]
+    assert store.commits - before == 2
+    assert sum(d.allowed for d in decisions) == 20
+    written = [e.release for _, e in records(store) if isinstance(e, ReleaseDecided)]
+    assert sorted(written) == sorted(d.release for d in decisions)
+    by_number = {r.sequence: e for r, e in records(store)}
+    for decision in decisions:
+        event = by_number[decision.sequence or 0]
+        assert isinstance(event, ReleaseDecided)
+        assert (event.release, event.allowed) == (decision.release, decision.allowed)
+    assert verify(store).findings == ()
+
+
+def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
+    store = Slow()
+    point = started(store=store)
+    point.submit(pure("taken", "0.1"))
+    store.free.clear()
+    works: list[Callable[[], Any]] = [
+        lambda: point.submit(pure("a", "0.1")),
+        lambda: point.submit(pure("taken", "0.2")),
+        lambda: point.void("taken", because="x"),
+        lambda: point.submit(pure("b", "0.1")),
+        lambda: point.submit(pure("taken", "0.1")),
+    ]
+    with ThreadPoolExecutor(len(works)) as pool:
+        asked = [pool.submit(work) for work in works]
+        store.free.set()
+        errors = [future.exception() for future in asked]
+    assert [type(error) for error in errors] == [type(None), Misused, Misused, *2 * [type(None)]]
+    assert asked[4].result().replayed
+    assert spent(store) == Fraction("0.3")
+
+
+@pytest.mark.parametrize("points", [1, 3])
+def test_many_threads_never_overspend(points: int) -> None:
+    store = MemoryStore()
+    some = [started(store=store), *(DecisionPoint(store) for _ in range(points - 1))]
+    decisions = in_threads(lambda n: some[n % points].submit(pure(f"r{n}", "0.3")), 64)
+    assert Counter(d.allowed for d in decisions) == {True: 6, False: 58}
+    assert spent(store) == Fraction("1.8")
+    assert sorted(d.sequence for d in decisions) == list(range(2, 66))
+    assert verify(store).findings == ()
+
+
+def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary of the test above: decide on a state that others are about to change."""
+    store = MemoryStore()
+    point = started(store=store)
+    meeting = threading.Barrier(THREADS)
+    seen: dict[int, Any] = {}
+
+    def early(n: int) -> Any:
+        seen[n] = point.check(pure(f"r{n}", "0.3"))
+        meeting.wait(60)
+        return point.submit(pure(f"r{n}", "0.3"))
+
+    def by_memory(self: DecisionPoint, state: Any, release: Any) -> Any:
+        return replace(seen[int(release.id[1:])], sequence=None)
+
+    with monkeypatch.context() as patch:
+        real = DecisionPoint._judge
+        patch.setattr(DecisionPoint, "check", lambda self, b: _checked(self, b, real))
+        patch.setattr(DecisionPoint, "_judge", by_memory)
+        in_threads(early, THREADS)
+    assert spent(store) > 2
+    assert [f.sequence for f in verify(store).findings] == list(range(8, THREADS + 2))
+
+
+def _checked(point: DecisionPoint, asked: Any, judge: Any) -> Any:
+    with point._reading() as state:
+        return judge(point, state, decision_point._release(asked))
+
+
+def test_threads_that_repeat_themselves_are_charged_once() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    decisions = in_threads(lambda n: point.submit(pure(f"r{n % 4}", "0.25")), 64)
+    assert Counter(d.replayed for d in decisions) == {False: 4, True: 60}
+    assert spent(store) == 1
+    firsts = {d.release: d for d in decisions if not d.replayed}
+    assert all(replace(d, replayed=False) == firsts[d.release] for d in decisions)
+
+
+def test_readers_and_writers_and_officers_at_once() -> None:
+    store = MemoryStore()
+    point = started(GLOBAL.replace("2}}", "2, delta: 0}}"), store=store)
+    other = policy(GLOBAL.replace("2}}", "3, delta: 0}}"))
+
+    def work(n: int) -> None:
+        if n % 8 == 0:
+            point.apply(other)
+        elif n % 8 == 1:
+            assert all(balance.holds for balance in point.budgets())
+        else:
+            point.submit(pure(f"r{n}", "0.1"))
+
+    in_threads(work, 80)
+    assert spent(store) <= 3
+    assert verify(store).findings == ()
+
+
+def test_when_writing_fails_nothing_was_allowed_and_the_next_request_is_fine() -> None:
+    store = Failing()
+    point = started(store=store)
+    assert point.submit(pure("a", "1")).allowed
+    store.failures = 1
+    with pytest.raises(LedgerUnavailable):
+        point.submit(pure("b", "1"))
+    assert point.entries.keys() == {"a"}
+    assert point.budgets()[0].spent == {"epsilon": 1.0}
+    decision = point.submit(pure("b", "1"))
+    assert decision.allowed
+    assert not decision.replayed
+    assert not point.submit(pure("c", "0.1")).allowed
+    assert verify(store).findings == ()
+
+
+def test_when_writing_fails_everybody_in_the_batch_is_told() -> None:
+    store = Failing()
+    point = started(store=store)
+    store.failures = 10**6
+    outcomes = in_threads(lambda n: _outcome(lambda: point.submit(pure(f"r{n}", "0.1"))), 40)
+    assert {type(outcome) for outcome in outcomes} == {LedgerUnavailable}
+    store.failures = 0
+    assert [type(event).__name__ for _, event in records(store)] == ["PolicyApplied"]
+    decisions = in_threads(lambda n: point.submit(pure(f"r{n}", "0.1")), 40)
+    assert Counter(d.allowed for d in decisions) == {True: 20, False: 20}
+    assert not any(d.replayed for d in decisions)
+
+
+def test_a_failing_store_now_and_then_never_overspends() -> None:
+    store = Failing()
+    point = started(store=store)
+
+    def work(n: int) -> Any:
+        if n % 5 == 0:
+            store.failures = 1
+        return _outcome(lambda: point.submit(pure(f"r{n}", "0.3")))
+
+    outcomes = in_threads(work, 60)
+    told = {d.release for d in outcomes if not isinstance(d, Exception) and d.allowed}
+    written = {e.release for _, e in records(store) if isinstance(e, ReleaseDecided) and e.allowed}
+    assert told == written
+    assert spent(store) == Fraction("1.8")
+    assert verify(store).findings == ()
+
+
+def _outcome(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except DPolicyError as error:
+        return error
+
+
+def test_the_audit_finds_a_decision_that_should_not_have_been(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    point.submit(pure("fine", "1"))
+
+    def generous(*arguments: Any) -> Any:
+        verdict = decide(*arguments)
+        return replace(verdict, checks=tuple(replace(c, holds=True) for c in verdict.checks))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decision_point, "decide", generous)
+        assert point.submit(pure("too-much", "5")).allowed
+    audit = verify(store)
+    assert [finding.sequence for finding in audit.findings] == [3]
+    assert "too-much" in audit.findings[0].problem
+    assert audit.records == 3
+
+
+def test_an_answer_is_given_only_after_its_event_is_there() -> None:
+    store = Slow()
+    point = started(store=store)
+    store.free.clear()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(point.submit, pure("a", "1"))
+        assert not asked.done()
+        assert len(list(store.after(0))) == 1
+        store.free.set()
+        decision = asked.result()
+    assert [r.sequence for r in store.after(1)] == [decision.sequence]

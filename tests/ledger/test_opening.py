@@ -1,0 +1,35 @@
+"""Addresses and the stores that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.ledger.postgres_servers import PostgresServer
+
+from dpolicy.errors import LedgerUnavailable
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.opening import open_existing, open_store
+from dpolicy.ledger.postgres import PostgresStore
+from dpolicy.ledger.sqlite import SqliteStore
+
+
+def test_addresses(tmp_path: Path, postgres: PostgresServer) -> None:
+    path = str(tmp_path / "ledger.db")
+    other = postgres.url.replace("postgresql://", "postgres://")
+    kinds = {":memory:": MemoryStore, path: SqliteStore}
+    for where, kind in {**kinds, postgres.url: PostgresStore, other: PostgresStore}.items():
+        store = open_store(where)
+        assert isinstance(store, kind)
+        assert list(store.after(0)) == []
+        store.close()
+
+
+def test_a_path_where_no_ledger_is(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with pytest.raises(LedgerUnavailable, match="there is no ledger"):
+        open_existing(str(path))
+    assert not path.exists()
+    open_store(str(path)).close()
+    open_existing(str(path)).close()
+    open_existing(":memory:").close()

@@ -1,0 +1,218 @@
+"""What a ledger in PostgreSQL refuses, what it survives, and what it never says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from tests.ledger.postgres_servers import PostgresServer
+from tests.ledger.records import follow, head_of, verified
+
+from dpolicy.errors import LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.postgres import PostgresStore
+from dpolicy.ledger.postgres_server import address, check_settings, shown
+
+ROOT = Path(__file__).parents[2]
+GOOD = (False, "on", "on", "on", "", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({0: True}, "is a standby"),
+        ({1: "off"}, "fsync is `off`"),
+        ({2: "off"}, "full_page_writes is `off`"),
+        ({3: "off"}, "synchronous_commit is `off`"),
+        ({3: "off", 4: "b"}, "synchronous_commit is `off`"),
+        ({3: "local", 4: "b"}, "synchronous_commit is `local`"),
+        ({3: "remote_write", 4: "b"}, "synchronous_commit is `remote_write`"),
+        ({5: 1}, "dpolicy.single_node = 'on'"),
+        ({5: 2, 6: "off"}, "synchronous_standby_names"),
+    ],
+)
+def test_settings_that_lose_decisions(changed: dict[int, object], said: str) -> None:
+    settings: list[object] = [changed.get(at, value) for at, value in enumerate(GOOD)]
+    with pytest.raises(LedgerUnavailable, match=said):
+        check_settings(*settings, name="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {3: "local"},
+        {3: "remote_write"},
+        {3: "remote_apply", 4: "b", 5: 1},
+        {4: "b", 5: 1},
+        {5: 1, 6: "on"},
+    ],
+)
+def test_settings_that_keep_them(changed: dict[int, object]) -> None:
+    settings: list[object] = [changed.get(at, value) for at, value in enumerate(GOOD)]
+    check_settings(*settings, name="x")  # type: ignore[arg-type]
+
+
+def test_a_server_that_confirms_too_early(postgres: PostgresServer) -> None:
+    early = f"{postgres.url}&options=-c%20synchronous_commit%3Doff"
+    with pytest.raises(LedgerUnavailable, match="synchronous_commit is `off`\nhelp: `ALTER ROLE"):
+        PostgresStore(early)
+
+
+def test_a_session_that_was_changed_later(postgres: PostgresServer) -> None:
+    store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
+    assert store._writer
+    store._writer.execute("SET synchronous_commit = off")
+    store._writer.commit()
+    with pytest.raises(LedgerUnavailable, match="synchronous_commit"), store.writing():
+        pass
+    store.close()
+
+
+def test_a_newer_format(postgres: PostgresServer) -> None:
+    schema = f"s{uuid4().hex}"
+    PostgresStore(postgres.url, schema=schema).close()
+    with psycopg.connect(postgres.url) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(f"UPDATE {schema}.head SET format = 2".encode())
+    with pytest.raises(LedgerDamaged, match="has format 2; this version reads format 1"):
+        PostgresStore(postgres.url, schema=schema)
+
+
+def test_a_strange_schema_is_only_a_name(postgres: PostgresServer) -> None:
+    store = PostgresStore(postgres.url, schema='Robert"); DROP TABLE x; --')
+    with store.writing() as log:
+        log.append(follow(head_of([]), [b"one"]))
+    store.close()
+
+
+def cut_off(postgres: PostgresServer) -> None:
+    """End every other connection."""
+    with psycopg.connect(postgres.url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+
+def test_a_lost_connection_is_made_again_where_nothing_was_written(
+    postgres: PostgresServer,
+) -> None:
+    store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
+    with store.writing() as log:
+        log.append(follow(head_of([]), [b"one"]))
+    assert len(list(store.after(0))) == 1
+    cut_off(postgres)
+    assert len(list(store.after(0))) == 1
+    with store.writing() as log:
+        log.append(follow(head_of(list(log.after(0))), [b"two"]))
+    assert len(verified(store.after(0))) == 2
+    store.close()
+
+
+def test_a_connection_lost_before_the_commit(postgres: PostgresServer) -> None:
+    store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
+    with pytest.raises(LedgerUnavailable, match="nothing was written"), store.writing() as log:
+        cut_off(postgres)
+        log.append(follow(head_of([]), [b"one"]))
+    assert list(store.after(0)) == []
+    store.close()
+
+
+def test_a_connection_lost_in_the_commit(postgres: PostgresServer) -> None:
+    store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
+    with (
+        pytest.raises(LedgerUnavailable, match="the outcome is not known\nhelp: ask again"),
+        store.writing() as log,
+    ):
+        log.append(follow(head_of([]), [b"one"]))
+        cut_off(postgres)
+    assert list(store.after(0)) == []
+    with store.writing() as log:
+        log.append(follow(head_of([]), [b"one"]))
+    assert len(verified(store.after(0))) == 1
+    store.close()
+
+
+def test_a_commit_that_stopped_waiting_for_its_standby(postgres: PostgresServer) -> None:
+    store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}", wait=5.0)
+    name = f"app{uuid4().hex[:8]}"
+    assert store._writer
+    store._writer.execute(f"SET application_name = '{name}'".encode())
+    store._writer.commit()
+    with psycopg.connect(postgres.url, autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        admin.execute("SELECT pg_reload_conf()")
+        canceller = subprocess.Popen([sys.executable, "-c", _CANCEL, postgres.url, name])
+        try:
+            with (
+                pytest.raises(LedgerUnavailable, match="canceling wait for synchronous"),
+                store.writing() as log,
+            ):
+                log.append(follow(head_of([]), [b"one"]))
+        finally:
+            canceller.wait()
+            admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            admin.execute("SELECT pg_reload_conf()")
+    store.close()
+
+
+_CANCEL = """
+import sys, time, psycopg
+with psycopg.connect(sys.argv[1], autocommit=True) as connection:
+    query = ("SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
+             "WHERE application_name = %s AND wait_event = 'SyncRep'")
+    for _ in range(3000):
+        if connection.execute(query, (sys.argv[2],)).fetchall():
+            break
+        time.sleep(0.02)
+"""
+
+SECRET = "s3cr3t@/ü"
+QUOTED = "s3cr3t%40%2F%C3%BC"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{QUOTED}@127.0.0.1:1/database",
+        f"postgresql://user@127.0.0.1:1/database?password={QUOTED}",
+        f"postgresql://user:{SECRET}@nowhere.invalid:1/database",
+        "postgresql://user:p@s3cr3t@nowhere.invalid:1/database",
+        f"postgresql://user:{QUOTED}@127.0.0.1:port/database",
+        f"postgresql://user:{QUOTED}@127.0.0.1:1/database?unknown={QUOTED}",
+    ],
+)
+def test_a_password_is_never_said(url: str) -> None:
+    with pytest.raises(LedgerUnavailable) as caught:
+        PostgresStore(url)
+    said = "".join(traceback.format_exception(caught.value))
+    lines = [line for line in said.splitlines() if "Error" in line or "Unavailable" in line]
+    for text in (str(caught.value), *lines):
+        assert "s3cr3t" not in text
+
+
+def test_names_and_messages_without_passwords() -> None:
+    url = f"postgresql://user:{QUOTED}@host:5433/database"
+    assert address(url)[1] == "postgresql://user@host:5433/database"
+    error = RuntimeError(f"bad\n  {SECRET} or {QUOTED} or postgresql://a:b@c/d")
+    assert shown(error, url) == "bad … or … or postgresql://a:…@c/d"
+
+
+def test_without_the_library() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['psycopg'] = None\n"
+        "from dpolicy.errors import LedgerUnavailable\n"
+        "from dpolicy.ledger.opening import open_store\n"
+        "try: open_store('postgresql://x/y')\n"
+        "except LedgerUnavailable as error: print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "pip install 'dpolicy[postgres]'" in ended.stdout
