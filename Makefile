@@ -37,9 +37,10 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/cost.py
 
-demo: setup  ## compile an example and print its rules
+demo: setup  ## compile an example, print its rules, run the stories
 	$(BIN)/dpolicy check examples/web-analytics
 	$(BIN)/dpolicy rules examples/web-analytics
+	$(BIN)/dpolicy test examples
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

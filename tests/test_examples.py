@@ -46,6 +46,7 @@ POLICY_SETS = {
     "paper/time": (2, 2),
     "web-analytics": (130, 98),
     "census-2020": (11, 11),
+    "governance": (3, 2),
 }
 
 

@@ -35,6 +35,7 @@ PLACES = {
     "P015-range-upside-down": ["4:5"],
     "P016-default-not-a-value": ["4:47"],
     "P017-covers-with-a-period": ["4:45"],
+    "P018-whose-month": ["6:3"],
     "P020-unknown-unit": ["7:54"],
     "P021-no-catch-all": ["8:11"],
     "P022-unknown-category": ["7:32"],

@@ -71,12 +71,18 @@ def test_releases_cases_and_other_files_are_left_alone(tmp_path: Path) -> None:
         a__yaml=BASE,
         release__yaml="release: r-1\nmechanisms: []\n",
         case__yaml="policy: a.yaml\nsteps: []\n",
-        broken_test__yaml="[not: a policy\n",
+        policy_test__yaml="policy: a.yaml\nsteps: [{check: }]\n",
         notes__txt="dpolicy: 2\n",
         README__md="# hello\n",
     )
     (tmp_path / "deeper.yaml").mkdir()
     assert names(load_policy(tmp_path)) == ["global"]
+
+
+def test_a_file_that_cannot_be_read_might_be_a_policy(tmp_path: Path) -> None:
+    written(tmp_path, a__yaml=BASE, broken_test__yaml="[not: a policy\n")
+    with pytest.raises(PolicyRejected, match=r"broken_test\.yaml:1:15: error P001"):
+        load_policy(tmp_path)
 
 
 def test_a_release_or_case_alone_is_no_policy() -> None:

@@ -130,7 +130,7 @@ def test_wrong_values_are_told_once_and_where_they_stand(place: str) -> None:
         ("dpolicy: 1\nschema: {partitions: {p: {from: 0, to: 1e13}}}", ["P009"]),
         ("dpolicy: 1\nschema: {attributes: {a: {wek: [c]}}, categories: {c: }}", ["P024"]),
         ("dpolicy: 1\naccounting: {orders: [1]}", ["P009"]),
-        ("dpolicy: 1\naccounting: {orders: []}", ["P007"]),
+        ("dpolicy: 1\naccounting: {orders: [[]]}", ["P007"]),
         ("dpolicy: 1\naccounting: {profile: clasic}", ["P044"]),
         ("dpolicy: 1\nunits: {user: {covers: [usr]}}", ["P020"]),
         ("dpolicy: 1\nunits: {user: {covers: [user]}}", ["P014"]),

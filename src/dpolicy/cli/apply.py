@@ -27,7 +27,7 @@ def command(
     compiled = load_policy(policy)
     if format_ == "text":
         print_diagnostics(compiled.warnings)
-    with opened(ledger) as point:
+    with opened(ledger, new=True) as point:
         try:
             sequence = point.apply(compiled, accept, by, because)
         except Conflicting as error:

@@ -30,4 +30,5 @@ def print_conflicts(conflicts: Sequence[Balance]) -> None:
         click.echo(f"conflict  {rule.name}  unit {rule.unit}  budget {describe(rule.budget)}")
         click.echo(f"  the past needs at least {least}  {rule.base.span}")
         click.echo(f"  spent most by {', '.join(conflict.spenders)}")
-    click.echo(f"{len(conflicts)} rules are exceeded; name each with --accept, or raise its budget")
+    count = "1 rule is" if len(conflicts) == 1 else f"{len(conflicts)} rules are"
+    click.echo(f"{count} exceeded by the past; name each with --accept, or raise its budget")

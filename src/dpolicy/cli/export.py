@@ -12,7 +12,7 @@ from dpolicy.cli.ledger_option import ledger_option, opened
 from dpolicy.cli.output import format_option
 from dpolicy.enforcement.audit import records
 from dpolicy.enforcement.state import Entry
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.opening import open_existing
 
 _COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes")
 
@@ -33,7 +33,7 @@ def command(ledger: str, to: str, format_: str) -> int:
             rows = (_rows(release, entry) for release, entry in point.entries.items())
             writer.writerows(chain.from_iterable(rows))
         return 0
-    store = open_store(ledger)
+    store = open_existing(ledger)
     try:
         for record, _ in records(store):
             click.echo(record.payload.decode("utf-8"))

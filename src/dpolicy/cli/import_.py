@@ -20,7 +20,7 @@ from dpolicy.language.release import load_release
 def command(files: tuple[Path, ...], ledger: str, by: str, because: str, format_: str) -> int:
     """Charge the past releases FILES. They are never refused, also above a budget."""
     releases = [load_release(file) for file in files]
-    with opened(ledger) as point:
+    with opened(ledger, new=True) as point:
         numbers = {r.id: point.import_past(r, because, by) for r in releases}
         broken = [balance for balance in point.budgets() if not balance.holds]
     if format_ == "json":

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.ledger.opening import open_existing, open_store
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -29,9 +30,9 @@ def who_option(command: _Command) -> _Command:
 
 
 @contextmanager
-def opened(ledger: str) -> Iterator[DecisionPoint]:
-    """A decision point on a ledger, closed at the end."""
-    point = DecisionPoint(ledger)
+def opened(ledger: str, *, new: bool = False) -> Iterator[DecisionPoint]:
+    """A decision point on a ledger, closed at the end; only some commands may make a new one."""
+    point = DecisionPoint(open_store(ledger) if new else open_existing(ledger))
     try:
         yield point
     finally:

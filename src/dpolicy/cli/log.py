@@ -8,7 +8,7 @@ from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.output import format_option
 from dpolicy.enforcement.audit import records
 from dpolicy.ledger.events import Event, PolicyApplied, ReleaseDecided
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.opening import open_existing
 
 
 @click.command()
@@ -16,7 +16,7 @@ from dpolicy.ledger.opening import open_store
 @format_option
 def command(ledger: str, format_: str) -> int:
     """Print every event of the ledger, oldest first."""
-    store = open_store(ledger)
+    store = open_existing(ledger)
     try:
         for record, event in records(store):
             if format_ == "json":

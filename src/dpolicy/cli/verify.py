@@ -8,7 +8,7 @@ from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.main import TAMPERED
 from dpolicy.cli.output import format_option, print_json
 from dpolicy.enforcement.audit import verify
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.opening import open_existing
 
 
 @click.command()
@@ -16,7 +16,7 @@ from dpolicy.ledger.opening import open_store
 @format_option
 def command(ledger: str, format_: str) -> int:
     """Read the ledger from its first record and make every decision again."""
-    store = open_store(ledger)
+    store = open_existing(ledger)
     try:
         audit = verify(store)
     finally:

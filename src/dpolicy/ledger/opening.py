@@ -26,8 +26,8 @@ def open_store(where: str) -> Store:
         raise LedgerUnavailable(
             "a ledger in PostgreSQL needs `psycopg`\nhelp: pip install 'dpolicy[postgres]'"
         ) from error
-    store = module.PostgresStore(where)
-    return store  # noqa: RET504
+    server: Store = module.PostgresStore(where)
+    return server
 
 
 def open_existing(where: str) -> Store:
