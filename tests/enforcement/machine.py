@@ -84,13 +84,24 @@ class Agreement(RuleBasedStateMachine):
 
     # What happens
 
-    @initialize(policy=policies())
-    def start(self, policy: dict[str, Any]) -> None:
+    @initialize(policy=policies(), several=st.lists(BODIES, min_size=4, max_size=6))
+    def start(self, policy: dict[str, Any], several: list[list[Any]]) -> None:
         self.points[0].apply(compiled(json.dumps(policy)))
         self.model.policy = policy
+        for number, mechanisms in enumerate(several):
+            self._ask(number % 2, mechanisms, reserve=number % 3 > 0)
 
-    @rule(at=WHICH, mechanisms=BODIES, reserve=st.booleans())
-    def ask(self, at: int, mechanisms: list[Any], reserve: bool) -> None:
+    @rule(at=WHICH, several=st.lists(BODIES, min_size=1, max_size=3))
+    def submit(self, at: int, several: list[list[Any]]) -> None:
+        for mechanisms in several:
+            self._ask(at, mechanisms, reserve=False)
+
+    @rule(at=WHICH, several=st.lists(BODIES, min_size=1, max_size=3))
+    def reserve(self, at: int, several: list[list[Any]]) -> None:
+        for mechanisms in several:
+            self._ask(at, mechanisms, reserve=True)
+
+    def _ask(self, at: int, mechanisms: list[Any], *, reserve: bool) -> None:
         self.count += 1
         self._decide(at, {"release": f"r{self.count}", "mechanisms": mechanisms}, reserve)
 

@@ -23,12 +23,13 @@ LABELS: dict[str, Any] = {
 }
 BUDGETS: tuple[Any, ...] = (
     {"epsilon": 1},
-    {"epsilon": 2},
-    {"epsilon": 3, "delta": 0},
-    {"epsilon": 8},
-    {"rho": 0.25},
-    {"mu": 1},
+    {"epsilon": 3},
+    {"epsilon": 6},
+    {"epsilon": 12},
+    {"rho": 0.5},
+    {"mu": 2},
 )
+PURE: tuple[Any, ...] = ({"epsilon": 2, "delta": 0}, {"epsilon": 4, "delta": 0})
 STATED: tuple[Any, ...] = (*BUDGETS, {"renyi": {"2": 0.5, "8": 2}}, "unlimited")
 SCOPES = (
     "always",
@@ -47,7 +48,10 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     """A policy set as the dict that JSON gives."""
     few = draw(st.sampled_from((("user",), ("user", "user-month"), tuple(UNITS))))
     extended = draw(st.integers(0, 2))
-    budget = st.sampled_from(BUDGETS if extended else STATED)
+    # One palette for a policy: of many notions at once, one always denies.
+    palette = draw(st.sampled_from((BUDGETS[:4], BUDGETS[1:4], STATED, PURE, BUDGETS)))
+    known = [b for b in palette if b in BUDGETS or b in PURE or not extended]
+    budget = st.sampled_from(known)
     accounting: dict[str, Any] = {"delta": draw(st.sampled_from((1e-7, 1e-5)))}
     if draw(st.booleans()):
         accounting["orders"] = [4, 16.5, 64]
@@ -146,13 +150,13 @@ def _decimals(*written: str) -> st.SearchStrategy[Fraction]:
 
 NOISE: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries(
-        {"kind": st.just("declared"), "epsilon": _decimals("0.1", "0.25", "0.5", "1")},
-        optional={"delta": _decimals("1e-9", "2e-8")},
+        {"kind": st.just("declared"), "epsilon": _decimals("0.1", "0.1", "0.25", "0.5", "1")},
+        optional={"delta": _decimals("1e-10", "2e-8")},
     ),
-    st.fixed_dictionaries({"kind": st.just("declared"), "rho": _decimals("0.01", "0.05", "0.125")}),
+    st.fixed_dictionaries({"kind": st.just("declared"), "rho": _decimals("0.001", "0.01", "0.05", "0.125")}),
     st.fixed_dictionaries({"kind": st.just("declared"), "mu": _decimals("0.1", "0.3", "0.5")}),
-    st.fixed_dictionaries({"kind": st.just("gaussian"), "sigma": _decimals("2", "4", "5")}),
-    st.fixed_dictionaries({"kind": st.just("laplace"), "scale": _decimals("1", "2", "4")}),
+    st.fixed_dictionaries({"kind": st.just("gaussian"), "sigma": _decimals("2", "5", "20")}),
+    st.fixed_dictionaries({"kind": st.just("laplace"), "scale": _decimals("1", "4", "10")}),
 )
 
 
@@ -161,11 +165,13 @@ def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
     """One mechanism of a release, as plain values."""
     noise = draw(NOISE)
     stated: dict[str, Any] = {}
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 4)) == 0:
         stated["unit"] = draw(st.sampled_from(("user", "user-month", "user-day")))
     if draw(st.booleans()):
         stated["additive"] = True
-    days = draw(st.sampled_from(TIMES))
+    days = draw(st.sampled_from(TIMES[1:] if "unit" in stated else TIMES))
+    if draw(st.integers(0, 19)) == 0:
+        days = None
     if days:
         stated["time"] = {"from": days[0], "to": days[1]}
     if draw(st.integers(0, 9)) == 0:  # a stated curve is known for groups of one only
@@ -183,7 +189,7 @@ def words(draw: st.DrawFn) -> dict[str, Any]:
         labels[name] = [value] if name == "purpose" else value
     if draw(st.integers(0, 19)) == 0:
         labels["colour"] = "red"
-    attributes = draw(st.sets(st.sampled_from("abcd" if draw(st.integers(0, 9)) == 0 else "abc")))
+    attributes = draw(st.sets(st.sampled_from("abcd" if draw(st.integers(0, 19)) == 0 else "abc")))
     return {"attributes": sorted(attributes), "labels": labels}
 
 
