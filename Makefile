@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 test: setup  ## every test, on all cores
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: setup  ## format, lint, types, layers, docs fresh
 	$(BIN)/ruff format --check .

@@ -26,6 +26,7 @@ schema:
     age: {from: 0, to: 119}
 """
 GLOBAL = "  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2}}\n"
+ZIP = "  - {name: zips, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
 
 
 def policy(*policies: str, head: str = HEAD, each: str = "") -> CompiledPolicy:

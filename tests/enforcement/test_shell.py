@@ -32,13 +32,14 @@ class Slow(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.commits = 0
-        self.free = threading.Event()
+        self.free, self.entered = threading.Event(), threading.Event()
         self.free.set()
 
     @contextmanager
     def writing(self) -> Iterator[Log]:
         self.commits += 1
         with super().writing() as log:
+            self.entered.set()
             assert self.free.wait(60)
             yield log
 
@@ -75,8 +76,11 @@ def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> Non
     point = started(store=store)
     before, requests = store.commits, 40
     store.free.clear()
+    store.entered.clear()
     with ThreadPoolExecutor(requests) as pool:
-        asked = [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(requests)]
+        asked = [pool.submit(point.submit, pure("r0", "0.1"))]
+        assert store.entered.wait(60)
+        asked += [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(1, requests)]
         while len(point._queue) < requests - 1:  # all but the one that is being written
             threading.Event().wait(0.001)
         store.free.set()

@@ -1,0 +1,111 @@
+"""What officers do: tighten, loosen, import, relabel, and add units to old ledgers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
+
+from dpolicy.enforcement.governance import Balance, smallest_budget
+from dpolicy.errors import Conflicting, Misused
+from dpolicy.ledger.events import ReleaseDecided, from_bytes
+from dpolicy.ledger.memory import MemoryStore
+
+
+def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 2}")
+    point.submit(pure("a", "1.5", "zip"))
+    point.submit(pure("b", "0.25", "views"))
+    tighter = policy(GLOBAL.replace("2}}", "1.6}}"), ZIP % "{epsilon: 1}")
+    for accept in ((), ("zips",), ("global",)):
+        with pytest.raises(Conflicting) as refused:
+            point.apply(tighter, accept=accept)
+        names = {c.rule.name for c in refused.value.conflicts if isinstance(c, Balance)}
+        assert names == {"global", "zips"} - set(accept)
+    found = {c.rule.name: c for c in point.conflicts(tighter)}
+    assert found["global"].spenders == ("a", "b")
+    assert found["zips"].spenders == ("a",)
+    assert smallest_budget(found["global"]) == {"epsilon": 1.75}
+    point.apply(tighter, accept=("zips", "global"))
+    assert point.policy is not None
+    assert point.policy.digest == tighter.digest
+    assert set(point.submit(pure("c", "0.01", "zip")).broken) == {"global", "zips"}
+
+
+@pytest.mark.parametrize("budget", ["epsilon: %s, delta: 0", "rho: %s", "epsilon: %s"])
+def test_the_smallest_budget_that_would_do_does_and_one_quantum_less_does_not(budget: str) -> None:
+    def rule(amount: str) -> str:
+        text = "{" + budget % amount + "}"
+        return f"  - {{name: p, kind: custom, when: always, unit: user, budget: {text}}}\n"
+
+    point = started(rule("30"))
+    for number in range(3):
+        point.import_past(body(f"r{number}", mechanism(kind="laplace", scale="0.7")))
+    conflict = point.conflicts(policy(rule("0.1")))[0]
+    (least,) = smallest_budget(conflict).values()
+    assert least is not None
+    exact = Fraction(repr(least))
+    below = f"{float(exact - Fraction(2, 10**12)):.15f}"
+    assert point.conflicts(policy(rule(below)))
+    assert not point.conflicts(policy(rule(repr(least))))
+
+
+def test_a_pruned_rule_comes_back_with_its_history() -> None:
+    narrow = ZIP % "{epsilon: 2}"
+    point = started(GLOBAL, narrow)
+    assert [b.rule.name for b in point.budgets()] == ["global"]
+    point.submit(pure("a", "1.5", "zip"))
+    point.apply(policy(GLOBAL.replace("2}}", "9}}"), narrow))
+    spent = {b.rule.name: b.spent for b in point.budgets()}
+    assert spent == {"global": {"epsilon": 1.5}, "zips": {"epsilon": 1.5}}
+    assert point.submit(pure("b", "1", "zip")).broken == ("zips",)
+
+
+def test_an_import_is_charged_above_any_budget() -> None:
+    point = started()
+    point.import_past(pure("old", "7"))
+    point.import_past(pure("old", "7"))
+    assert point.budgets()[0].spent == {"epsilon": 7.0}
+    assert not point.submit(pure("new", "0.1")).allowed
+    with pytest.raises(Misused, match="imported"):
+        point.submit(pure("old", "7"))
+
+
+def test_relabelling_moves_a_charge_and_keeps_the_mechanisms() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 1}")
+    point.submit(pure("a", "1", "zip"))
+    with pytest.raises(Misused, match="mechanisms"):
+        point.relabel(pure("a", "0.5", "views"), because="cheaper")
+    with pytest.raises(Misused, match="no release"):
+        point.relabel(pure("b", "1"), because="?")
+    point.relabel(pure("a", "1", "views"), because="it never read zip")
+    assert {b.rule.name: b.spent["epsilon"] for b in point.budgets()} == {"global": 1, "zips": 0}
+    assert point.submit(pure("a", "1", "zip")).replayed
+
+
+def test_a_new_unit_charges_old_releases_through_group_privacy() -> None:
+    point = started("  - {name: d, kind: custom, when: always, unit: user-day, budget: {rho: 1}}\n")
+    days = {"time": {"from": "2026-01-30", "to": "2026-02-02"}, "unit": "user-day"}
+    point.submit(body("r", {**mechanism(rho="0.01"), **days}))
+    added = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 0.15}}\n")
+    conflict = point.conflicts(added)[0]
+    assert conflict.spent == {"rho": 0.16}  # four days, squared
+    static = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 999}}\n")
+    point.import_past(body("static", {**mechanism(rho="0.01"), "unit": "user-day"}))
+    assert point.conflicts(static)[0].spent == {"rho": None}  # unknown is infinite, never zero
+
+
+def test_a_past_that_cannot_be_read_is_charged_to_every_rule() -> None:
+    point = started()
+    point.submit(pure("a", "0.1", "zip"))
+    without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
+    assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None, "delta": 1.0}]
+
+
+def test_the_ledger_keeps_what_was_said_and_no_balance() -> None:
+    store = MemoryStore()
+    started(store=store).submit(pure("a", "0.1"))
+    event = from_bytes(list(store.after(0))[-1].payload)
+    assert isinstance(event, ReleaseDecided)
+    assert event.body["mechanisms"][0]["mechanism"]["epsilon"] == Fraction(1, 10)
