@@ -129,9 +129,7 @@ def _names(node: ast.Import | ast.ImportFrom) -> set[str]:
 
 
 TRACKED = [
-    path
-    for pattern in ("*.md", "*.toml", "Makefile", ".ci/run")
-    for path in ROOT.glob(pattern)
+    path for pattern in ("*.md", "*.toml", "Makefile", ".ci/run") for path in ROOT.glob(pattern)
 ] + [
     path
     for folder in ("src", "tests", "docs", "examples", "benchmarks")

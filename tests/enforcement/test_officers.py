@@ -100,7 +100,7 @@ def test_a_past_that_cannot_be_read_is_charged_to_every_rule() -> None:
     point = started()
     point.submit(pure("a", "0.1", "zip"))
     without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
-    assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None, "delta": 1.0}]
+    assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None}]
 
 
 def test_the_ledger_keeps_what_was_said_and_no_balance() -> None:

@@ -114,7 +114,7 @@ class Model:
         """The verdict, or None if it was given before; reserved if there is an `until`."""
         known = self.releases.get(body["release"])
         if known is not None:
-            if known.asked != body or known.status == "imported":
+            if known.asked != body or known.status in ("imported", "voided"):
                 raise Refused("the id is taken")
             return None
         verdict = self.verdict(body)
@@ -127,16 +127,21 @@ class Model:
         past = self.releases.get(release)
         if past is None or past.status != "reserved":
             raise Refused("it is not reserved")
-        for rule in self.rules("policies") if used is not None else ():
-            if not no_more(self.charge(rule, used or {}), self.charge(rule, past.charged)):
-                raise Refused("more than reserved")
+        if used is not None:
+            verdict = self.verdict(used)
+            each = self.rules("each-release")
+            if verdict.uncovered or verdict.failed or any(r in each for r in verdict.broken):
+                raise Refused("it would not have been allowed")
+            for rule in self.rules("policies"):
+                if not no_more(self.charge(rule, used), self.charge(rule, past.charged)):
+                    raise Refused("more than reserved")
         status = "voided" if void else "committed"
         self.releases[release] = replace(past, status=status, charged=used or past.charged)
 
     def import_past(self, body: Body) -> None:
         """Charge what has happened."""
         known = self.releases.setdefault(body["release"], Past("imported", body, body))
-        if known.asked != body:
+        if known.asked != body or known.status in ("denied", "voided"):
             raise Refused("the id is taken")
 
     def relabel(self, body: Body) -> None:

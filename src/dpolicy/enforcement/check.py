@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpolicy.enforcement.readout import Readout, readout
+from dpolicy.enforcement.readout import Readout, read_off, readout
 from dpolicy.enforcement.resolution import Resolved
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate
@@ -71,8 +71,12 @@ class Prepared:
 def certificates_of(policy: CompiledPolicy) -> Certificates:
     """The certificates in which losses are kept under a policy."""
     used: set[Certificate] = {PURE, RHO, MU_SQUARED}
+    orders = policy.policies.accounting.orders
     for section in policy.sections:
-        used |= {c for bound in section.rules.bounds for clause in bound.clauses for c, _ in clause}
+        rules = section.rules
+        used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
+        for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
+            used |= set(read_off(budget, profile, orders))
     return tuple(sorted(used))
 
 

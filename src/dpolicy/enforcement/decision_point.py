@@ -19,9 +19,12 @@ from typing import Any, TypeVar
 from dpolicy.enforcement.check import RuleCheck, Verdict, certificates_of, decide
 from dpolicy.enforcement.explanation import counter_offers, reasons
 from dpolicy.enforcement.governance import Balance, balances, conflicts, most_spent
-from dpolicy.enforcement.resolution import resolve
-from dpolicy.enforcement.state import RESERVED, Entry, State, charges_of
-from dpolicy.errors import Conflicting, InvalidValue, Misused, ReleaseRejected
+from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.enforcement.state import COUNTED, RESERVED, VOIDED, Entry, State, charges_of
+from dpolicy.errors import Conflicting, InvalidValue, Misused, PolicyRejected, ReleaseRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.release import read_release
+from dpolicy.language.source import Source
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
@@ -37,7 +40,7 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.opening import open_store
 from dpolicy.ledger.store import Store
 from dpolicy.privacy.loss import no_more
-from dpolicy.releases.body import Body, release_of
+from dpolicy.releases.body import Body, plain_body, release_of
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
@@ -74,15 +77,20 @@ class _Writing:
 
     @property
     def at(self) -> str:
-        """The time of an event."""
-        return self.now.isoformat(timespec="seconds")
+        """The time of an event, in UTC so that times can be compared."""
+        return stamp(self.now)
 
     def emit(self, event: Event) -> int:
         """Record an event; its number."""
         record = record_after(self.state.head, event)
-        self.state.apply(event, record)
         self.added.append(record)
+        self.state.follow([record])  # what is folded is what will be read again
         return record.sequence
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as the ledger writes it."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 class DecisionPoint:
@@ -114,8 +122,10 @@ class DecisionPoint:
 
     def check(self, release: Release | Body) -> Decision:
         """What `submit` would answer now; nothing is written."""
+        asked = _release(release)
         with self._reading() as state:
-            return self._judge(state, _release(release))
+            known = state.entries.get(asked.id)
+            return self._judge(state, asked) if known is None else _replayed(known, asked)
 
     def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
         """End a reservation that was used, wholly or in part; the number of its event."""
@@ -218,7 +228,7 @@ class DecisionPoint:
         if known is not None:
             return _replayed(known, release)
         decision = self._judge(log.state, release).placed(log.state.sequence + 1)
-        expires = (log.now + RESERVATION).isoformat(timespec="seconds") if reserve else None
+        expires = stamp(log.now + RESERVATION) if reserve else None
         log.emit(
             ReleaseDecided(
                 at=log.at,
@@ -237,9 +247,7 @@ class DecisionPoint:
         policy = state.policy
         if policy is None:
             raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
-        mechanisms, problems = resolve(release, policy, certificates_of(policy))
-        if problems:
-            raise ReleaseRejected(problems)
+        mechanisms = _readable(release, policy)
         verdict = decide(policy, state.spent, mechanisms)
         return Decision(
             release=release.id,
@@ -281,11 +289,11 @@ class DecisionPoint:
         if known is not None:
             if encode(known.asked) != encode(release.body):
                 raise Misused(f"the id `{release.id}` is taken by another release")
+            if known.status not in COUNTED:
+                raise Misused(f"`{release.id}` was {known.status}; import it under another id")
             return known.sequence
         if log.state.policy is not None:
-            _, problems = resolve(release, log.state.policy, certificates_of(log.state.policy))
-            if problems:
-                raise ReleaseRejected(problems)
+            _readable(release, log.state.policy)
         return log.emit(
             ReleaseImported(log.at, by or release.by, because, release.id, release.body)
         )
@@ -294,9 +302,14 @@ class DecisionPoint:
         entry = log.state.entries.get(release.id)
         if entry is None:
             raise Misused(f"there is no release `{release.id}`")
-        before = [m.mechanism for m in release_of(entry.charged).mechanisms]
-        if before != [m.mechanism for m in release.mechanisms]:
-            raise Misused("relabelling must keep the mechanisms as they are")
+        if not because.strip():
+            raise Misused("say `because`: relabelling changes what is charged")
+        if encode(_losses(entry.charged)) != encode(_losses(release.body)):
+            raise Misused(
+                "relabelling keeps the mechanisms: only attributes, labels and names change"
+            )
+        if log.state.policy is not None:
+            _readable(release, log.state.policy)
         return log.emit(ReleaseRelabelled(log.at, by, because, release.id, release.body))
 
 
@@ -328,17 +341,49 @@ def _reservation(state: State, release: str) -> Entry:
 
 
 def _check_less(state: State, entry: Entry, body: Body) -> None:
-    """What was run must cost no rule more than what was reserved."""
-    if state.policy is None:
+    """What was run must cost no rule more than what was reserved, and be covered by as many."""
+    policy = state.policy
+    if policy is None:
         raise Misused("the ledger has no policy yet")
-    reserved = charges_of(state.policy, entry.charged)
-    for number, loss in charges_of(state.policy, body).items():
-        if number not in reserved or not no_more(loss, reserved[number]):
+    verdict = decide(policy, {}, _readable(release_of(body), policy))
+    broken = [c for c in verdict.checks if c.of.section.rules.each_release and not c.holds]
+    if broken or verdict.uncovered or verdict.failed:
+        raise Misused("what was run would not have been allowed")
+    reserved = charges_of(policy, entry.charged)
+    for check in verdict.checks:
+        if check.of.section.rules.each_release:
+            continue
+        if check.number not in reserved or not no_more(check.cost, reserved[check.number]):
             raise Misused("what was run costs more than what was reserved")
 
 
+def _readable(release: Release, policy: CompiledPolicy) -> tuple[Resolved, ...]:
+    """The mechanisms of a release, or everything that a policy cannot read of it."""
+    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    if problems:
+        raise ReleaseRejected(problems)
+    return mechanisms
+
+
+def _losses(body: Body) -> list[dict[str, Any]]:
+    """All of a body that decides what its mechanisms lose."""
+    described = ("attributes", "labels", "name")
+    return [
+        {key: value for key, value in said.items() if key not in described}
+        for said in body["mechanisms"]
+    ]
+
+
 def _release(release: Release | Body) -> Release:
-    return release if isinstance(release, Release) else release_of(release)
+    """A release, or one from plain values, read as strictly as a file."""
+    if isinstance(release, Release):
+        return release
+    found = Findings()
+    text = encode(plain_body(release)).decode("utf-8")
+    read = read_release(Source("release", text), found)
+    if read is None or found.errors:
+        raise PolicyRejected(found.all)
+    return read
 
 
 def _replayed(entry: Entry, release: Release) -> Decision:
@@ -346,6 +391,8 @@ def _replayed(entry: Entry, release: Release) -> Decision:
         raise Misused(f"the id `{release.id}` was used for another release")
     if entry.answer is None:
         raise Misused(f"the release `{release.id}` was imported: it is charged already")
+    if entry.status == VOIDED:
+        raise Misused(f"the release `{release.id}` was voided: ask again under another id")
     return replace(Decision.from_json(json.loads(entry.answer)), replayed=True)
 
 

@@ -6,15 +6,17 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpolicy.enforcement.check import certificates_of, prepared
 from dpolicy.enforcement.state import State
-from dpolicy.privacy.budget import as_json
+from dpolicy.privacy.budget import EpsilonDelta, as_json
 from dpolicy.privacy.filter import holds
 from dpolicy.privacy.loss import Loss, zero
+from dpolicy.privacy.report import shown_up
 from dpolicy.privacy.thresholds import binds
 from dpolicy.releases.decision import Shown
 from dpolicy.rules.compiler import CompiledPolicy, Section
@@ -66,11 +68,14 @@ def balances(state: State) -> list[Balance]:
 
 
 def most_spent(state: State, number: int) -> tuple[str, ...]:
-    """The releases that a rule was charged most for."""
+    """The releases that a rule was charged most for, in the notion of its budget."""
+    if state.policy is None:
+        return ()
+    cumulative, _ = prepared(state.policy)
 
-    def size(item: tuple[str, Loss]) -> tuple[int, int]:
-        _, loss = item
-        return sum(loss.infinite), sum(loss.amounts)
+    def size(item: tuple[str, Loss]) -> float:
+        value = next(iter(cumulative.shown(number, item[1]).values()))
+        return math.inf if value is None else value
 
     ranked = sorted(state.spenders(number), key=size, reverse=True)
     return tuple(release for release, _ in ranked[:MOST_SPENDERS])
@@ -151,8 +156,18 @@ def _kind(old: Rule | None, new: Rule | None) -> str:
 
 
 def smallest_budget(balance: Balance) -> dict[str, float | None]:
-    """The least budget that the history satisfies: what was spent, in the budget's notion."""
-    return {key: value for key, value in balance.spent.items() if key != "delta"}
+    """The least budget that the history satisfies, in the notion of the rule's own.
+
+    None where no budget of this notion would do: an infinite loss, or leaks where none are allowed.
+    """
+    budget, bound = balance.rule.budget, balance.rule.bound
+    leaks = balance.loss.delta
+    spent = {key: value for key, value in balance.spent.items() if key != "delta"}
+    if not leaks or bound.delta is None or leaks <= bound.delta:
+        return spent
+    if isinstance(budget, EpsilonDelta) and bound.delta:
+        return {**spent, "delta": shown_up(leaks * budget.delta / bound.delta)}
+    return dict.fromkeys(spent)
 
 
 def share_used(balance: Balance) -> Fraction | None:

@@ -21,7 +21,13 @@ def encode(value: object) -> bytes:
 
 def decode(data: bytes) -> Any:
     """The value of canonical bytes; numbers come back as exact fractions."""
-    return json.loads(data.decode("utf-8"), parse_float=Fraction, parse_int=Fraction)
+    return json.loads(
+        data.decode("utf-8"), parse_float=Fraction, parse_int=Fraction, parse_constant=_refused
+    )
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")
 
 
 def _text(value: object) -> str:
@@ -32,7 +38,9 @@ def _text(value: object) -> str:
     if isinstance(value, int | Fraction):
         return decimal(Fraction(value))
     if isinstance(value, Mapping):
-        pairs = sorted((str(key), item) for key, item in value.items())
+        if not all(isinstance(key, str) for key in value):
+            raise InvariantBroken("only text can be a key")
+        pairs = sorted(value.items())
         inner = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_text(v)}" for k, v in pairs)
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpolicy.errors import LedgerDamaged
+from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode, encode
 
 #: The format that this code writes and the newest it reads.
@@ -150,11 +150,15 @@ def from_bytes(payload: bytes) -> Event:
         raise LedgerDamaged("a record is not an event") from error
     if number != FORMAT:
         raise LedgerDamaged(f"a record has format {number}; this version reads format {FORMAT}")
-    kind = KINDS.get(name)
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None or {f.name for f in fields(kind)} != set(said):
         raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")
     event: Event = kind(**{key: _frozen(value) for key, value in said.items()})
-    if to_bytes(event) != payload:
+    try:
+        canonical = to_bytes(event) == payload
+    except InvariantBroken:
+        canonical = False
+    if not canonical:
         raise LedgerDamaged("a record is not in canonical form")
     return event
 

@@ -77,7 +77,7 @@ def shown_up(value: Fraction) -> float:
 def root_up(value: Fraction) -> float:
     """The square root, rounded up."""
     near = math.sqrt(value)
-    while Fraction(near) ** 2 < value:
+    while Fraction(repr(near)) ** 2 < value:
         near = math.nextafter(near, math.inf)
     return near
 

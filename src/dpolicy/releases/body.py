@@ -6,12 +6,15 @@ with nothing that was left out. Equal requests have equal bodies, whatever their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from dpolicy.errors import InvalidValue
+from dpolicy.privacy.certificates import shown_order
 from dpolicy.privacy.mechanism import read_also, read_mechanism
 from dpolicy.privacy.units import Relation, Touched, touched
 from dpolicy.releases.request import MechanismRequest, Release, Selection
@@ -76,6 +79,36 @@ def _touched(said: Mapping[str, str] | None) -> Touched | None:
     return touched((first, last))
 
 
+def plain_body(value: Any) -> Any:
+    """Values of Python as a body holds them: exact numbers, text keys, lists.
+
+    A float is taken as the decimal it prints, which is what its author wrote.
+    """
+    if isinstance(value, Mapping):
+        return {_key(key): plain_body(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain_body(item) for item in value]
+        return sorted(items) if all(isinstance(item, str) for item in items) else items
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidValue("M006", f"`{value}` is not a finite number")
+        return Fraction(repr(value))
+    if isinstance(value, int | Fraction | Decimal):
+        return Fraction(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def _key(key: object) -> str:
+    """Orders may be numbers; every other key is text."""
+    if isinstance(key, float):
+        return shown_order(Fraction(repr(key)))
+    return shown_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
+
+
 def without(body: Body, position: int) -> dict[str, Any]:
     """The body with one mechanism left out."""
     kept = [said for number, said in enumerate(body["mechanisms"]) if number != position]
@@ -116,6 +149,13 @@ def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
         if not scalable or "renyi" in fields or "xi" in fields:
             return None
         for name in scalable:
-            fields[name] = fields[name] * factor ** _NOISE[fields["kind"]][name]
+            fields[name] = _scaled(fields[name], factor, _NOISE[fields["kind"]][name])
         mechanisms.append({**said, "mechanism": fields})
     return {**body, "mechanisms": mechanisms}
+
+
+def _scaled(value: Fraction, factor: Fraction, exponent: int) -> Fraction:
+    """A parameter with a noise factor applied, as a decimal with no less noise."""
+    exact = value * factor**exponent
+    rounded = math.floor(exact * 10**12) if exponent < 0 else math.ceil(exact * 10**12)
+    return Fraction(rounded, 10**12)
