@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.enforcement.scenes import GLOBAL, policy, pure, started
 
-from dpolicy.enforcement import decision_point
+from dpolicy.enforcement import decision_point, judgement
 from dpolicy.enforcement.audit import records, verify
 from dpolicy.enforcement.check import decide
 from dpolicy.enforcement.decision_point import DecisionPoint
@@ -142,21 +142,20 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
         meeting.wait(60)
         return point.submit(pure(f"r{n}", "0.3"))
 
-    def by_memory(self: DecisionPoint, state: Any, release: Any) -> Any:
+    def by_memory(state: Any, release: Any) -> Any:
         return replace(seen[int(release.id[1:])], sequence=None)
 
     with monkeypatch.context() as patch:
-        real = DecisionPoint._judge
-        patch.setattr(DecisionPoint, "check", lambda self, b: _checked(self, b, real))
-        patch.setattr(DecisionPoint, "_judge", by_memory)
+        patch.setattr(DecisionPoint, "check", _checked)
+        patch.setattr(decision_point, "judge", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
     assert [f.sequence for f in verify(store).findings] == list(range(8, THREADS + 2))
 
 
-def _checked(point: DecisionPoint, asked: Any, judge: Any) -> Any:
+def _checked(point: DecisionPoint, asked: Any) -> Any:
     with point._reading() as state:
-        return judge(point, state, decision_point._release(asked))
+        return judgement.judge(state, judgement.read_request(asked))
 
 
 def test_threads_that_repeat_themselves_are_charged_once() -> None:
@@ -252,7 +251,7 @@ def test_the_audit_finds_a_decision_that_should_not_have_been(
         return replace(verdict, checks=tuple(replace(c, holds=True) for c in verdict.checks))
 
     with monkeypatch.context() as patch:
-        patch.setattr(decision_point, "decide", generous)
+        patch.setattr(judgement, "decide", generous)
         assert point.submit(pure("too-much", "5")).allowed
     audit = verify(store)
     assert [finding.sequence for finding in audit.findings] == [3]

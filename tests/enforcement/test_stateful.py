@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
-from dpolicy.enforcement import decision_point, state
+from dpolicy.enforcement import decision_point, judgement, state
 from dpolicy.enforcement.check import Verdict, decide
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.state import COUNTED, DENIED, EXPIRED, RESERVED, State
@@ -96,7 +96,7 @@ def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 
 def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_point, "_reservation", lambda state, release: state.entries[release])
+    patch.setattr(decision_point, "reservation", lambda state, release: state.entries[release])
 
 
 def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
         )
         return replace(verdict, checks=checks)
 
-    patch.setattr(decision_point, "decide", wrong)
+    patch.setattr(judgement, "decide", wrong)
 
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_point, "decide", lambda p, b, m: decide(p, b, m[:1]))
+    patch.setattr(judgement, "decide", lambda p, b, m: decide(p, b, m[:1]))
 
 
 CANARIES = (

@@ -10,21 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from dpolicy.enforcement.check import RuleCheck, Verdict, certificates_of, decide
-from dpolicy.enforcement.explanation import counter_offers, reasons
-from dpolicy.enforcement.governance import Balance, balances, conflicts, most_spent
-from dpolicy.enforcement.resolution import Resolved, resolve
-from dpolicy.enforcement.state import COUNTED, RESERVED, VOIDED, Entry, State, charges_of
-from dpolicy.errors import Conflicting, InvalidValue, Misused, PolicyRejected, ReleaseRejected
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.release import read_release
-from dpolicy.language.source import Source
+from dpolicy.enforcement.governance import Balance, balances, conflicts
+from dpolicy.enforcement.judgement import (
+    check_less,
+    judge,
+    losses_of,
+    read_request,
+    readable,
+    replayed,
+    reservation,
+)
+from dpolicy.enforcement.state import COUNTED, Entry, State
+from dpolicy.errors import Conflicting, Misused
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
@@ -39,8 +42,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.ledger.opening import open_store
 from dpolicy.ledger.store import Store
-from dpolicy.privacy.loss import no_more
-from dpolicy.releases.body import Body, plain_body, release_of
+from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
@@ -114,22 +116,22 @@ class DecisionPoint:
 
     def submit(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and charge it, or return what was decided for this id before."""
-        return self._write(lambda log: self._decide(log, _release(release), by, reserve=False))
+        return self._write(lambda log: self._decide(log, read_request(release), by, reserve=False))
 
     def reserve(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and hold its cost until it is committed or voided."""
-        return self._write(lambda log: self._decide(log, _release(release), by, reserve=True))
+        return self._write(lambda log: self._decide(log, read_request(release), by, reserve=True))
 
     def check(self, release: Release | Body) -> Decision:
         """What `submit` would answer now; nothing is written."""
-        asked = _release(release)
+        asked = read_request(release)
         with self._reading() as state:
             known = state.entries.get(asked.id)
-            return self._judge(state, asked) if known is None else _replayed(known, asked)
+            return judge(state, asked) if known is None else replayed(known, asked)
 
     def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
         """End a reservation that was used, wholly or in part; the number of its event."""
-        body = None if used is None else _release(used).body
+        body = None if used is None else read_request(used).body
         return self._write(lambda log: self._commit(log, release, body, by))
 
     def void(self, release: str, because: str, by: str = "") -> int:
@@ -151,11 +153,11 @@ class DecisionPoint:
 
     def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
         """Charge a release that has already happened, whatever the budgets say."""
-        return self._write(lambda log: self._import(log, _release(release), because, by))
+        return self._write(lambda log: self._import(log, read_request(release), because, by))
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
         """Describe a recorded release anew; its mechanisms must stay the same."""
-        return self._write(lambda log: self._relabel(log, _release(release), because, by))
+        return self._write(lambda log: self._relabel(log, read_request(release), because, by))
 
     def budgets(self) -> list[Balance]:
         """What was spent and is left, for every rule over all releases."""
@@ -226,8 +228,8 @@ class DecisionPoint:
     def _decide(self, log: _Writing, release: Release, by: str, *, reserve: bool) -> Decision:
         known = log.state.entries.get(release.id)
         if known is not None:
-            return _replayed(known, release)
-        decision = self._judge(log.state, release).placed(log.state.sequence + 1)
+            return replayed(known, release)
+        decision = judge(log.state, release).placed(log.state.sequence + 1)
         expires = stamp(log.now + RESERVATION) if reserve else None
         log.emit(
             ReleaseDecided(
@@ -243,34 +245,18 @@ class DecisionPoint:
         )
         return decision
 
-    def _judge(self, state: State, release: Release) -> Decision:
-        policy = state.policy
-        if policy is None:
-            raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
-        mechanisms = _readable(release, policy)
-        verdict = decide(policy, state.spent, mechanisms)
-        return Decision(
-            release=release.id,
-            allowed=verdict.allowed,
-            policy=policy.digest,
-            reasons=reasons(verdict, lambda check: _spenders(state, check)),
-            uncovered=verdict.uncovered,
-            failed=verdict.failed,
-            would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
-        )
-
     def _commit(self, log: _Writing, release: str, body: Body | None, by: str) -> int:
-        entry = _reservation(log.state, release)
+        entry = reservation(log.state, release)
         if body is not None:
             if body["release"] != release:
                 raise Misused(f"what was run is called `{body['release']}`, not `{release}`")
-            _check_less(log.state, entry, body)
+            check_less(log.state, entry, body)
         return log.emit(ReleaseCommitted(log.at, by, release, body))
 
     def _void(self, log: _Writing, release: str, because: str, by: str) -> int:
         if not because.strip():
             raise Misused("say `because`: that nothing was computed must be attested")
-        _reservation(log.state, release)
+        reservation(log.state, release)
         return log.emit(ReleaseVoided(log.at, by, release, because))
 
     def _apply(
@@ -293,7 +279,7 @@ class DecisionPoint:
                 raise Misused(f"`{release.id}` was {known.status}; import it under another id")
             return known.sequence
         if log.state.policy is not None:
-            _readable(release, log.state.policy)
+            readable(release, log.state.policy)
         return log.emit(
             ReleaseImported(log.at, by or release.by, because, release.id, release.body)
         )
@@ -304,12 +290,12 @@ class DecisionPoint:
             raise Misused(f"there is no release `{release.id}`")
         if not because.strip():
             raise Misused("say `because`: relabelling changes what is charged")
-        if encode(_losses(entry.charged)) != encode(_losses(release.body)):
+        if encode(losses_of(entry.charged)) != encode(losses_of(release.body)):
             raise Misused(
                 "relabelling keeps the mechanisms: only attributes, labels and names change"
             )
         if log.state.policy is not None:
-            _readable(release, log.state.policy)
+            readable(release, log.state.policy)
         return log.emit(ReleaseRelabelled(log.at, by, because, release.id, release.body))
 
 
@@ -329,89 +315,3 @@ def _expire(writing: _Writing) -> None:
     passed = [r for r, expires in writing.state.open.items() if expires < writing.at]
     for release in passed:
         writing.emit(ReleaseExpired(writing.at, release))
-
-
-def _reservation(state: State, release: str) -> Entry:
-    entry = state.entries.get(release)
-    if entry is None:
-        raise Misused(f"there is no release `{release}`")
-    if entry.status != RESERVED:
-        raise Misused(f"the release `{release}` is {entry.status}, not reserved")
-    return entry
-
-
-def _check_less(state: State, entry: Entry, body: Body) -> None:
-    """What was run must cost no rule more than what was reserved, and be covered by as many."""
-    policy = state.policy
-    if policy is None:
-        raise Misused("the ledger has no policy yet")
-    verdict = decide(policy, {}, _readable(release_of(body), policy))
-    broken = [c for c in verdict.checks if c.of.section.rules.each_release and not c.holds]
-    if broken or verdict.uncovered or verdict.failed:
-        raise Misused("what was run would not have been allowed")
-    reserved = charges_of(policy, entry.charged)
-    for check in verdict.checks:
-        if check.of.section.rules.each_release:
-            continue
-        if check.number not in reserved or not no_more(check.cost, reserved[check.number]):
-            raise Misused("what was run costs more than what was reserved")
-
-
-def _readable(release: Release, policy: CompiledPolicy) -> tuple[Resolved, ...]:
-    """The mechanisms of a release, or everything that a policy cannot read of it."""
-    mechanisms, problems = resolve(release, policy, certificates_of(policy))
-    if problems:
-        raise ReleaseRejected(problems)
-    return mechanisms
-
-
-def _losses(body: Body) -> list[dict[str, Any]]:
-    """All of a body that decides what its mechanisms lose."""
-    described = ("attributes", "labels", "name")
-    return [
-        {key: value for key, value in said.items() if key not in described}
-        for said in body["mechanisms"]
-    ]
-
-
-def _release(release: Release | Body) -> Release:
-    """A release, or one from plain values, read as strictly as a file."""
-    if isinstance(release, Release):
-        return release
-    found = Findings()
-    text = encode(plain_body(release)).decode("utf-8")
-    read = read_release(Source("release", text), found)
-    if read is None or found.errors:
-        raise PolicyRejected(found.all)
-    return read
-
-
-def _replayed(entry: Entry, release: Release) -> Decision:
-    if encode(entry.asked) != encode(release.body):
-        raise Misused(f"the id `{release.id}` was used for another release")
-    if entry.answer is None:
-        raise Misused(f"the release `{release.id}` was imported: it is charged already")
-    if entry.status == VOIDED:
-        raise Misused(f"the release `{release.id}` was voided: ask again under another id")
-    return replace(Decision.from_json(json.loads(entry.answer)), replayed=True)
-
-
-def _spenders(state: State, check: RuleCheck) -> tuple[str, ...]:
-    """Who spent most of a rule; of a rule for each release, nobody before."""
-    return () if check.of.section.rules.each_release else most_spent(state, check.number)
-
-
-def _offers(
-    policy: CompiledPolicy, state: State, body: Body, verdict: Verdict
-) -> tuple[Mapping[str, Any], ...]:
-    if verdict.failed or verdict.uncovered:
-        return ()
-
-    def fits(changed: Body) -> bool:
-        try:
-            mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
-        except InvalidValue:
-            return False
-        return not problems and decide(policy, state.spent, mechanisms).allowed
-
-    return counter_offers(body, fits)

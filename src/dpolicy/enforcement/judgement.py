@@ -1,0 +1,134 @@
+"""A state and a request → the decision to record, or why the request makes no sense there; pure.
+
+A repeated id gives back the recorded answer. What ends or redescribes a release may never lower
+what it is charged for beyond what was really run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpolicy.enforcement.check import RuleCheck, Verdict, certificates_of, decide
+from dpolicy.enforcement.explanation import counter_offers, reasons
+from dpolicy.enforcement.governance import most_spent
+from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.enforcement.state import RESERVED, VOIDED, Entry, State, charges_of
+from dpolicy.errors import InvalidValue, Misused, PolicyRejected, ReleaseRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.release import read_release
+from dpolicy.language.source import Source
+from dpolicy.ledger.canonical import encode
+from dpolicy.privacy.loss import no_more
+from dpolicy.releases.body import Body, plain_body, release_of
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
+from dpolicy.rules.compiler import CompiledPolicy
+
+
+def read_request(release: Release | Body) -> Release:
+    """A release, or one from plain values, read as strictly as a file."""
+    if isinstance(release, Release):
+        return release
+    found = Findings()
+    text = encode(plain_body(release)).decode("utf-8")
+    read = read_release(Source("release", text), found)
+    if read is None or found.errors:
+        raise PolicyRejected(found.all)
+    return read
+
+
+def judge(state: State, release: Release) -> Decision:
+    """What the rules say of a release now, with reasons and counter-offers."""
+    policy = state.policy
+    if policy is None:
+        raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
+    mechanisms = readable(release, policy)
+    verdict = decide(policy, state.spent, mechanisms)
+    return Decision(
+        release=release.id,
+        allowed=verdict.allowed,
+        policy=policy.digest,
+        reasons=reasons(verdict, lambda check: _spenders(state, check)),
+        uncovered=verdict.uncovered,
+        failed=verdict.failed,
+        would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
+    )
+
+
+def readable(release: Release, policy: CompiledPolicy) -> tuple[Resolved, ...]:
+    """The mechanisms of a release, or everything that a policy cannot read of it."""
+    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    if problems:
+        raise ReleaseRejected(problems)
+    return mechanisms
+
+
+def replayed(entry: Entry, release: Release) -> Decision:
+    """The answer that was given to this id before."""
+    if encode(entry.asked) != encode(release.body):
+        raise Misused(f"the id `{release.id}` was used for another release")
+    if entry.answer is None:
+        raise Misused(f"the release `{release.id}` was imported: it is charged already")
+    if entry.status == VOIDED:
+        raise Misused(f"the release `{release.id}` was voided: ask again under another id")
+    return replace(Decision.from_json(json.loads(entry.answer)), replayed=True)
+
+
+def reservation(state: State, release: str) -> Entry:
+    """A release that is held and can be committed or voided."""
+    entry = state.entries.get(release)
+    if entry is None:
+        raise Misused(f"there is no release `{release}`")
+    if entry.status != RESERVED:
+        raise Misused(f"the release `{release}` is {entry.status}, not reserved")
+    return entry
+
+
+def check_less(state: State, entry: Entry, body: Body) -> None:
+    """What was run must cost no rule more than what was reserved, and be covered by as many."""
+    policy = state.policy
+    if policy is None:
+        raise Misused("the ledger has no policy yet")
+    verdict = decide(policy, {}, readable(release_of(body), policy))
+    broken = [c for c in verdict.checks if c.of.section.rules.each_release and not c.holds]
+    if broken or verdict.uncovered or verdict.failed:
+        raise Misused("what was run would not have been allowed")
+    reserved = charges_of(policy, entry.charged)
+    for check in verdict.checks:
+        if check.of.section.rules.each_release:
+            continue
+        if check.number not in reserved or not no_more(check.cost, reserved[check.number]):
+            raise Misused("what was run costs more than what was reserved")
+
+
+def losses_of(body: Body) -> list[dict[str, Any]]:
+    """All of a body that decides what its mechanisms lose."""
+    described = ("attributes", "labels", "name")
+    return [
+        {key: value for key, value in said.items() if key not in described}
+        for said in body["mechanisms"]
+    ]
+
+
+def _spenders(state: State, check: RuleCheck) -> tuple[str, ...]:
+    """Who spent most of a rule; of a rule for each release, nobody before."""
+    return () if check.of.section.rules.each_release else most_spent(state, check.number)
+
+
+def _offers(
+    policy: CompiledPolicy, state: State, body: Body, verdict: Verdict
+) -> tuple[Mapping[str, Any], ...]:
+    if verdict.failed or verdict.uncovered:
+        return ()
+
+    def fits(changed: Body) -> bool:
+        try:
+            mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
+        except InvalidValue:
+            return False
+        return not problems and decide(policy, state.spent, mechanisms).allowed
+
+    return counter_offers(body, fits)
