@@ -36,6 +36,7 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/compile.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/cost.py
+	$(BIN)/python benchmarks/decide.py --history 5000
 
 demo: setup  ## compile an example, print its rules, run the stories
 	$(BIN)/dpolicy check examples/web-analytics

@@ -34,8 +34,8 @@ def policy() -> CompiledPolicy:
     lines += [f"    l{n}: {{values: [v0, v1, v2], default: v0}}" for n in range(3)]
     lines += [
         "policies:",
-        "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 90000}}",
-        "  - {name: attr, kind: attribute, unit: user, budgets: {high: {epsilon: 3000}}}",
+        "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 3000}}",
+        "  - {name: attr, kind: attribute, unit: user, budgets: {high: {epsilon: 1000}}}",
     ]
     for n in range(3):
         lines += [
