@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpolicy.enforcement.decision_point import DecisionPoint
     from dpolicy.errors import DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.language.release import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CompiledPolicy",
     "DPolicyError",
+    "DecisionPoint",
     "InvalidValue",
     "PolicyRejected",
     "load_policy",
@@ -22,6 +24,7 @@ __all__ = [
 _HOMES = {
     "CompiledPolicy": "dpolicy.rules.compiler",
     "DPolicyError": "dpolicy.errors",
+    "DecisionPoint": "dpolicy.enforcement.decision_point",
     "InvalidValue": "dpolicy.errors",
     "PolicyRejected": "dpolicy.errors",
     "load_policy": "dpolicy.rules.compiler",

@@ -1,4 +1,4 @@
-"""Texts made to hurt (trust.md R12): each is refused with its place, in little time and memory.
+"""Texts made to hurt: each is refused with its place, in little time and memory.
 
 Every bomb is read by `dpolicy check` in a process of its own that may take 200 MB more than the
 interpreter with everything imported, and ten seconds of processor time. Both are far above what

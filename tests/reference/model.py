@@ -1,6 +1,6 @@
 """The decision point, naively: a list of what happened, and every answer computed from scratch.
 
-Written from language 2 to 5 and theory 0.1, 1.4, 7 and 8, not from the code: all rules and no
+Written from docs/releases.md and theory 0.1, 1.4, 7 and 8, not from the code: all rules and no
 pruning, all releases and no running sums, fractions and no integers. A policy and the body of a
 release are plain dicts. Units are `user`, or have the period `day` or `month`, under add-remove;
 mechanisms are `declared`, `gaussian` and `laplace`. Rules have one block: nothing is split by

@@ -1,4 +1,4 @@
-"""A `*_test.yaml` file → the steps to take and what is expected of each (language.md 4)."""
+"""A `*_test.yaml` file → the steps to take, and what is expected of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release file → the release it asks for, with every mistake located (language.md 2)."""
+"""A release file → the release it asks for, with every mistake located (docs/releases.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turns the text of a budget function into a function from one budget to another.
 
-`{cel: 'budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0'}` (language.md 1). It runs
+`{cel: 'budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0'}`. It runs
 when a policy is read, never for a request, so the library's own evaluator is fast enough; only
 numbers are let in, so no expression can grow.
 """

@@ -44,7 +44,7 @@ def calculate(text: str, variables: Mapping[str, str], values: Mapping[str, obje
     """What `text` comes to, by the library's own evaluator."""
     environment = _environment(tuple(sorted(variables.items())))
     result = environment.compile(text).eval(data=dict(values))
-    # An error is an ordinary, truthy value here: the type is the only sign of it (trust.md 0.2).
+    # An error is an ordinary, truthy value here: the type is the only sign of it.
     if result.type() in (_library().Type.ERROR, _library().Type.UNKNOWN):
         raise PredicateFailed(_plain(str(result.value())))
     return result.plain_value()

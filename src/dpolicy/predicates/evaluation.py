@@ -36,7 +36,7 @@ from dpolicy.predicates.tree import (
 )
 from dpolicy.releases.labels import Facts
 
-#: How often the body of nested quantifiers may run for one mechanism: about 10 ms (trust.md 3).
+#: How often the body of nested quantifiers may run for one mechanism: about 10 ms.
 #: Only a mechanism with hundreds of attributes under nested quantifiers comes near it.
 STEP_LIMIT = 50_000
 

@@ -1,6 +1,6 @@
 """Turns the text of a predicate into something that says of a mechanism whether a rule covers it.
 
-The text is CEL over `attributes`, `labels`, `mechanism` and `by` (language.md 1). It is parsed and
+The text is CEL over `attributes`, `labels`, `mechanism` and `by`. It is parsed and
 type-checked by Google's implementation, restricted to a fragment that is cheap to evaluate and
 can be reasoned about, and evaluated by closures of our own. An evaluation error is an exception
 that denies the request, never "no match" (threat T7).
@@ -33,7 +33,7 @@ from dpolicy.predicates.typed import Reading, typed
 from dpolicy.predicates.vocabulary import strangers
 from dpolicy.releases.labels import Facts, Schema
 
-#: Longer than any predicate a person maintains; keeps bombs small (language.md 1, trust.md R12).
+#: Longer than any predicate a person maintains; keeps bombs small.
 BYTE_LIMIT = 4096
 
 

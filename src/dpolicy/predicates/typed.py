@@ -35,7 +35,7 @@ from dpolicy.predicates.tree import (
 )
 from dpolicy.releases.labels import Schema
 
-#: Deeper than anything a person writes; keeps every recursion over a tree shallow (language.md 1).
+#: Deeper than anything a person writes; keeps every recursion over a tree shallow.
 DEPTH_LIMIT = 32
 #: Each level multiplies the work by the length of a list; three already compare triples.
 NESTING_LIMIT = 3

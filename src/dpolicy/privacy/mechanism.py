@@ -1,4 +1,4 @@
-"""What a release says of a mechanism → its descriptor, or all that is wrong with it (language 2).
+"""What a release says of a mechanism → its descriptor, or all that is wrong with it.
 
 A descriptor keeps the parameters, exactly, and not a sampled curve: group privacy asks for orders
 far above any grid (theory 4.2). The curves are in `mechanisms/`, the loss in `cost.py`.
@@ -262,7 +262,7 @@ def _check_curve(reader: Reader, points: list[tuple[Fraction, Fraction]]) -> Non
             return
 
 
-#: Every kind that language.md 2 names, and how it is read.
+#: Every kind of mechanism (docs/releases.md), and how it is read.
 KINDS: Mapping[str, Callable[[Reader, int, Fraction | None], Mechanism]] = {
     "gaussian": _gaussian,
     "discrete-gaussian": _discrete_gaussian,

@@ -1,4 +1,4 @@
-"""Fields of a mechanism → exact, checked values, with every problem reported (language 2).
+"""Fields of a mechanism → exact, checked values, with every problem reported.
 
 Numbers arrive as exact fractions. A `Reader` takes parameters out of a mapping one after the other,
 remembers what is wrong with each, and at the end names the ones that nobody asked for.

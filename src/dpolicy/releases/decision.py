@@ -1,4 +1,4 @@
-"""What an analyst is told: a decision with its reasons and counter-offers (language.md 3)."""
+"""What an analyst is told: a decision with its reasons and counter-offers (docs/releases.md)."""
 
 from __future__ import annotations
 

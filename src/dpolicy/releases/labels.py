@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-#: The kinds of mechanism a release can name (language.md 2): the values of `mechanism` in CEL.
+#: The kinds of mechanism a release can name (docs/releases.md): the values of `mechanism` in CEL.
 MECHANISM_KINDS: tuple[str, ...] = (
     "declared",
     "discrete-gaussian",

@@ -1,4 +1,4 @@
-"""What an analyst asks for: a release of labelled mechanisms, as frozen values (language.md 2)."""
+"""What an analyst asks for: a release of labelled mechanisms (docs/releases.md)."""
 
 from __future__ import annotations
 
