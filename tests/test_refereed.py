@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -170,3 +171,19 @@ def test_orders_that_are_close_are_shown_apart() -> None:
 def test_a_grid_may_be_empty() -> None:
     policy = compiled(POLICY.replace("{delta: 1e-7}", "{delta: 1e-7, orders: []}"))
     assert policy.rules[0].bound.delta == Fraction("1e-7")
+
+
+def test_a_release_that_cannot_be_read_is_told_in_json_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.yaml").write_text(POLICY.replace("NAME", "a"))
+    release = tmp_path / "r.yaml"
+    release.write_text(
+        "release: r\nmechanisms: [{mechanism: {kind: gaussian, sigma: 1}, attributes: [zpi]}]\n"
+    )
+    ledger = ["--ledger", str(tmp_path / "ledger.db")]
+    assert exit_code(["apply", str(tmp_path / "p.yaml"), *ledger]) == 0
+    capsys.readouterr()
+    assert exit_code(["submit", str(release), *ledger, "--format", "json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert [problem["code"] for problem in told["diagnostics"]] == ["R002"]

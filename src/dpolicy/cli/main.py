@@ -100,8 +100,9 @@ def exit_code(arguments: list[str] | None) -> int:
         print_rejection(error, as_json=_wants_json(arguments))
         return REJECTED
     except ReleaseRejected as error:
-        for problem in error.problems:
-            click.echo(f"error {problem}", err=True)
+        from dpolicy.cli.output import print_problems
+
+        print_problems(error, as_json=_wants_json(arguments))
         return REJECTED
     except (InvalidValue, Misused) as error:
         click.echo(f"error {error}", err=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dpolicy.errors import PolicyRejected
+from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.language.diagnostics import Diagnostic
 
 #: More than this nobody mends in one go.
@@ -54,3 +54,15 @@ def print_rejection(error: PolicyRejected, *, as_json: bool) -> None:
         print_json({"ok": False, "diagnostics": found})
     else:
         print_diagnostics(error.diagnostics)
+
+
+def print_problems(error: ReleaseRejected, *, as_json: bool) -> None:
+    """What a policy cannot read of a release, in the format that was asked for."""
+    if as_json:
+        found = [
+            {"code": p.code, "severity": "error", "message": p.message} for p in error.problems
+        ]
+        print_json({"ok": False, "diagnostics": found})
+    else:
+        for problem in error.problems:
+            note(f"error {problem}")

@@ -33,5 +33,7 @@ def open_store(where: str) -> Store:
 def open_existing(where: str) -> Store:
     """The same, but a file must be there: for those who only look, or mistype."""
     if where != ":memory:" and not where.startswith(_SERVERS) and not Path(where).exists():
-        raise LedgerUnavailable(f"there is no ledger `{where}`\nhelp: check the path")
+        raise LedgerUnavailable(
+            f"there is no ledger `{where}`\nhelp: check the path; `dpolicy apply` makes a new one"
+        )
     return open_store(where)
