@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpolicy.enforcement.audit import verify
 from dpolicy.errors import InvariantBroken, LedgerDamaged
-from dpolicy.ledger.canonical import decimal, decode, encode
+from dpolicy.ledger.canonical import decimal, decode, encode, spelt
 from dpolicy.ledger.events import (
     KINDS,
     Event,
@@ -28,6 +28,7 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     check_chain,
     from_bytes,
+    mechanisms_of,
     record_after,
     to_bytes,
 )
@@ -97,7 +98,31 @@ def test_the_order_of_keys_does_not_matter(value: dict[str, Fraction]) -> None:
     assert encode(dict(reversed(value.items()))) == encode(value)
 
 
-@pytest.mark.parametrize("value", [0.5, Fraction(1, 3), {1, 2}, b"bytes"])
+JSON = st.recursive(
+    st.none() | st.booleans() | DECIMALS | TEXT | st.just("\x00") | st.just("\\u0000"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_the_fast_way_writes_what_the_slow_way_spells(value: object) -> None:
+    assert encode(value).decode("utf-8") == spelt(value)
+
+
+@given(JSON, TEXT, st.booleans())
+def test_mechanisms_are_cut_out_unread(said: object, by: str, imported: bool) -> None:
+    """Whatever texts stand around them."""
+    body = {"release": by, "by": by, "mechanisms": [said], "utility": Fraction(1, 2)}
+    event = (
+        ReleaseImported(by, by, by, by, body)
+        if imported
+        else ReleaseDecided(by, by, by, body, True, False, None, encode(body).decode("utf-8"))
+    )
+    assert mechanisms_of(to_bytes(event)) == encode([said])
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 3), {1, 2}, b"bytes"])
 def test_what_has_no_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(InvariantBroken):
         encode(value)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.enforcement.scenes import GLOBAL, policy, pure, started
 
@@ -248,7 +249,8 @@ def test_the_audit_finds_a_decision_that_should_not_have_been(
 
     def generous(*arguments: Any) -> Any:
         verdict = decide(*arguments)
-        return replace(verdict, checks=tuple(replace(c, holds=True) for c in verdict.checks))
+        held = (replace(c, holds=np.ones_like(c.holds)) for c in verdict.checks)
+        return replace(verdict, checks=tuple(held))
 
     with monkeypatch.context() as patch:
         patch.setattr(judgement, "decide", generous)

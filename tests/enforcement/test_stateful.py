@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -16,7 +17,9 @@ from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
 from dpolicy.enforcement import decision_point, judgement, state
+from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.check import Verdict, decide
+from dpolicy.enforcement.contents import Account
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.state import COUNTED, DENIED, EXPIRED, RESERVED, State
 from dpolicy.errors import DPolicyError
@@ -104,7 +107,7 @@ def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
 
     def twice(self: DecisionPoint, log: Any, release: Any, by: str, *, reserve: bool) -> Any:
         if release.id in log.state.entries:
-            log.state._charge(release.id)
+            log.state._count(release.id, log.state.entries[release.id].content, 1)
         return real(self, log, release, by, reserve=reserve)
 
     patch.setattr(DecisionPoint, "_decide", twice)
@@ -124,13 +127,22 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
     def forget(self: State, policy: Any) -> None:
-        self.policy, self.spent, self._charges = policy, {}, {}
+        self.policy, self._account, self._changed = policy, Account(policy), set()
 
     patch.setattr(State, "_change_policy", forget)
 
 
 def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(judgement, "decide", lambda p, b, m: decide(p, b, m[:1]))
+
+
+def a_void_gives_back_too_much(patch: pytest.MonkeyPatch) -> None:
+    def twice(self: Balances, charge: Charge, times: int) -> bool:
+        self.finite[charge.numbers] -= np.minimum(charge.rows, self.finite[charge.numbers])
+        self.infinite[charge.numbers] = 0
+        return True
+
+    patch.setattr(Balances, "take_away", twice)
 
 
 CANARIES = (
@@ -142,6 +154,7 @@ CANARIES = (
     each_release_adds_up,
     a_new_policy_forgets,
     a_part_of_a_release_is_charged,
+    a_void_gives_back_too_much,
 )
 
 

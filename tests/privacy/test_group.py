@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import date, timedelta
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 
 import pytest
@@ -14,7 +15,7 @@ from dpolicy.privacy.calendars import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.group import Setting, cost_table, no_covers, steps_from
-from dpolicy.privacy.loss import Loss, amount, no_more, total, unbounded
+from dpolicy.privacy.loss import Loss, add, amount, no_more, unbounded
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
@@ -63,7 +64,7 @@ def test_wikimedia_daily_releases_compose() -> None:
     start = date(2026, 10, 1)
     tables = [table(m, "user-day", AR, one_day(start + timedelta(days=n))) for n in range(31)]
     for name in ("user-month", "user"):
-        spent = total([t[name] for t in tables], CERTIFICATES)
+        spent = reduce(add, [t[name] for t in tables])
         assert rho_of(spent) == Fraction("0.465")
     assert rho_of(tables[0]["user-day"]) == Fraction("0.015")
 

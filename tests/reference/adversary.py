@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.privacy.certificates import PURE, Notion, quanta_up
-from dpolicy.privacy.filter import gate, holds
+from dpolicy.privacy.filter import holds
 from dpolicy.privacy.loss import Certificates, Loss, add, loss
 from dpolicy.privacy.thresholds import Bound
 
@@ -83,7 +83,7 @@ class Filter:
 def reached(strategy: Strategy, target: Filter) -> float:
     """The exact δ at ε of the adaptive composition, every step of which the filter admits."""
     certificates = target.certificates
-    within = gate(target.bound, certificates)
+    within = target.bound
     spent = strategy.first.cost(certificates)
     if not holds(spent, within):
         return 0.0
@@ -100,11 +100,11 @@ def reached(strategy: Strategy, target: Filter) -> float:
 
 
 def _admitted(
-    spent: Loss, second: TwoPoint, leaked: float, certificates: Certificates, within: object
+    spent: Loss, second: TwoPoint, leaked: float, certificates: Certificates, within: Bound
 ) -> bool:
     cost = second.cost(certificates)
-    leaking = Loss(cost.certificates, cost.amounts, cost.infinite, Fraction(leaked))
-    return holds(add(spent, leaking), within)  # type: ignore[arg-type]
+    leaking = Loss(cost.certificates, cost.amounts, Fraction(leaked))
+    return holds(add(spent, leaking), within)
 
 
 def _leaf_sum(

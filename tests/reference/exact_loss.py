@@ -17,10 +17,6 @@ class ExactLoss:
         """Remember one entry; None is infinite."""
         self.entries.append((tuple(amounts), delta))
 
-    def void(self, amounts: Sequence[Fraction | None], delta: Fraction) -> None:
-        """Forget one entry."""
-        self.entries.remove((tuple(amounts), delta))
-
     def total(self, position: int) -> Fraction | None:
         """The sum in one certificate, or None if it is infinite."""
         values = [amounts[position] for amounts, _ in self.entries]

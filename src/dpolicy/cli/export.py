@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-from itertools import chain
 
 import click
 
@@ -12,6 +11,7 @@ from dpolicy.cli.ledger_option import ledger_option, opened
 from dpolicy.cli.output import format_option
 from dpolicy.enforcement.audit import records
 from dpolicy.enforcement.state import Entry
+from dpolicy.ledger.events import Event, body_of
 from dpolicy.ledger.opening import open_existing
 
 _COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes")
@@ -28,32 +28,36 @@ def command(ledger: str, to: str, format_: str) -> int:
     """
     if to == "csv":
         with opened(ledger) as point:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(_COLUMNS)
-            rows = (_rows(release, entry) for release, entry in point.entries.items())
-            writer.writerows(chain.from_iterable(rows))
-        return 0
+            entries = {entry.charged: entry for entry in point.entries.values()}
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(_COLUMNS)
     store = open_existing(ledger)
     try:
-        for record, _ in records(store):
-            click.echo(record.payload.decode("utf-8"))
+        for record, event in records(store):
+            if to == "json":
+                click.echo(record.payload.decode("utf-8"))
+            elif record.sequence in entries:
+                csv.writer(sys.stdout, lineterminator="\n").writerows(
+                    _rows(event, entries[record.sequence])
+                )
     finally:
         store.close()
     return 0
 
 
-def _rows(release: str, entry: Entry) -> list[list[object]]:
+def _rows(event: Event, entry: Entry) -> list[list[object]]:
+    body = body_of(event)
     return [
         [
-            release,
-            entry.sequence,
-            entry.at,
-            entry.by,
+            body["release"],
+            entry.asked,
+            event.at,
+            getattr(event, "by", ""),
             entry.status,
             said.get("name", f"mechanism {position}"),
             said["mechanism"]["kind"],
             said.get("unit", ""),
             " ".join(said.get("attributes", ())),
         ]
-        for position, said in enumerate(entry.charged["mechanisms"], 1)
+        for position, said in enumerate(body["mechanisms"], 1)
     ]

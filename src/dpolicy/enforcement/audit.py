@@ -57,7 +57,7 @@ def verify(store: Store) -> Audit:
             check_chain(state.head, record)
             event = from_bytes(record.payload)
             findings += [Finding(record.sequence, p) for p in _wrong(state, event)]
-            state.apply(event, record)
+            state.follow([record])
     except DPolicyError as error:
         findings.append(Finding(state.sequence + 1, str(error)))
     head = state.head.digest.hex() if state.head else ""
@@ -99,7 +99,7 @@ def _wrong_decision(state: State, event: ReleaseDecided) -> Iterator[str]:
     except InvalidValue as error:
         yield f"`{event.release}` cannot be read: {error.message}"
         return
-    allowed = not problems and decide(state.policy, state.spent, mechanisms).allowed
+    allowed = not problems and decide(state.policy, state.balances, mechanisms).allowed
     if allowed != event.allowed:
         word = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {word}, and should not have been"

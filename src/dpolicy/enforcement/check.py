@@ -7,64 +7,77 @@ always zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.readout import Readout, read_off, readout
 from dpolicy.enforcement.resolution import Resolved
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate
-from dpolicy.privacy.filter import Gate, gate, holds
-from dpolicy.privacy.loss import Certificates, Loss, add, zero
+from dpolicy.privacy.filter import Gates, gates
+from dpolicy.privacy.loss import Certificates
+from dpolicy.privacy.rows import Rows, added, width
 from dpolicy.releases.decision import Shown
 from dpolicy.rules.compiler import CompiledPolicy, Section
-
-#: What was spent on each kept rule of a section, by its number; what is missing is zero.
-Balances = Mapping[int, Loss]
+from dpolicy.rules.index import Match
 
 
-@dataclass(frozen=True, slots=True)
-class RuleCheck:
-    """One rule that a release matches: what was spent, what it adds, and whether that fits."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A section laid out for decisions: by number of bound, of budget, and of base scope."""
+
+    section: Section
+    certificates: Certificates
+    gates: Gates
+    readouts: tuple[Readout, ...]
+    unit_of_base: NDArray[np.intp]
+
+    def gates_of(self, numbers: NDArray[np.intp]) -> Gates:
+        """What the losses of rules must stay within."""
+        return self.gates[self.section.rules.bound_numbers[numbers]]
+
+    def units_of(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The positions of the units of rules."""
+        return self.unit_of_base[numbers // self.section.rules.width]
+
+    def shown(self, number: int, row: Rows) -> Shown:
+        """A loss beside a rule's budget, for people."""
+        return self.readout_of(number)(row)
+
+    def readout_of(self, number: int) -> Readout:
+        """How the losses of a rule are told."""
+        return self.readouts[int(self.section.rules.budget_numbers[number])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checks:
+    """The rules of one section that a release matches: spent, cost, and whether each holds."""
 
     of: Prepared
-    number: int
-    spent: Loss
-    cost: Loss
-    after: Loss
-    holds: bool
+    numbers: NDArray[np.intp]
+    spent: Rows
+    cost: Rows
+    after: Rows
+    holds: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """All rules that a release matches, what no rule covers, and what could not be evaluated."""
 
-    checks: tuple[RuleCheck, ...]
+    checks: tuple[Checks, ...]
     uncovered: tuple[str, ...]
     failed: tuple[str, ...]
 
     @property
     def allowed(self) -> bool:
         """Whether every rule holds and nothing is left unbounded."""
-        return not (self.uncovered or self.failed) and all(check.holds for check in self.checks)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A section laid out for decisions: by number of bound, and by number of budget."""
-
-    section: Section
-    gates: tuple[Gate, ...]
-    readouts: tuple[Readout, ...]
-
-    def gate_of(self, number: int) -> Gate:
-        """What a rule's losses must stay within."""
-        return self.gates[int(self.section.rules.bound_numbers[number])]
-
-    def shown(self, number: int, loss: Loss) -> Shown:
-        """A loss beside a rule's budget, for people."""
-        return self.readouts[int(self.section.rules.budget_numbers[number])](loss)
+        return not (self.uncovered or self.failed) and all(c.holds.all() for c in self.checks)
 
 
 @lru_cache(maxsize=64)
@@ -84,62 +97,81 @@ def certificates_of(policy: CompiledPolicy) -> Certificates:
 def prepared(policy: CompiledPolicy) -> tuple[Prepared, Prepared]:
     """Both sections, laid out once: over all releases, and for each release."""
     certificates, orders = certificates_of(policy), policy.policies.accounting.orders
+    units = list(policy.checked.vocabulary.units)
 
     def lay_out(section: Section) -> Prepared:
         rules = section.rules
         return Prepared(
             section,
-            tuple(gate(bound, certificates) for bound in rules.bounds),
+            certificates,
+            gates(rules.bounds, certificates),
             tuple(
                 readout(budget, profile, orders, certificates)
                 for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
             ),
+            np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
         )
 
     return lay_out(policy.cumulative), lay_out(policy.each_release)
 
 
-def charges(section: Section, mechanisms: Sequence[Resolved]) -> dict[int, Loss]:
-    """What a release costs each kept rule of a section. Raises `PredicateFailed`."""
-    costs: dict[int, Loss] = {}
-    for mechanism in mechanisms:
-        for number in section.index.matching(mechanism.facts):
-            cost = mechanism.costs[section.rules.bases[number // section.rules.width].unit]
-            known = costs.get(number)
-            costs[number] = cost if known is None else add(known, cost)
-    return costs
-
-
-def decide(policy: CompiledPolicy, balances: Balances, mechanisms: Sequence[Resolved]) -> Verdict:
-    """Hold a release against every matching rule."""
+def decide(
+    policy: CompiledPolicy, balances: Balances | None, mechanisms: Sequence[Resolved]
+) -> Verdict:
+    """Hold a release against every matching rule; without balances, as if it were the first."""
     cumulative, each_release = prepared(policy)
-    nothing = zero(certificates_of(policy))
-    checks: list[RuleCheck] = []
+    checks: list[Checks] = []
     failed: list[str] = []
-    for of, spent in ((each_release, {}), (cumulative, balances)):
-        try:
-            costs = charges(of.section, mechanisms)
-        except PredicateFailed as error:
-            failed.append(str(error))
+    uncovered: tuple[str, ...] = ()
+    for of in (each_release, cumulative):
+        matches, errors = _matches(of, mechanisms)
+        failed += errors[:1]
+        if of is cumulative and not policy.policies.accounting.allow_uncovered:
+            uncovered = _uncovered(of, mechanisms, matches)
+        if errors or not of.section.rules:
             continue
-        for number, cost in costs.items():
-            before = spent.get(number, nothing)
-            after = add(before, cost)
-            checks.append(
-                RuleCheck(of, number, before, cost, after, holds(after, of.gate_of(number)))
-            )
-    return Verdict(tuple(checks), _uncovered(policy, mechanisms), tuple(failed))
+        cost = charge(of, mechanisms, [match for match in matches if match])
+        lasting = balances if of is cumulative else None
+        spent = lasting.spent(cost.numbers) if lasting else np.zeros_like(cost.rows)
+        after = added(spent, cost.rows)
+        held = of.gates_of(cost.numbers).hold(after)
+        checks.append(Checks(of, cost.numbers, spent, cost.rows, after, held))
+    return Verdict(tuple(checks), uncovered, tuple(failed))
 
 
-def _uncovered(policy: CompiledPolicy, mechanisms: Sequence[Resolved]) -> tuple[str, ...]:
-    """Mechanisms that no rule over all releases bounds; an error elsewhere is told there."""
-    if policy.policies.accounting.allow_uncovered:
-        return ()
-    names = []
+def charge(of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match]) -> Charge:
+    """What a release costs each kept rule of a section."""
+    numbers = [of.section.index.numbers(match) for match in matches]
+    rows = [m.costs[of.units_of(n)] for m, n in zip(mechanisms, numbers, strict=True)]
+    if len(mechanisms) == 1:
+        return Charge(numbers[0], rows[0])
+    every = np.unique(np.concatenate(numbers))
+    total = np.zeros((len(every), width(of.certificates)), dtype=np.int64)
+    for some, cost in zip(numbers, rows, strict=True):
+        at = np.searchsorted(every, some)
+        total[at] = added(total[at], cost)
+    return Charge(every, total)
+
+
+def _matches(
+    of: Prepared, mechanisms: Sequence[Resolved]
+) -> tuple[list[Match | None], tuple[str, ...]]:
+    """Where each mechanism lies, None where a predicate has no answer; and those errors."""
+    found: list[Match | None] = []
+    errors = []
     for mechanism in mechanisms:
         try:
-            if not policy.cumulative.index.matching(mechanism.facts):
-                names.append(mechanism.name)
-        except PredicateFailed:
-            continue
-    return tuple(names)
+            found.append(of.section.index.match(mechanism.facts))
+        except PredicateFailed as error:
+            found.append(None)
+            errors.append(str(error))
+    return found, tuple(errors)
+
+
+def _uncovered(
+    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match | None]
+) -> tuple[str, ...]:
+    """Mechanisms that no rule over all releases bounds; an error is told elsewhere."""
+    index = of.section.index
+    pairs = zip(mechanisms, matches, strict=True)
+    return tuple(m.name for m, match in pairs if match and not len(index.numbers(match)))

@@ -32,16 +32,19 @@ from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
+    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
     ReleaseImported,
     ReleaseRelabelled,
     ReleaseVoided,
+    body_of,
+    from_bytes,
     record_after,
 )
 from dpolicy.ledger.opening import open_store
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import Log, Store
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
@@ -74,8 +77,9 @@ class _Writing:
     """A state that is being written to: what is emitted is folded in at once."""
 
     state: State
+    log: Log
     now: datetime
-    added: list[Any] = field(default_factory=list)
+    added: list[Record] = field(default_factory=list)
 
     @property
     def at(self) -> str:
@@ -88,6 +92,18 @@ class _Writing:
         self.added.append(record)
         self.state.follow([record])  # what is folded is what will be read again
         return record.sequence
+
+    def event(self, sequence: int) -> Event:
+        """An event from before, or from the same commit."""
+        position = sequence - self.added[0].sequence if self.added else -1
+        if position >= 0:
+            return from_bytes(self.added[position].payload)
+        return event_at(self.log, sequence)
+
+
+def event_at(log: Store | Log, sequence: int) -> Event:
+    """The event of a record."""
+    return from_bytes(next(iter(log.after(sequence - 1))).payload)
 
 
 def stamp(moment: datetime) -> str:
@@ -127,7 +143,9 @@ class DecisionPoint:
         asked = read_request(release)
         with self._reading() as state:
             known = state.entries.get(asked.id)
-            return judge(state, asked) if known is None else replayed(known, asked)
+            if known is None:
+                return judge(state, asked)
+            return replayed(event_at(self._store, known.asked), known.status, asked)
 
     def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
         """End a reservation that was used, wholly or in part; the number of its event."""
@@ -209,7 +227,7 @@ class DecisionPoint:
         try:
             with self._store.writing() as log:
                 self._state.follow(log.after(self._state.sequence))
-                writing = _Writing(self._state, self._clock())
+                writing = _Writing(self._state, log, self._clock())
                 _expire(writing)
                 for ticket in batch:
                     _do(ticket, writing)
@@ -228,7 +246,7 @@ class DecisionPoint:
     def _decide(self, log: _Writing, release: Release, by: str, *, reserve: bool) -> Decision:
         known = log.state.entries.get(release.id)
         if known is not None:
-            return replayed(known, release)
+            return replayed(log.event(known.asked), known.status, release)
         decision = judge(log.state, release).placed(log.state.sequence + 1)
         expires = stamp(log.now + RESERVATION) if reserve else None
         log.emit(
@@ -273,11 +291,11 @@ class DecisionPoint:
     def _import(self, log: _Writing, release: Release, because: str, by: str) -> int:
         known = log.state.entries.get(release.id)
         if known is not None:
-            if encode(known.asked) != encode(release.body):
+            if encode(body_of(log.event(known.asked))) != encode(release.body):
                 raise Misused(f"the id `{release.id}` is taken by another release")
             if known.status not in COUNTED:
                 raise Misused(f"`{release.id}` was {known.status}; import it under another id")
-            return known.sequence
+            return known.asked
         if log.state.policy is not None:
             readable(release, log.state.policy)
         return log.emit(
@@ -290,7 +308,8 @@ class DecisionPoint:
             raise Misused(f"there is no release `{release.id}`")
         if not because.strip():
             raise Misused("say `because`: relabelling changes what is charged")
-        if encode(losses_of(entry.charged)) != encode(losses_of(release.body)):
+        charged = body_of(log.event(entry.charged))
+        if encode(losses_of(charged)) != encode(losses_of(release.body)):
             raise Misused(
                 "relabelling keeps the mechanisms: only attributes, labels and names change"
             )

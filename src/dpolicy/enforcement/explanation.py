@@ -6,67 +6,76 @@ noise, one attribute left out, one mechanism left out. None of them looks at dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
-from dpolicy.enforcement.check import RuleCheck, Verdict
-from dpolicy.enforcement.readout import amount_at
+import numpy as np
+
+from dpolicy.enforcement.check import Checks, Prepared, Verdict
 from dpolicy.privacy.budget import as_json
 from dpolicy.releases.body import Body, with_more_noise, without, without_attribute
 from dpolicy.releases.decision import Reason
 
 #: An allowed release shows this many of its tightest rules; a denied one all that are broken.
-TIGHTEST = 5
+TIGHTEST = 3
 #: Noise past this factor is no counter-offer.
 MOST_NOISE = Fraction(1000)
 
 
-def reasons(
-    verdict: Verdict, spenders: Callable[[RuleCheck], tuple[str, ...]]
-) -> tuple[Reason, ...]:
+#: Who spent most of a rule of a section, by its number.
+Spenders = Callable[[int], tuple[str, ...]]
+
+
+def reasons(verdict: Verdict, spenders: Spenders) -> tuple[Reason, ...]:
     """Every broken rule, or the tightest rules of a release that fits."""
-    broken = [check for check in verdict.checks if not check.holds]
-    if broken:
-        return tuple(_reason(check, spenders(check)) for check in broken)
-    tightest = sorted(verdict.checks, key=_room)[:TIGHTEST]
-    return tuple(_reason(check, ()) for check in tightest)
-
-
-def _room(check: RuleCheck) -> float:
-    """The share of its budget that a rule has left, at the certificate that leaves most."""
-    rooms = [
-        min(
-            (
-                -1.0
-                if (amount := amount_at(check.after, at)) is None or amount > most
-                else 1 - amount / most
-                if most
-                else 0.0
-                for at, most in clause
-            ),
-            default=2.0,
-        )
-        for clause in check.of.gate_of(check.number).clauses
+    broken = [
+        _reason(checks, position, spenders)
+        for checks in verdict.checks
+        for position in np.flatnonzero(~checks.holds).tolist()
     ]
-    return max(rooms, default=-1.0)
+    return tuple(broken) if broken else tuple(_tightest(verdict))
 
 
-def _reason(check: RuleCheck, spenders: tuple[str, ...]) -> Reason:
-    rule = check.of.section.rules[check.number]
+def _tightest(verdict: Verdict) -> Iterator[Reason]:
+    found: list[tuple[float, int, Checks]] = []
+    for checks in verdict.checks:
+        room = checks.of.gates_of(checks.numbers).room(checks.after)
+        some = np.argsort(room, kind="stable")[:TIGHTEST].tolist()
+        found += [(float(room[position]), position, checks) for position in some]
+    for _, position, checks in sorted(found, key=lambda item: item[0])[:TIGHTEST]:
+        yield _reason(checks, position, None)
+
+
+def _reason(checks: Checks, position: int, spenders: Spenders | None) -> Reason:
+    number = int(checks.numbers[position])
+    rule = described(checks.of, number)
+    rows = np.stack([amounts[position] for amounts in (checks.spent, checks.cost, checks.after)])
+    spent, cost, after = checks.of.readout_of(number).all(rows)
+    lasting = spenders is not None and not rule["each_release"]
     return Reason(
-        rule=rule.name,
-        policies=rule.policies,
-        unit=rule.unit,
-        budget=as_json(rule.budget),
-        spent=check.of.shown(check.number, check.spent),
-        cost=check.of.shown(check.number, check.cost),
-        after=check.of.shown(check.number, check.after),
-        holds=check.holds,
-        source=str(rule.base.span),
-        each_release=rule.each_release,
-        spenders=spenders,
+        **rule,
+        spent=spent,
+        cost=cost,
+        after=after,
+        holds=bool(checks.holds[position]),
+        spenders=spenders(number) if spenders and lasting else (),
     )
+
+
+@lru_cache(maxsize=16_384)
+def described(of: Prepared, number: int) -> dict[str, Any]:
+    """What a reason says of a rule whatever happens."""
+    rule = of.section.rules[number]
+    return {
+        "rule": rule.name,
+        "policies": rule.policies,
+        "unit": rule.unit,
+        "budget": as_json(rule.budget),
+        "source": str(rule.base.span),
+        "each_release": rule.each_release,
+    }
 
 
 def counter_offers(body: Body, fits: Callable[[Body], bool]) -> tuple[Mapping[str, Any], ...]:

@@ -6,17 +6,19 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain, islice
 from typing import Any
 
-from dpolicy.enforcement.check import certificates_of, prepared
+import numpy as np
+
+from dpolicy.enforcement.check import prepared
 from dpolicy.enforcement.state import State
 from dpolicy.privacy.budget import EpsilonDelta, as_json
-from dpolicy.privacy.filter import holds
-from dpolicy.privacy.loss import Loss, zero
+from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.report import shown_up
+from dpolicy.privacy.rows import loss_of
 from dpolicy.privacy.thresholds import binds
 from dpolicy.releases.decision import Shown
 from dpolicy.rules.compiler import CompiledPolicy, Section
@@ -52,33 +54,35 @@ class Balance:
 
 def balances(state: State) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text."""
-    policy = state.policy
-    if policy is None:
+    if state.policy is None:
         return []
-    cumulative, _ = prepared(policy)
-    nothing = zero(certificates_of(policy))
-    found = []
-    for number in cumulative.section.pruned.kept.nonzero()[0].tolist():
-        rule = cumulative.section.rules[number]
-        loss = state.spent.get(number, nothing)
-        told = cumulative.shown(number, loss)
-        kept = holds(loss, cumulative.gate_of(number))
-        found.append(Balance(rule, told, loss, kept, most_spent(state, number)))
-    return found
+    cumulative, _ = prepared(state.policy)
+    numbers = cumulative.section.pruned.kept.nonzero()[0]
+    rows = state.balances.spent(numbers)
+    held = cumulative.gates_of(numbers).hold(rows)
+    return [
+        Balance(
+            cumulative.section.rules[number],
+            cumulative.readout_of(number)(row),
+            loss_of(row, cumulative.certificates),
+            bool(holds),
+            most_spent(state, number),
+        )
+        for number, row, holds in zip(numbers.tolist(), rows, held, strict=True)
+    ]
 
 
 def most_spent(state: State, number: int) -> tuple[str, ...]:
     """The releases that a rule was charged most for, in the notion of its budget."""
     if state.policy is None:
         return ()
-    cumulative, _ = prepared(state.policy)
-
-    def size(item: tuple[str, Loss]) -> float:
-        value = next(iter(cumulative.shown(number, item[1]).values()))
-        return math.inf if value is None else value
-
-    ranked = sorted(state.spenders(number), key=size, reverse=True)
-    return tuple(release for release, _ in ranked[:MOST_SPENDERS])
+    found = list(state.spenders(number))
+    if not found:
+        return ()
+    sizes = prepared(state.policy)[0].readout_of(number).sizes(np.array([row for _, row in found]))
+    ranked = (found[position][0] for position in np.argsort(-sizes, kind="stable").tolist())
+    releases = chain.from_iterable(state.counted(content) for content in ranked)
+    return tuple(islice(dict.fromkeys(islice(releases, 2 * MOST_SPENDERS)), MOST_SPENDERS))
 
 
 def conflicts(state: State) -> list[Balance]:

@@ -11,17 +11,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpolicy.enforcement.check import RuleCheck, Verdict, certificates_of, decide
+import numpy as np
+
+from dpolicy.enforcement.balances import Charge
+from dpolicy.enforcement.check import Checks, Verdict, certificates_of, decide
 from dpolicy.enforcement.explanation import counter_offers, reasons
 from dpolicy.enforcement.governance import most_spent
 from dpolicy.enforcement.resolution import Resolved, resolve
-from dpolicy.enforcement.state import RESERVED, VOIDED, Entry, State, charges_of
-from dpolicy.errors import InvalidValue, Misused, PolicyRejected, ReleaseRejected
+from dpolicy.enforcement.state import RESERVED, VOIDED, Entry, State
+from dpolicy.errors import (
+    InvalidValue,
+    InvariantBroken,
+    Misused,
+    PolicyRejected,
+    ReleaseRejected,
+)
 from dpolicy.language.diagnostics import Findings
-from dpolicy.language.release import read_release
-from dpolicy.language.source import Source
+from dpolicy.language.release import release_from
+from dpolicy.language.source import Source, read_json
 from dpolicy.ledger.canonical import encode
-from dpolicy.privacy.loss import no_more
+from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
 from dpolicy.releases.body import Body, plain_body, release_of
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
@@ -33,8 +42,8 @@ def read_request(release: Release | Body) -> Release:
     if isinstance(release, Release):
         return release
     found = Findings()
-    text = encode(plain_body(release)).decode("utf-8")
-    read = read_release(Source("release", text), found)
+    node = read_json(Source("release", encode(plain_body(release)).decode("utf-8")), found)
+    read = None if node is None else release_from(node, found)
     if read is None or found.errors:
         raise PolicyRejected(found.all)
     return read
@@ -46,12 +55,12 @@ def judge(state: State, release: Release) -> Decision:
     if policy is None:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
     mechanisms = readable(release, policy)
-    verdict = decide(policy, state.spent, mechanisms)
+    verdict = decide(policy, state.balances, mechanisms)
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
         policy=policy.digest,
-        reasons=reasons(verdict, lambda check: _spenders(state, check)),
+        reasons=reasons(verdict, lambda number: most_spent(state, number)),
         uncovered=verdict.uncovered,
         failed=verdict.failed,
         would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
@@ -66,15 +75,17 @@ def readable(release: Release, policy: CompiledPolicy) -> tuple[Resolved, ...]:
     return mechanisms
 
 
-def replayed(entry: Entry, release: Release) -> Decision:
+def replayed(event: Event, status: str, release: Release) -> Decision:
     """The answer that was given to this id before."""
-    if encode(entry.asked) != encode(release.body):
+    if not isinstance(event, ReleaseDecided | ReleaseImported):
+        raise InvariantBroken("only what was asked can be replayed")
+    if encode(event.body) != encode(release.body):
         raise Misused(f"the id `{release.id}` was used for another release")
-    if entry.answer is None:
+    if isinstance(event, ReleaseImported):
         raise Misused(f"the release `{release.id}` was imported: it is charged already")
-    if entry.status == VOIDED:
+    if status == VOIDED:
         raise Misused(f"the release `{release.id}` was voided: ask again under another id")
-    return replace(Decision.from_json(json.loads(entry.answer)), replayed=True)
+    return replace(Decision.from_json(json.loads(event.answer)), replayed=True)
 
 
 def reservation(state: State, release: str) -> Entry:
@@ -92,16 +103,24 @@ def check_less(state: State, entry: Entry, body: Body) -> None:
     policy = state.policy
     if policy is None:
         raise Misused("the ledger has no policy yet")
-    verdict = decide(policy, {}, readable(release_of(body), policy))
-    broken = [c for c in verdict.checks if c.of.section.rules.each_release and not c.holds]
-    if broken or verdict.uncovered or verdict.failed:
+    verdict = decide(policy, None, readable(release_of(body), policy))
+    reserved = state.charge_of(entry)
+    if verdict.uncovered or verdict.failed:
         raise Misused("what was run would not have been allowed")
-    reserved = charges_of(policy, entry.charged)
-    for check in verdict.checks:
-        if check.of.section.rules.each_release:
-            continue
-        if check.number not in reserved or not no_more(check.cost, reserved[check.number]):
+    for checks in verdict.checks:
+        if checks.of.section.rules.each_release:
+            if not checks.holds.all():
+                raise Misused("what was run would not have been allowed")
+        elif not _within(checks, reserved):
             raise Misused("what was run costs more than what was reserved")
+
+
+def _within(checks: Checks, reserved: Charge) -> bool:
+    """Whether costs are at most those that were reserved, for rules that were charged at all."""
+    if not np.isin(checks.numbers, reserved.numbers).all():
+        return False
+    at = np.searchsorted(reserved.numbers, checks.numbers)
+    return bool((checks.cost <= reserved.rows[at]).all())
 
 
 def losses_of(body: Body) -> list[dict[str, Any]]:
@@ -111,11 +130,6 @@ def losses_of(body: Body) -> list[dict[str, Any]]:
         {key: value for key, value in said.items() if key not in described}
         for said in body["mechanisms"]
     ]
-
-
-def _spenders(state: State, check: RuleCheck) -> tuple[str, ...]:
-    """Who spent most of a rule; of a rule for each release, nobody before."""
-    return () if check.of.section.rules.each_release else most_spent(state, check.number)
 
 
 def _offers(
@@ -129,6 +143,6 @@ def _offers(
             mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
         except InvalidValue:
             return False
-        return not problems and decide(policy, state.spent, mechanisms).allowed
+        return not problems and decide(policy, state.balances, mechanisms).allowed
 
     return counter_offers(body, fits)

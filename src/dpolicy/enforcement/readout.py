@@ -7,7 +7,10 @@ where the rule breaks. It is an accounting value: the guarantee is the budget (t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import (
@@ -18,43 +21,88 @@ from dpolicy.privacy.certificates import (
     renyi,
     shown_order,
 )
-from dpolicy.privacy.loss import Certificates, Loss
+from dpolicy.privacy.loss import INFINITE, Certificates
 from dpolicy.privacy.report import root_up, shown_up
+from dpolicy.privacy.rows import DELTA_QUANTA, Rows
 from dpolicy.privacy.thresholds import Profile, conversions
 from dpolicy.releases.decision import Shown
 
-#: Reads a loss off in one notion.
-Readout = Callable[[Loss], Shown]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figure:
+    """One number: the least over some columns of the amount there and what is added to it."""
+
+    name: str
+    columns: Rows
+    added: Rows
+    shown: Callable[[int], float]
+
+    def quanta(self, rows: Rows) -> Rows:
+        """The figure of each row, in quanta."""
+        least: Rows = (rows[:, self.columns] + self.added).min(axis=1)
+        return least
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """How the losses of a rule are told: one figure, or one for each order that is bounded."""
+
+    figures: tuple[Figure, ...]
+
+    def __call__(self, row: Rows) -> Shown:
+        """A loss in numbers; stated leaks are told wherever there are any."""
+        return self.all(row[np.newaxis])[0]
+
+    def all(self, rows: Rows) -> list[Shown]:
+        """Losses in numbers."""
+        told: list[dict[str, float | None]] = [{} for _ in rows]
+        for figure in self.figures:
+            for said, quanta in zip(told, figure.quanta(rows).tolist(), strict=True):
+                said[figure.name] = None if quanta >= INFINITE else figure.shown(quanta)
+        for said, leaks in zip(told, rows[:, -1].tolist(), strict=True):
+            if 0 < leaks < DELTA_QUANTA:
+                said["delta"] = leaks / DELTA_QUANTA
+        return list(told)
+
+    def sizes(self, rows: Rows) -> Rows:
+        """What rows are ranked by."""
+        return self.figures[0].quanta(rows)
 
 
 def readout(
     budget: Budget, profile: Profile, orders: Sequence[Fraction], certificates: Certificates
 ) -> Readout:
-    """How losses are shown beside a budget; stated leaks are told wherever there are any."""
-    amounts = _amounts(budget, profile, orders, certificates)
+    """How losses are shown beside a budget."""
 
-    def shown(loss: Loss) -> Shown:
-        leaks = {"delta": float(loss.delta)} if 0 < loss.delta < 1 else {}
-        return {**amounts(loss), **leaks}
+    def figure(
+        name: str,
+        steps: Sequence[tuple[Certificate, int]],
+        shown: Callable[[int], float] = _decimal,
+    ) -> Figure:
+        columns = [certificates.index(certificate) for certificate, _ in steps]
+        return Figure(name, np.array(columns), np.array([more for _, more in steps]), shown)
 
-    return shown
-
-
-def _amounts(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction], certificates: Certificates
-) -> Readout:
-    place = {certificate: position for position, certificate in enumerate(certificates)}
     match budget:
         case EpsilonDelta():
-            steps = [(place[c], added) for c, added in conversions(budget, profile, orders)]
-            return lambda loss: {"epsilon": _float(_epsilon(loss, steps))}
+            return Readout((figure("epsilon", conversions(budget, profile, orders)),))
         case Gdp():
-            return lambda loss: {"mu": _root(amount_at(loss, place[MU_SQUARED]))}
+            return Readout((figure("mu", [(MU_SQUARED, 0)], _root),))
         case Renyi(orders=stated):
-            named = [(f"renyi {shown_order(order)}", place[renyi(order)]) for order, _ in stated]
-            return lambda loss: {name: _float(amount_at(loss, at)) for name, at in named}
+            names = [(f"renyi {shown_order(order)}", renyi(order)) for order, _ in stated]
+            return Readout(tuple(figure(name, [(at, 0)]) for name, at in names))
         case Zcdp() | Unlimited():
-            return lambda loss: {"rho": _float(amount_at(loss, place[RHO]))}
+            return Readout((figure("rho", [(RHO, 0)]),))
+
+
+def _decimal(quanta: int) -> float:
+    """Quanta as the float that prints no less; below 15 digits that is the nearest one."""
+    if quanta < 10**15:
+        return quanta / QUANTA_PER_UNIT
+    return shown_up(Fraction(quanta, QUANTA_PER_UNIT))
+
+
+def _root(quanta: int) -> float:
+    return root_up(Fraction(quanta, QUANTA_PER_UNIT))
 
 
 def read_off(
@@ -64,22 +112,3 @@ def read_off(
     if not isinstance(budget, EpsilonDelta):
         return ()
     return tuple(certificate for certificate, _ in conversions(budget, profile, orders))
-
-
-def amount_at(loss: Loss, position: int) -> int | None:
-    """An amount in quanta; None if infinite."""
-    infinite = loss.infinite and loss.infinite[position]
-    return None if infinite else loss.amounts[position]
-
-
-def _epsilon(loss: Loss, steps: Sequence[tuple[int, int]]) -> int | None:
-    found = [amount + added for at, added in steps if (amount := amount_at(loss, at)) is not None]
-    return min(found, default=None)
-
-
-def _float(quanta: int | None) -> float | None:
-    return None if quanta is None else shown_up(Fraction(quanta, QUANTA_PER_UNIT))
-
-
-def _root(quanta: int | None) -> float | None:
-    return None if quanta is None else root_up(Fraction(quanta, QUANTA_PER_UNIT))

@@ -14,8 +14,10 @@ from dpolicy.errors import InvalidValue
 from dpolicy.language.diagnostics import suggestion
 from dpolicy.language.model import Partition
 from dpolicy.privacy.group import cost_table
-from dpolicy.privacy.loss import Certificates, Loss
-from dpolicy.privacy.units import Unit
+from dpolicy.privacy.loss import Certificates
+from dpolicy.privacy.mechanism import Mechanism
+from dpolicy.privacy.rows import Rows, rows_of
+from dpolicy.privacy.units import Relation, Touched, Unit
 from dpolicy.releases.labels import Facts, Label
 from dpolicy.releases.request import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy
@@ -23,11 +25,11 @@ from dpolicy.rules.compiler import CompiledPolicy
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A mechanism whose names are looked up: what predicates read, and its cost for every unit."""
+    """A mechanism whose names are looked up: what predicates read, and a row for every unit."""
 
     name: str
     facts: Facts
-    costs: Mapping[str, Loss]
+    costs: Rows
 
 
 def resolve(
@@ -138,32 +140,46 @@ def _facts(request: MechanismRequest, release: Release, policy: CompiledPolicy) 
         elif value or label.default is not None:
             labels[name] = value or label.default or ""
     attributes = tuple(sorted({*request.attributes, *selected}))
-    return Facts(attributes, labels, _kind(release, request), release.by)
+    return Facts(attributes, labels, request.kind, release.by)
 
 
-def _kind(release: Release, request: MechanismRequest) -> str:
-    position = release.mechanisms.index(request)
-    return str(release.body["mechanisms"][position]["mechanism"]["kind"])
-
-
-def _costs(
-    request: MechanismRequest, policy: CompiledPolicy, certificates: Certificates
-) -> Mapping[str, Loss]:
-    units = _units(policy)
+def _costs(request: MechanismRequest, policy: CompiledPolicy, certificates: Certificates) -> Rows:
     stated = policy.checked.vocabulary.units[_unit_name(request, policy) or ""]
-    return cost_table(
+    return _cost_rows(
         request.mechanism,
         stated,
         request.relation or stated.relation,
-        units=units,
-        certificates=certificates,
-        additive=request.additive,
-        also=request.also,
-        touched=request.touched,
-        covers=policy.checked.vocabulary.covers,
+        request.additive,
+        tuple(request.also.items()),
+        request.touched,
+        policy,
+        certificates,
     )
 
 
-@lru_cache(maxsize=16)
-def _units(policy: CompiledPolicy) -> tuple[Unit, ...]:
-    return tuple(policy.checked.vocabulary.units.values())
+@lru_cache(maxsize=16_384)
+def _cost_rows(
+    mechanism: Mechanism,
+    stated: Unit,
+    relation: Relation,
+    additive: bool,
+    also: tuple[tuple[str, Mechanism], ...],
+    touched: Touched | None,
+    policy: CompiledPolicy,
+    certificates: Certificates,
+) -> Rows:
+    """The cost for every unit of a policy, in its order; pipelines ask the same again and again."""
+    table = cost_table(
+        mechanism,
+        stated,
+        relation,
+        units=tuple(policy.checked.vocabulary.units.values()),
+        certificates=certificates,
+        additive=additive,
+        also=dict(also),
+        touched=touched,
+        covers=policy.checked.vocabulary.covers,
+    )
+    rows = rows_of(table.values())
+    rows.setflags(write=False)
+    return rows

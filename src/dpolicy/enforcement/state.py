@@ -1,34 +1,27 @@
 """Events → what they add up to: the policy in force, every release by id, what each rule has spent.
 
-Nothing here is stored as truth: the same state comes out of the log every time. A past release
-that a later policy cannot read is charged to every rule, never to none.
+Nothing here is stored as truth: the same state comes out of the log every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from dpolicy.enforcement.check import certificates_of, charges
-from dpolicy.enforcement.resolution import resolve
-from dpolicy.errors import InvalidValue, LedgerDamaged, PredicateFailed
+from dpolicy.enforcement.balances import Balances, Charge
+from dpolicy.enforcement.contents import Account, Content
+from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import (
-    Event,
     PolicyApplied,
     Record,
-    ReleaseCommitted,
-    ReleaseDecided,
-    ReleaseExpired,
-    ReleaseImported,
-    ReleaseRelabelled,
-    ReleaseVoided,
     check_chain,
     from_bytes,
+    glance,
+    mechanisms_of,
 )
-from dpolicy.privacy.loss import Loss, add, subtract, unbounded
-from dpolicy.releases.body import release_of
+from dpolicy.privacy.rows import Rows
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 #: What a release is: the last two words are final, and so is `denied`.
@@ -42,21 +35,16 @@ ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
 EXPIRED, IMPORTED = "expired", "imported"
 
 #: Everything but what was denied or voided counts as spent.
-COUNTED = {ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED}
+COUNTED = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One release: what was asked, what is charged, and how it stands."""
+class Entry(NamedTuple):
+    """One release: how it stands, the records of what was asked and charged, and its content."""
 
-    sequence: int
-    at: str
-    by: str
     status: str
-    asked: Mapping[str, Any]
-    charged: Mapping[str, Any]
-    answer: str | None
-    expires: str | None
+    asked: int
+    charged: int
+    content: int
 
 
 @dataclass(slots=True)
@@ -66,50 +54,37 @@ class State:
     head: Record | None = None
     policy: CompiledPolicy | None = None
     entries: dict[str, Entry] = field(default_factory=dict)
-    spent: dict[int, Loss] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
-    _charges: dict[str, dict[int, Loss]] = field(default_factory=dict)
+    contents: list[Content] = field(default_factory=list)
+    _numbers: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    _account: Account | None = None
+    _changed: set[int] = field(default_factory=set)
 
     @property
     def sequence(self) -> int:
         """The number of the last record."""
         return self.head.sequence if self.head else 0
 
+    @property
+    def account(self) -> Account:
+        """What the contents add up to under the policy in force."""
+        if self._account is None:
+            raise InvariantBroken("there is no policy yet")
+        return self._account
+
+    @property
+    def balances(self) -> Balances:
+        """What each rule has spent."""
+        found = self.account.balances(self.contents, self._changed)
+        self._changed = set()
+        return found
+
     def follow(self, records: Iterable[Record]) -> None:
         """Take records in, each after checking that it belongs behind the last one."""
         for record in records:
             check_chain(self.head, record)
-            self.apply(from_bytes(record.payload), record)
-
-    def apply(self, event: Event, record: Record) -> None:
-        """Take one event in."""
-        match event:
-            case PolicyApplied():
-                self._change_policy(compiled_of(event))
-            case ReleaseDecided():
-                self._decided(event, record.sequence)
-            case ReleaseImported():
-                entry = Entry(
-                    record.sequence,
-                    event.at,
-                    event.by,
-                    IMPORTED,
-                    event.body,
-                    event.body,
-                    None,
-                    None,
-                )
-                self._add(event.release, entry)
-            case ReleaseCommitted():
-                charged = event.body or self.entry(event.release).charged
-                self._replace(event.release, status=COMMITTED, charged=charged)
-            case ReleaseVoided():
-                self._replace(event.release, status=VOIDED)
-            case ReleaseExpired():
-                self._replace(event.release, status=EXPIRED)
-            case ReleaseRelabelled():
-                self._replace(event.release, charged=event.body)
-        self.head = record
+            self._take(glance(record.payload), record)
+            self.head = record
 
     def entry(self, release: str) -> Entry:
         """A release that is there."""
@@ -117,78 +92,102 @@ class State:
             raise LedgerDamaged(f"the release `{release}` is spoken of before it was asked for")
         return self.entries[release]
 
-    def _decided(self, event: ReleaseDecided, sequence: int) -> None:
-        allowed = RESERVED if event.reserved else ALLOWED
-        entry = Entry(
-            sequence,
-            event.at,
-            event.by,
-            allowed if event.allowed else DENIED,
-            event.body,
-            event.body,
-            event.answer,
-            event.expires,
-        )
-        self._add(event.release, entry)
+    def charge_of(self, entry: Entry) -> Charge:
+        """What a release costs each kept rule."""
+        return self.account.charge(entry.content, self.contents[entry.content])
 
-    def _add(self, release: str, entry: Entry) -> None:
-        if release in self.entries:
-            raise LedgerDamaged(f"the release `{release}` is in the ledger twice")
-        self.entries[release] = entry
-        self._charge(release)
+    def spenders(self, rule: int) -> Iterator[tuple[Content, Rows]]:
+        """The contents that a rule is charged for, each with the cost of one release."""
+        for number, row in self.account.spenders(rule, self.contents):
+            yield self.contents[number], row
 
-    def _replace(self, release: str, **changes: Any) -> None:
-        self.entries[release] = replace(self.entry(release), **changes)
-        self._discharge(release)
-        self._charge(release)
-
-    def _discharge(self, release: str) -> None:
-        for number, loss in self._charges.pop(release, {}).items():
-            self.spent[number] = subtract(self.spent[number], loss)
-
-    def _charge(self, release: str) -> None:
-        entry = self.entries[release]
-        self.open.pop(release, None)
-        if entry.status == RESERVED and entry.expires is not None:
-            self.open[release] = entry.expires
-        if self.policy is None or entry.status not in COUNTED:
-            return
-        costs = charges_of(self.policy, entry.charged)
-        self._charges[release] = costs
-        for number, loss in costs.items():
-            known = self.spent.get(number)
-            self.spent[number] = loss if known is None else add(known, loss)
-
-    def _change_policy(self, policy: CompiledPolicy) -> None:
-        self.policy = policy
-        self.spent, self._charges = {}, {}
-        for release in self.entries:
-            self._charge(release)
+    def counted(self, content: Content) -> Iterator[str]:
+        """The releases of a content that count."""
+        for release in content.releases:
+            entry = self.entries[release]
+            if entry.status in COUNTED and self.contents[entry.content] is content:
+                yield release
 
     def under(self, policy: CompiledPolicy) -> State:
         """The same history under another policy."""
-        other = State(self.head, None, dict(self.entries))
+        other = State(self.head, policy, self.entries, self.open, self.contents, self._numbers)
         other._change_policy(policy)
         return other
 
-    def spenders(self, number: int) -> list[tuple[str, Loss]]:
-        """The releases that a rule was charged for."""
-        return [(r, costs[number]) for r, costs in self._charges.items() if number in costs]
+    def _take(self, said: dict[str, Any], record: Record) -> None:
+        sequence = record.sequence
+        match said["event"]:
+            case "release-decided":
+                status = RESERVED if said["reserved"] else ALLOWED
+                status = status if said["allowed"] else DENIED
+                self._add(said, record, status)
+                if status == RESERVED:
+                    self.open[said["release"]] = said["expires"]
+            case "release-imported":
+                self._add(said, record, IMPORTED)
+            case "policy-applied":
+                event = from_bytes(record.payload)
+                if isinstance(event, PolicyApplied):
+                    self._change_policy(compiled_of(event))
+            case "release-committed" if said["body"]:
+                content = self._content(said["body"], record)
+                self._replace(said["release"], COMMITTED, content, sequence)
+            case "release-relabelled":
+                content = self._content(said["body"], record)
+                self._replace(said["release"], None, content, sequence)
+            case ended:
+                ends = {"release-committed": COMMITTED, "release-voided": VOIDED}
+                self._replace(said["release"], ends.get(ended, EXPIRED))
+
+    def _add(self, said: dict[str, Any], record: Record, status: str) -> None:
+        release = said["release"]
+        if release in self.entries:
+            raise LedgerDamaged(f"the release `{release}` is in the ledger twice")
+        content = self._content(said["body"], record)
+        self.entries[release] = Entry(status, record.sequence, record.sequence, content)
+        if status in COUNTED:
+            self._count(release, content, 1)
+
+    def _replace(
+        self, release: str, status: str | None, content: int | None = None, charged: int = 0
+    ) -> None:
+        """A release that stands otherwise now, or is charged for another content."""
+        old = self.entry(release)
+        new = Entry(
+            status or old.status,
+            old.asked,
+            charged or old.charged,
+            old.content if content is None else content,
+        )
+        self.open.pop(release, None) if status else None
+        self.entries[release] = new
+        before, after = old.status in COUNTED, new.status in COUNTED
+        if (before, old.content) != (after, new.content):
+            self._count(release, old.content, -before)
+            self._count(release, new.content, after)
+
+    def _count(self, release: str, content: int, more: int) -> None:
+        held = self.contents[content]
+        held.count += more
+        if more > 0:
+            held.releases.append(release)
+        self._changed.add(content)
+
+    def _content(self, body: dict[str, Any], record: Record) -> int:
+        """The number of the content of a record, which is new if nobody asked for it before."""
+        key = (body.get("by", ""), mechanisms_of(record.payload))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.contents)
+            self.contents.append(Content(*key))
+        return number
+
+    def _change_policy(self, policy: CompiledPolicy) -> None:
+        self.policy = policy
+        self._account = Account(policy)
+        self._changed = set(range(len(self.contents)))
 
 
 def compiled_of(event: PolicyApplied) -> CompiledPolicy:
     """The policy of an event, compiled from its own texts."""
     return compile_policy([Source(name, text) for name, text in event.sources])
-
-
-def charges_of(policy: CompiledPolicy, body: Mapping[str, Any]) -> dict[int, Loss]:
-    """What a past release costs each kept rule; all of them everything, if it cannot be read."""
-    certificates = certificates_of(policy)
-    try:
-        mechanisms, problems = resolve(release_of(body), policy, certificates)
-        if not problems:
-            return charges(policy.cumulative, mechanisms)
-    except (InvalidValue, PredicateFailed):
-        pass
-    everything = unbounded(certificates)
-    return dict.fromkeys(policy.cumulative.pruned.kept.nonzero()[0].tolist(), everything)

@@ -28,7 +28,7 @@ from dpolicy.language.shape import (
 )
 from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, read_nodes
 from dpolicy.privacy.units import Relation
-from dpolicy.releases.body import mechanism_of, release_of
+from dpolicy.releases.body import mechanism_of
 from dpolicy.releases.request import Release
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -205,20 +205,21 @@ def release_from(node: Node, found: Report) -> Release | None:
     values: Any = RELEASE.read(node, found)
     if values is INVALID:
         return None
-    mechanisms, wrong = [], False
+    bodies = [_body(said) for said in values["mechanisms"]]
+    requests, wrong = [], False
     for position, said in enumerate(values["mechanisms"], 1):
-        mechanisms.append(_body(said))
-        _, problems = mechanism_of(mechanisms[-1], position)
+        request, problems = mechanism_of(bodies[position - 1], position)
+        requests += [request] if request else []
         for problem in problems:
             wrong = True
             _report(problem, said["mechanism"][1], found)
-    if wrong or len(mechanisms) < _count(node):
+    if wrong or len(requests) < _count(node):
         return None
-    utility = {} if values["utility"] is None else {"utility": values["utility"]}
-    by = {"by": str(values["by"])} if values["by"] else {}
-    return release_of(
-        {"release": str(values["release"]), **by, **utility, "mechanisms": mechanisms}
-    )
+    name, by, utility = str(values["release"]), str(values["by"]), values["utility"]
+    said_by = {"by": by} if by else {}
+    said_utility = {} if utility is None else {"utility": utility}
+    body = {"release": name, **said_by, **said_utility, "mechanisms": bodies}
+    return Release(name, by, utility, tuple(requests), body)
 
 
 def _body(said: dict[str, Any]) -> dict[str, Any]:

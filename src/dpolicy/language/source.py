@@ -101,14 +101,16 @@ def read_nodes(source: Source, report: Report) -> Node | None:
     except _Refused:
         return None
     except yaml.YAMLError as error:
-        fallback = _as_json(source, report)
+        fallback = read_json(source, report)
         if fallback is None:
             report_syntax(source, error, report)
         return fallback
 
 
-def _as_json(source: Source, report: Report) -> Node | None:
-    """JSON that YAML cannot read (escapes such as `\\/`); every node stands for the whole text."""
+def read_json(source: Source, report: Report) -> Node | None:
+    """JSON that YAML cannot read (escapes such as `\\/`), or that a program made: every node stands
+    for the whole text.
+    """
     if source.text.lstrip()[:1] not in ("{", "["):
         return None
     lines = source.text.split("\n")

@@ -10,6 +10,7 @@ dropping or reordering any record shows (`dpolicy verify`).
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -161,6 +162,44 @@ def from_bytes(payload: bytes) -> Event:
     if not canonical:
         raise LedgerDamaged("a record is not in canonical form")
     return event
+
+
+def body_of(event: Event) -> Mapping[str, Any]:
+    """The release that an event holds. Raises `LedgerDamaged` if it holds none."""
+    match event:
+        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled():
+            return event.body
+        case ReleaseCommitted(body=body) if body is not None:
+            return body
+    raise LedgerDamaged("a record holds no release")
+
+
+def glance(payload: bytes) -> dict[str, Any]:
+    """An event as plain JSON, for what is read often: its numbers are not exact, its form is not
+    checked. Raises `LedgerDamaged` for what is no event of this format.
+    """
+    try:
+        said = json.loads(payload)
+        known = said["format"] == FORMAT and said["event"] in KINDS
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LedgerDamaged("a record is not an event") from error
+    if not known:
+        from_bytes(payload)  # says what is wrong
+        raise LedgerDamaged("a record is no event that this version knows")
+    event: dict[str, Any] = said
+    return event
+
+
+def mechanisms_of(payload: bytes) -> bytes:
+    """The canonical bytes of the mechanisms in an event that holds a body, cut out unread.
+
+    Quotes inside a text are escaped and keys are sorted, so these keys can only be where they are.
+    """
+    try:
+        start = payload.index(b'"mechanisms":', payload.index(b'"body":')) + len(b'"mechanisms":')
+        return payload[start : payload.rindex(b',"release":', 0, payload.rindex(b',"release":'))]
+    except ValueError as error:
+        raise LedgerDamaged("a record holds no release") from error
 
 
 def _frozen(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A loss and a bound → whether it fits: the only comparison with a budget anywhere (theory 2.3).
+"""Losses and bounds → whether they fit: the only comparison with a budget anywhere (theory 2.3).
 
 A release fits if the δ-side of all that was spent with it is within the bound's, and if at least
 one clause of certificates still holds. Both sides are exact: there is no tolerance.
@@ -6,46 +6,83 @@ one clause of certificates still holds. Both sides are exact: there is no tolera
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.privacy.loss import Certificates, Loss, add
+from dpolicy.privacy.loss import INFINITE, Certificates, Loss, add
+from dpolicy.privacy.rows import DELTA_QUANTA, Rows, row_of
 from dpolicy.privacy.thresholds import Bound
 
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A bound laid out for losses that are kept in given certificates, by position."""
-
-    certificates: Certificates
-    clauses: tuple[tuple[tuple[int, int], ...], ...]
-    delta: Fraction | None
+#: No amount is this small: a certificate that a bound does not offer.
+NEVER = -1
 
 
-def gate(bound: Bound, certificates: Certificates) -> Gate:
-    """Lay a bound out for losses in these certificates; every one it names must be among them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Gates:
+    """Bounds laid out for rows: the most of each column, and whether all certificates must hold.
+
+    A bound either offers several certificates of which one must hold, or asks for all it names.
+    """
+
+    most: Rows
+    every: NDArray[np.bool_]
+
+    def __getitem__(self, numbers: Sequence[int] | NDArray[np.int32]) -> Gates:
+        """Some of the bounds, in the order asked for."""
+        return Gates(self.most[numbers], self.every[numbers])
+
+    def hold(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether each row is within the bound beside it."""
+        within = rows <= self.most
+        certified = np.where(self.every, within[:, :-1].all(axis=1), within[:, :-1].any(axis=1))
+        held: NDArray[np.bool_] = certified & within[:, -1]
+        return held
+
+    def room(self, rows: Rows) -> NDArray[np.float64]:
+        """The share of its bound that each row leaves, at the certificate that leaves most."""
+        most, amounts = self.most[:, :-1], rows[:, :-1]
+        left = 1 - amounts / np.maximum(most, 1)
+        left[amounts > most] = -1
+        left[most == INFINITE] = 2
+        best: NDArray[np.float64] = np.where(self.every, left.min(axis=1), left.max(axis=1))
+        return best
+
+
+def gates(bounds: Sequence[Bound], certificates: Certificates) -> Gates:
+    """Lay bounds out for losses in these certificates; all that they name must be among them."""
     place = {certificate: position for position, certificate in enumerate(certificates)}
-    missing = [c for clause in bound.clauses for c, _ in clause if c not in place]
-    if missing:
-        raise InvariantBroken(f"losses are not kept in {missing[0]}")
-    clauses = tuple(tuple((place[c], most) for c, most in clause) for clause in bound.clauses)
-    return Gate(certificates, clauses, bound.delta)
+    most = np.full((len(bounds), len(certificates) + 1), NEVER, dtype=np.int64)
+    every = np.zeros(len(bounds), dtype=bool)
+    for number, bound in enumerate(bounds):
+        every[number] = len(bound.clauses) == 1
+        if every[number]:
+            most[number] = INFINITE
+        elif any(len(clause) != 1 for clause in bound.clauses):
+            raise InvariantBroken("a bound offers several certificates together")
+        for certificate, limit in (t for clause in bound.clauses for t in clause):
+            if certificate not in place:
+                raise InvariantBroken(f"losses are not kept in {certificate}")
+            most[number, place[certificate]] = min(limit, INFINITE - 1)
+        most[number, -1] = INFINITE if bound.delta is None else floor(bound.delta * DELTA_QUANTA)
+    return Gates(most, every)
 
 
-def fits(spent: Loss, cost: Loss, within: Gate) -> bool:
+def fits(spent: Loss, cost: Loss, bound: Bound) -> bool:
     """Whether `cost` may be added to `spent`."""
-    return holds(add(spent, cost), within)
+    return holds(add(spent, cost), bound)
 
 
-def holds(loss: Loss, within: Gate) -> bool:
+def holds(loss: Loss, bound: Bound) -> bool:
     """Whether a loss is within a bound."""
-    if loss.certificates is not within.certificates and loss.certificates != within.certificates:
-        raise InvariantBroken("a loss and a bound are kept in different certificates")
-    if within.delta is not None and loss.delta > within.delta:
-        return False
-    amounts, infinite = loss.amounts, loss.infinite
-    return any(
-        all(amounts[i] <= most and not (infinite and infinite[i]) for i, most in clause)
-        for clause in within.clauses
-    )
+    return bool(_one(bound, loss.certificates).hold(row_of(loss)[np.newaxis])[0])
+
+
+@lru_cache(maxsize=256)
+def _one(bound: Bound, certificates: Certificates) -> Gates:
+    return gates([bound], certificates)

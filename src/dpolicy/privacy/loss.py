@@ -1,14 +1,12 @@
 """Costs → what they add up to: exact integers per certificate, free of order (theory 9).
 
-A loss keeps, for every certificate, the sum of its finite amounts in quanta and how many infinite
-ones there were, and the δ-side as an exact fraction. Nothing is rounded here: a sum is the same in
-any order, and taking away what was added gives back the loss from before, infinities included.
+A loss keeps the amount of every certificate in quanta, and the δ-side as an exact fraction. Nothing
+is rounded here but what reaches `INFINITE`, which stays there: a sum is the same in any order.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,49 +16,33 @@ from dpolicy.privacy.certificates import QUANTA_PER_UNIT, SATURATION, Certificat
 #: The certificates that a loss is kept in, in the order of its amounts.
 Certificates = tuple[Certificate, ...]
 
-#: An amount of this many quanta or more is kept as infinite.
-SATURATION_QUANTA = SATURATION * QUANTA_PER_UNIT
+#: An amount of this many quanta or more is infinite. Two of them still fit into 64 bits.
+INFINITE = SATURATION * QUANTA_PER_UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss in every certificate.
-
-    `amounts` are quanta; `infinite` counts infinite terms per certificate and is empty if there are
-    none; `delta` is the probability that everything leaks.
-    """
+    """A loss in every certificate: `amounts` are quanta, `delta` the probability that all leaks."""
 
     certificates: Certificates
     amounts: tuple[int, ...]
-    infinite: tuple[int, ...] = ()
     delta: Fraction = Fraction(0)
 
     def __iter__(self) -> Iterator[int | None]:
         """The amounts in the order of the certificates, None where infinite."""
-        if not self.infinite:
-            return iter(self.amounts)
-        pairs = zip(self.amounts, self.infinite, strict=True)
-        return (None if count else amount for amount, count in pairs)
+        return (None if amount >= INFINITE else amount for amount in self.amounts)
 
 
 def loss(
     certificates: Certificates, amounts: Iterable[int | None], delta: Fraction = Fraction(0)
 ) -> Loss:
-    """A loss from one amount per certificate; None, or one that saturates, is infinite."""
-    given = tuple(amounts)
+    """A loss from one amount per certificate; None is infinite."""
+    given = tuple([INFINITE if a is None or a > INFINITE else a for a in amounts])
     if len(given) != len(certificates):
         raise InvariantBroken(f"{len(given)} amounts for {len(certificates)} certificates")
-    finite = tuple([a or 0 for a in given])
-    if finite and (min(finite) < 0 or max(finite) >= SATURATION_QUANTA):
-        return loss(certificates, map(_saturated, given), delta)
-    infinite = tuple([int(a is None) for a in given]) if None in given else ()
-    return Loss(certificates, finite, infinite, delta)
-
-
-def _saturated(amount: int | None) -> int | None:
-    if amount is not None and amount < 0:
-        raise InvariantBroken(f"a loss of {amount} quanta")
-    return None if amount is None or amount >= SATURATION_QUANTA else amount
+    if given and min(given) < 0:
+        raise InvariantBroken(f"a loss of {min(given)} quanta")
+    return Loss(certificates, given, delta)
 
 
 def zero(certificates: Certificates) -> Loss:
@@ -70,70 +52,20 @@ def zero(certificates: Certificates) -> Loss:
 
 def unbounded(certificates: Certificates) -> Loss:
     """The loss of something about which nothing is known: infinite, and everything may leak."""
-    return Loss(certificates, (0,) * len(certificates), (1,) * len(certificates), Fraction(1))
+    return Loss(certificates, (INFINITE,) * len(certificates), Fraction(1))
 
 
 def add(a: Loss, b: Loss) -> Loss:
     """The loss of both."""
     _check_alike(a, b)
-    return Loss(
-        a.certificates,
-        tuple(map(operator.add, a.amounts, b.amounts)),
-        _combined(operator.add, a, b) if a.infinite or b.infinite else (),
-        a.delta + b.delta if b.delta else a.delta,
-    )
-
-
-def subtract(a: Loss, b: Loss) -> Loss:
-    """The loss from before `b` was added."""
-    _check_alike(a, b)
-    result = Loss(
-        a.certificates,
-        tuple(map(operator.sub, a.amounts, b.amounts)),
-        _combined(operator.sub, a, b) if a.infinite or b.infinite else (),
-        a.delta - b.delta if b.delta else a.delta,
-    )
-    if min(result.amounts, default=0) < 0 or min(result.infinite, default=0) < 0:
-        raise InvariantBroken("more is taken away from a loss than was added")
-    if result.delta < 0:
-        raise InvariantBroken("more δ is taken away from a loss than was added")
-    return result
-
-
-def scale(a: Loss, times: int) -> Loss:
-    """The loss of so many copies, the same as adding them one by one."""
-    if times < 0:
-        raise InvariantBroken(f"a loss taken {times} times")
-    return Loss(
-        a.certificates,
-        tuple(amount * times for amount in a.amounts),
-        tuple(count * times for count in a.infinite) if times else (),
-        a.delta * times,
-    )
-
-
-def total(losses: Iterable[Loss], certificates: Certificates) -> Loss:
-    """The loss of all of them."""
-    terms = list(losses)
-    if not terms:
-        return zero(certificates)
-    for term in terms:
-        _check_alike(terms[0], term)
-    infinite = [term.infinite for term in terms if term.infinite]
-    return Loss(
-        certificates,
-        tuple(map(sum, zip(*(term.amounts for term in terms), strict=True))),
-        tuple(map(sum, zip(*infinite, strict=True))),
-        sum((term.delta for term in terms if term.delta), Fraction(0)),
-    )
+    amounts = (x + y for x, y in zip(a.amounts, b.amounts, strict=True))
+    return loss(a.certificates, amounts, a.delta + b.delta if b.delta else a.delta)
 
 
 def no_more(a: Loss, b: Loss) -> bool:
     """Whether `a` is at most `b` in every certificate and in the δ-side."""
     _check_alike(a, b)
-    return a.delta <= b.delta and all(
-        y is None or (x is not None and x <= y) for x, y in zip(a, b, strict=True)
-    )
+    return a.delta <= b.delta and all(x <= y for x, y in zip(a.amounts, b.amounts, strict=True))
 
 
 def least(a: Loss, b: Loss) -> Loss:
@@ -144,34 +76,23 @@ def least(a: Loss, b: Loss) -> Loss:
     _check_alike(a, b)
     if a.delta != b.delta:
         raise InvariantBroken("bounds with different δ-sides cannot be mixed")
-    smaller = (y if x is None else x if y is None else min(x, y) for x, y in zip(a, b, strict=True))
-    return loss(a.certificates, smaller, a.delta)
+    return Loss(a.certificates, tuple(map(min, a.amounts, b.amounts)), a.delta)
 
 
 def most(a: Loss, b: Loss) -> Loss:
     """The larger amount in every certificate, and the larger δ-side."""
     _check_alike(a, b)
-    larger = (None if x is None or y is None else max(x, y) for x, y in zip(a, b, strict=True))
-    return loss(a.certificates, larger, max(a.delta, b.delta))
+    return Loss(a.certificates, tuple(map(max, a.amounts, b.amounts)), max(a.delta, b.delta))
 
 
 def amount(a: Loss, certificate: Certificate) -> int | None:
     """The quanta in one certificate; None where it is infinite or not kept."""
     if certificate not in a.certificates:
         return None
-    position = a.certificates.index(certificate)
-    if a.infinite and a.infinite[position]:
-        return None
-    return a.amounts[position]
+    found = a.amounts[a.certificates.index(certificate)]
+    return None if found >= INFINITE else found
 
 
 def _check_alike(a: Loss, b: Loss) -> None:
     if a.certificates is not b.certificates and a.certificates != b.certificates:
         raise InvariantBroken("losses in different certificates do not mix")
-
-
-def _combined(operation: Callable[[int, int], int], a: Loss, b: Loss) -> tuple[int, ...]:
-    """Infinity counts, in the one form that equal losses share: empty if there are none."""
-    none = (0,) * len(a.amounts)
-    counts = tuple(map(operation, a.infinite or none, b.infinite or none))
-    return counts if any(counts) else ()

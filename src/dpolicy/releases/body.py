@@ -53,6 +53,7 @@ def mechanism_of(
         return None, (*problems, *more)
     request = MechanismRequest(
         name=said.get("name", f"mechanism {position}"),
+        kind=said["mechanism"]["kind"],
         mechanism=mechanism,
         unit=said.get("unit"),
         relation=Relation(said["relation"]) if "relation" in said else None,

@@ -26,6 +26,7 @@ class MechanismRequest:
     """
 
     name: str
+    kind: str
     mechanism: Mechanism
     unit: str | None
     relation: Relation | None

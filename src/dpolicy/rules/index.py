@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
 from dpolicy.releases.labels import Facts
@@ -23,6 +24,14 @@ Pattern = tuple[tuple[bool, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """Which base scopes and which settings a mechanism lies in: all that decides its rules."""
+
+    bases: tuple[int, ...]
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
     """Finds the kept rules of one section by the facts of a mechanism."""
 
@@ -31,13 +40,18 @@ class Index:
     by_attribute: dict[str, tuple[int, ...]]
     everywhere: tuple[int, ...]
     by_predicate: tuple[tuple[Predicate, tuple[int, ...]], ...]
-    _answers: dict[tuple[int, Pattern], tuple[int, ...]] = field(default_factory=dict)
+    _answers: dict[tuple[int, Pattern], NDArray[np.intp]] = field(default_factory=dict)
 
     def matching(self, facts: Facts) -> list[int]:
         """The numbers of the kept rules in whose scope the mechanism lies, in rising order.
 
         Raises `PredicateFailed` if any predicate of the section has no answer.
         """
+        found: list[int] = self.numbers(self.match(facts)).tolist()
+        return found
+
+    def match(self, facts: Facts) -> Match:
+        """Where a mechanism lies. Raises `PredicateFailed`."""
         pattern = tuple(
             tuple(matches(setting.predicate, facts) for setting in axis) for axis in self.rules.axes
         )
@@ -47,20 +61,35 @@ class Index:
                 bases.update(numbers)
         for attribute in facts.attributes:
             bases.update(self.by_attribute.get(attribute, ()))
-        found: list[int] = []
-        for base in sorted(bases):
-            answer = self._answers.get((base, pattern))
-            found.extend(self._look_up(base, pattern) if answer is None else answer)
-        return found
+        return Match(tuple(sorted(bases)), pattern)
 
-    def _look_up(self, base: int, pattern: Pattern) -> tuple[int, ...]:
-        combinations = np.ones(1, dtype=bool)
-        for axis in pattern:
-            combinations = np.logical_and.outer(combinations, np.array(axis)).reshape(-1)
-        start = base * self.rules.width
-        kept = self.pruned.kept[start : start + self.rules.width]
-        answer = tuple((start + np.flatnonzero(kept & combinations)).tolist())
-        self._answers[base, pattern] = answer
+    def numbers(self, match: Match) -> NDArray[np.intp]:
+        """The kept rules of a match, in rising order."""
+        found = [self.of_base(base, match.pattern) for base in match.bases]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
+
+    def lies_in(self, match: Match, number: int) -> bool:
+        """Whether a kept rule is among those of a match."""
+        base, combination = divmod(number, self.rules.width)
+        if base not in match.bases:
+            return False
+        for axis in reversed(match.pattern):
+            combination, position = divmod(combination, len(axis))
+            if not axis[position]:
+                return False
+        return True
+
+    def of_base(self, base: int, pattern: Pattern) -> NDArray[np.intp]:
+        """The kept rules of one base scope under the settings that match."""
+        answer = self._answers.get((base, pattern))
+        if answer is None:
+            combinations = np.ones(1, dtype=bool)
+            for axis in pattern:
+                combinations = np.logical_and.outer(combinations, np.array(axis)).reshape(-1)
+            start = base * self.rules.width
+            kept = self.pruned.kept[start : start + self.rules.width]
+            answer = start + np.flatnonzero(kept & combinations)
+            self._answers[base, pattern] = answer
         return answer
 
 

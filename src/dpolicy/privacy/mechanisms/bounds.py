@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Certificate, Notion
 from dpolicy.privacy.conversion import pure_to_mu_squared, pure_to_renyi, pure_to_zcdp
-from dpolicy.privacy.loss import SATURATION_QUANTA, Certificates, Loss, loss, unbounded
+from dpolicy.privacy.loss import INFINITE, Certificates, Loss, loss, unbounded
 
 #: An exact number, or a float evaluation that may be low by `FLOAT_ERROR`; `inf` is no bound.
 Amount = Fraction | float
@@ -23,7 +23,7 @@ Amount = Fraction | float
 Curve = Callable[[float], float]
 
 _INFLATION = float(1 + FLOAT_ERROR) * (1 + 2.0**-50)
-_FLOAT_LIMIT = 2.0 * SATURATION_QUANTA
+_FLOAT_LIMIT = 2.0 * INFINITE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,139 @@
+"""What releases ask for, each distinct content once: how often it counts, and what that costs.
+
+Pipelines ask the same again and again. A loss depends on the mechanisms and on who asks, not on the
+id, so balances are the sum over distinct contents of their count times their cost: the same number
+as release by release, and reading a long ledger again takes the time of its distinct contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpolicy.enforcement.balances import Balances, Charge
+from dpolicy.enforcement.check import Prepared, certificates_of, charge, prepared
+from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.errors import InvalidValue, PredicateFailed
+from dpolicy.ledger.canonical import decode
+from dpolicy.privacy.loss import INFINITE, unbounded
+from dpolicy.privacy.rows import Rows, row_of, width
+from dpolicy.releases.body import release_of
+from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.rules.index import Match
+
+
+@dataclass(slots=True)
+class Content:
+    """The mechanisms of releases, as canonical bytes, and who asks; `releases` are in order."""
+
+    by: str
+    mechanisms: bytes
+    releases: list[str] = field(default_factory=list)
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A content under a policy: its mechanisms and the rules they match, or None if unreadable."""
+
+    mechanisms: tuple[Resolved, ...]
+    matches: tuple[Match, ...]
+
+
+class Account:
+    """What contents add up to under one policy.
+
+    A past release that the policy cannot read is charged to every rule, never to none.
+    """
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self.policy = policy
+        self.of, _ = prepared(policy)
+        self._balances = self._nothing()
+        self._charged: dict[int, int] = {}
+        self._spendings: dict[int, Spending | None] = {}
+        self._by_base: dict[int, list[int]] = {}
+
+    def balances(self, contents: list[Content], changed: set[int]) -> Balances:
+        """The balances after bringing the changed contents up to date."""
+        fewer = [n for n in changed if contents[n].count < self._charged.get(n, 0)]
+        if any(not self._take_away(n, contents[n]) for n in fewer):
+            self._balances, self._charged = self._nothing(), {}
+            changed = set(range(len(contents)))
+        for number in sorted(changed):
+            more = contents[number].count - self._charged.get(number, 0)
+            if more > 0:
+                self._balances.add(self.charge(number, contents[number]), more)
+            self._charged[number] = contents[number].count
+        return self._balances
+
+    def _nothing(self) -> Balances:
+        return Balances.nothing(len(self.of.section.rules), width(self.of.certificates))
+
+    def charge(self, number: int, content: Content) -> Charge:
+        """What one release of a content costs each kept rule."""
+        spending = self._spending(number, content)
+        if spending is None:
+            kept = self.of.section.pruned.kept.nonzero()[0]
+            everything = row_of(unbounded(self.of.certificates))
+            return Charge(kept, np.broadcast_to(everything, (len(kept), len(everything))))
+        return charge(self.of, spending.mechanisms, spending.matches)
+
+    def spenders(self, rule: int, contents: list[Content]) -> Iterator[tuple[int, Rows]]:
+        """The contents that a rule is charged for, each with the cost of one release."""
+        for number, content in enumerate(contents):
+            self._spending(number, content)
+        section = self.of.section
+        base, unit = rule // section.rules.width, int(self.of.units_of(np.array([rule]))[0])
+        for number in self._by_base.get(base, ()):
+            spending = self._spendings[number]
+            if not contents[number].count:
+                continue
+            if spending is None:
+                yield number, row_of(unbounded(self.of.certificates))
+                continue
+            pairs = zip(spending.mechanisms, spending.matches, strict=True)
+            rows = [m.costs[unit] for m, match in pairs if section.index.lies_in(match, rule)]
+            if rows:
+                yield number, total(rows)
+
+    def _take_away(self, number: int, content: Content) -> bool:
+        fewer = self._charged[number] - content.count
+        if not self._balances.take_away(self.charge(number, content), fewer):
+            return False
+        self._charged[number] = content.count
+        return True
+
+    def _spending(self, number: int, content: Content) -> Spending | None:
+        if number not in self._spendings:
+            spending = spending_of(self.policy, self.of, content)
+            self._spendings[number] = spending
+            everywhere = range(len(self.of.section.rules.bases))
+            bases = {b for m in spending.matches for b in m.bases} if spending else everywhere
+            for base in bases:
+                self._by_base.setdefault(base, []).append(number)
+        return self._spendings[number]
+
+
+def spending_of(policy: CompiledPolicy, of: Prepared, content: Content) -> Spending | None:
+    """A content as a policy reads it; None if it cannot."""
+    body = {"release": "", "by": content.by, "mechanisms": decode(content.mechanisms)}
+    try:
+        mechanisms, problems = resolve(release_of(body), policy, certificates_of(policy))
+        if problems:
+            return None
+        return Spending(mechanisms, tuple(of.section.index.match(m.facts) for m in mechanisms))
+    except (InvalidValue, PredicateFailed):
+        return None
+
+
+def total(rows: list[Rows]) -> Rows:
+    """The sum of rows."""
+    if len(rows) == 1:
+        return rows[0]
+    amounts = [
+        min(sum(column), INFINITE) for column in zip(*(r.tolist() for r in rows), strict=True)
+    ]
+    return np.array(amounts, dtype=np.int64)
