@@ -1,61 +1,127 @@
-"""Charges → what every rule of a section has spent: added, and taken away again, exactly.
+"""Charges → what every rule of a section has spent, everywhere: added, and taken away, exactly.
 
-Infinite terms are counted beside the sum of the finite ones, so that voiding one of them gives back
-what was there before.
+Most rules are charged everywhere alike: one row each. Infinite terms are counted beside the sum of
+the finite ones, so that voiding one gives back what was there before. A rule that some release
+touched in part has segments instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.enforcement.places import Layout
+from dpolicy.enforcement.segments import Segments
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.rows import Rows
+from dpolicy.releases.regions import Box, Region
+
+#: Numbers of rules.
+Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """What a release costs the kept rules of a section: one row for each."""
+    """What mechanisms about one region cost the kept rules of a section: a row for each rule.
 
-    numbers: NDArray[np.intp]
+    `region` is None for everybody at all times.
+    """
+
+    numbers: Numbers
     rows: Rows
+    region: Region | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Balances:
     """What was spent on every rule of a section, by its number."""
 
+    layout: Layout
     finite: Rows
     infinite: NDArray[np.int32]
+    segments: dict[int, Segments] = field(default_factory=dict)
 
     @staticmethod
-    def nothing(rules: int, width: int) -> Balances:
+    def nothing(layout: Layout, width: int) -> Balances:
         """Before the first release."""
-        shape = (rules, width)
-        return Balances(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int32))
+        shape = (len(layout.frame_of), width)
+        return Balances(layout, np.zeros(shape, np.int64), np.zeros(shape, np.int32))
 
-    def spent(self, numbers: NDArray[np.intp]) -> Rows:
-        """The losses of some rules, one row for each."""
+    def spent(self, numbers: Numbers) -> Rows:
+        """The losses of rules that are charged everywhere alike, one row for each."""
         found = self.finite[numbers]
         found[self.infinite[numbers] > 0] = INFINITE
         return found
 
+    def split(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """Which rules have segments."""
+        if not self.segments:
+            return np.zeros(len(numbers), dtype=bool)
+        return np.isin(numbers, list(self.segments))
+
+    def apart(self, charge: Charge) -> NDArray[np.bool_]:
+        """Which rules of a charge have segments, or get them by it."""
+        return self.layout.partly(charge.region, charge.numbers) | self.split(charge.numbers)
+
+    def of(self, number: int) -> Segments:
+        """The segments of a rule, to look at; one cell if it is charged everywhere alike."""
+        known = self.segments.get(number)
+        return known or Segments(self.layout.space.box, self.spent(np.array([number]))[0])
+
     def add(self, charge: Charge, times: int) -> None:
         """Charge the rules for so many releases alike."""
-        endless = charge.rows >= INFINITE
-        much = charge.rows > INFINITE // times
-        terms = np.where(endless, 0, np.where(much, INFINITE, charge.rows * times))
-        self.finite[charge.numbers] = np.minimum(self.finite[charge.numbers] + terms, INFINITE)
-        self.infinite[charge.numbers] += times * endless
+        apart = self.apart(charge)
+        for number, row in _rows(charge, apart, times):
+            self.segments[number] = self.of(number)
+            self.segments[number].add(self.layout.blocks(charge.region, number), row)
+        numbers, rows = charge.numbers[~apart], charge.rows[~apart]
+        endless = rows >= INFINITE
+        terms = np.where(endless, 0, _times(rows, times))
+        self.finite[numbers] = np.minimum(self.finite[numbers] + terms, INFINITE)
+        self.infinite[numbers] += times * endless
 
     def take_away(self, charge: Charge, times: int) -> bool:
-        """Undo charges; False, and nothing done, where a sum of finite terms became infinite."""
-        before = self.finite[charge.numbers]
-        if (before >= INFINITE).any():
+        """Undo charges; False where a sum no longer knows its terms, and must be added up anew."""
+        apart = self.apart(charge)
+        numbers, rows = charge.numbers[~apart], charge.rows[~apart]
+        if (self.finite[numbers] >= INFINITE).any():
             return False
-        endless = charge.rows >= INFINITE
-        self.finite[charge.numbers] = before - np.where(endless, 0, charge.rows * times)
-        self.infinite[charge.numbers] -= times * endless
+        for number, row in _rows(charge, apart, times):
+            blocks = self.layout.blocks(charge.region, number)
+            if not self.segments[number].take_away(blocks, row):
+                return False
+        endless = rows >= INFINITE
+        self.finite[numbers] -= np.where(endless, 0, rows * times)
+        self.infinite[numbers] -= times * endless
         return True
+
+
+def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Region, Rows]]:
+    """Charges of one rule → disjoint regions, each with the sum of what is charged there."""
+    several = list(charges)
+    if len(several) == 1:
+        return several
+    together = Segments(space, np.zeros_like(several[0][1]))
+    for region, row in several:
+        together.add(region, row)
+    parts = together.parts()
+    found = []
+    for cell in range(len(together)):
+        row = parts["amounts"][:, cell]
+        ends = zip(parts["low"][:, cell].tolist(), parts["high"][:, cell].tolist(), strict=True)
+        found += [(Region((tuple(ends),)), row)] if row.any() else []
+    return found
+
+
+def _rows(charge: Charge, chosen: NDArray[np.bool_], times: int) -> Iterator[tuple[int, Rows]]:
+    for position in np.flatnonzero(chosen).tolist():
+        yield int(charge.numbers[position]), _times(charge.rows[position], times)
+
+
+def _times(rows: Rows, times: int) -> Rows:
+    if times == 1:
+        return rows
+    return np.where(rows > INFINITE // times, INFINITE, rows * times)

@@ -7,22 +7,24 @@ always zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.balances import Balances, Charge
+from dpolicy.enforcement.balances import Balances, Charge, pieces
+from dpolicy.enforcement.places import Layout, layout_of
 from dpolicy.enforcement.readout import Readout, read_off, readout
 from dpolicy.enforcement.resolution import Resolved
+from dpolicy.enforcement.segments import Segments
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate
 from dpolicy.privacy.filter import Gates, gates
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.rows import Rows, added, width
-from dpolicy.releases.decision import Shown
+from dpolicy.releases.regions import Box, Point, Region
 from dpolicy.rules.compiler import CompiledPolicy, Section
 from dpolicy.rules.index import Match
 
@@ -36,6 +38,7 @@ class Prepared:
     gates: Gates
     readouts: tuple[Readout, ...]
     unit_of_base: NDArray[np.intp]
+    layout: Layout
 
     def gates_of(self, numbers: NDArray[np.intp]) -> Gates:
         """What the losses of rules must stay within."""
@@ -45,9 +48,14 @@ class Prepared:
         """The positions of the units of rules."""
         return self.unit_of_base[numbers // self.section.rules.width]
 
-    def shown(self, number: int, row: Rows) -> Shown:
-        """A loss beside a rule's budget, for people."""
-        return self.readout_of(number)(row)
+    @property
+    def space(self) -> Box:
+        """The whole extent of each axis."""
+        return self.layout.space.box
+
+    def nothing(self) -> Balances:
+        """The balances before the first release."""
+        return Balances.nothing(self.layout, width(self.certificates))
 
     def readout_of(self, number: int) -> Readout:
         """How the losses of a rule are told."""
@@ -56,14 +64,22 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checks:
-    """The rules of one section that a release matches: spent, cost, and whether each holds."""
+    """The rules of one section that a release matches: spent, cost, and whether each holds.
+
+    A rule that is not charged everywhere alike stands here with its tightest place, in `at`.
+    """
 
     of: Prepared
     numbers: NDArray[np.intp]
     spent: Rows
     cost: Rows
-    after: Rows
     holds: NDArray[np.bool_]
+    at: Mapping[int, Point]
+
+    @property
+    def after(self) -> Rows:
+        """What is spent with the release."""
+        return added(self.spent, self.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,7 @@ def prepared(policy: CompiledPolicy) -> tuple[Prepared, Prepared]:
                 for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
             ),
             np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
+            layout_of(policy, rules),
         )
 
     return lay_out(policy.cumulative), lay_out(policy.each_release)
@@ -130,27 +147,107 @@ def decide(
             uncovered = _uncovered(of, mechanisms, matches)
         if errors or not of.section.rules:
             continue
-        cost = charge(of, mechanisms, [match for match in matches if match])
+        costs = charges(of, mechanisms, [match for match in matches if match])
         lasting = balances if of is cumulative else None
-        spent = lasting.spent(cost.numbers) if lasting else np.zeros_like(cost.rows)
-        after = added(spent, cost.rows)
-        held = of.gates_of(cost.numbers).hold(after)
-        checks.append(Checks(of, cost.numbers, spent, cost.rows, after, held))
+        checks.append(checked(of, lasting or of.nothing(), costs))
     return Verdict(tuple(checks), uncovered, tuple(failed))
 
 
-def charge(of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match]) -> Charge:
-    """What a release costs each kept rule of a section."""
-    numbers = [of.section.index.numbers(match) for match in matches]
-    rows = [m.costs[of.units_of(n)] for m, n in zip(mechanisms, numbers, strict=True)]
-    if len(mechanisms) == 1:
-        return Charge(numbers[0], rows[0])
-    every = np.unique(np.concatenate(numbers))
-    total = np.zeros((len(every), width(of.certificates)), dtype=np.int64)
-    for some, cost in zip(numbers, rows, strict=True):
-        at = np.searchsorted(every, some)
-        total[at] = added(total[at], cost)
-    return Charge(every, total)
+def charges(
+    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match]
+) -> tuple[Charge, ...]:
+    """What a release costs each kept rule of a section: one charge a region."""
+    by_region: dict[Region | None, list[tuple[NDArray[np.intp], Rows]]] = {}
+    for mechanism, match in zip(mechanisms, matches, strict=True):
+        numbers = of.section.index.numbers(match)
+        rows = mechanism.costs[of.units_of(numbers)]
+        by_region.setdefault(mechanism.region, []).append((numbers, rows))
+    return tuple(Charge(*_together(parts), region) for region, parts in by_region.items())
+
+
+def _together(parts: Sequence[tuple[NDArray[np.intp], Rows]]) -> tuple[NDArray[np.intp], Rows]:
+    """Costs of several mechanisms → one row a rule."""
+    if len(parts) == 1:
+        return parts[0]
+    every = np.unique(np.concatenate([numbers for numbers, _ in parts]))
+    total = np.zeros((len(every), parts[0][1].shape[1]), dtype=np.int64)
+    for numbers, rows in parts:
+        at = np.searchsorted(every, numbers)
+        total[at] = added(total[at], rows)
+    return every, total
+
+
+def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks:
+    """Hold charges against the rules: those charged everywhere alike at once, others by place."""
+    apart = np.unique(np.concatenate([c.numbers[balances.apart(c)] for c in costs]))
+    whole = [(c.numbers[k := ~np.isin(c.numbers, apart)], c.rows[k]) for c in costs]
+    numbers, cost = _together(whole)
+    spent = balances.spent(numbers)
+    holds = of.gates_of(numbers).hold(added(spent, cost))
+    if not len(apart):
+        return Checks(of, numbers, spent, cost, holds, {})
+    placed = [_placed(of, balances, number, costs) for number in apart.tolist()]
+    at = {len(numbers) + position: found.point for position, found in enumerate(placed)}
+    return Checks(
+        of,
+        np.concatenate([numbers, apart]),
+        np.vstack([spent, *(found.spent for found in placed)]),
+        np.vstack([cost, *(found.cost for found in placed)]),
+        np.concatenate([holds, [found.holds for found in placed]]),
+        at,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """A rule at the place where a release leaves it least room."""
+
+    holds: bool
+    point: Point
+    spent: Rows
+    cost: Rows
+
+
+def _placed(of: Prepared, balances: Balances, number: int, costs: Sequence[Charge]) -> _Placed:
+    """A rule at its worst place: the largest loss where it breaks, or else where it is tightest."""
+    segments, gate = balances.of(number), of.gates_of(np.array([number]))
+    sizes = of.readout_of(number).sizes
+    broken: list[tuple[int, Point, Rows]] = []
+    tight: list[tuple[int, Point, Rows]] = []
+    for region, cost in pieces(of.space, _charged(of, number, costs)):
+        cells = segments.breaking(region, cost, gate.breaking)
+        kind = broken if len(cells) else tight
+        if not len(cells):
+            cells = segments.breaking(region, cost, gate.tightest)
+        after = sizes(added(segments.columns(cells).T, cost))
+        worst = cells[after == after.max()]
+        point = segments.first_point(worst, region)
+        kind.append((-int(after.max()), point or (), cost))
+    _, point, cost = min(broken or tight, key=lambda item: item[:2])
+    return _Placed(not broken, point, segments.row_at(point), cost)
+
+
+def _charged(of: Prepared, number: int, costs: Sequence[Charge]) -> Iterator[tuple[Region, Rows]]:
+    """What a release costs one rule, and in which of its blocks."""
+    for charge in costs:
+        position = int(np.searchsorted(charge.numbers, number))
+        if position < len(charge.numbers) and charge.numbers[position] == number:
+            yield of.layout.blocks(charge.region, number), charge.rows[position]
+
+
+def nowhere_above(of: Prepared, some: Sequence[Charge], others: Sequence[Charge]) -> bool:
+    """Whether charges are at most others for every rule in every block, and to no other rule."""
+    for number in np.unique(np.concatenate([charge.numbers for charge in some])).tolist():
+        limits = list(_charged(of, number, others))
+        if not limits:
+            return False
+        most = Segments(of.space, np.zeros_like(limits[0][1]))
+        for region, row in limits:
+            most.add(region, row)
+        for region, row in pieces(of.space, _charged(of, number, some)):
+            if (row[:, np.newaxis] > most.columns(most.touching(region))).any():
+                return False
+    return True
 
 
 def _matches(

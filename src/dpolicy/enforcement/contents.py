@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpolicy.enforcement.balances import Balances, Charge
-from dpolicy.enforcement.check import Prepared, certificates_of, charge, prepared
+from dpolicy.enforcement.check import Prepared, certificates_of, charges, prepared
 from dpolicy.enforcement.resolution import Resolved, resolve
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.ledger.canonical import decode
 from dpolicy.privacy.loss import INFINITE, unbounded
-from dpolicy.privacy.rows import Rows, row_of, width
+from dpolicy.privacy.rows import Rows, row_of
 from dpolicy.releases.body import release_of
+from dpolicy.releases.regions import Point, contains
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.index import Match
 
@@ -51,7 +52,7 @@ class Account:
     def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
         self.of, _ = prepared(policy)
-        self._balances = self._nothing()
+        self._balances = self.of.nothing()
         self._charged: dict[int, int] = {}
         self._spendings: dict[int, Spending | None] = {}
         self._by_base: dict[int, list[int]] = {}
@@ -60,29 +61,28 @@ class Account:
         """The balances after bringing the changed contents up to date."""
         fewer = [n for n in changed if contents[n].count < self._charged.get(n, 0)]
         if any(not self._take_away(n, contents[n]) for n in fewer):
-            self._balances, self._charged = self._nothing(), {}
+            self._balances, self._charged = self.of.nothing(), {}
             changed = set(range(len(contents)))
         for number in sorted(changed):
             more = contents[number].count - self._charged.get(number, 0)
-            if more > 0:
-                self._balances.add(self.charge(number, contents[number]), more)
+            for charge in self.charges(number, contents[number]) if more > 0 else ():
+                self._balances.add(charge, more)
             self._charged[number] = contents[number].count
         return self._balances
 
-    def _nothing(self) -> Balances:
-        return Balances.nothing(len(self.of.section.rules), width(self.of.certificates))
-
-    def charge(self, number: int, content: Content) -> Charge:
+    def charges(self, number: int, content: Content) -> tuple[Charge, ...]:
         """What one release of a content costs each kept rule."""
         spending = self._spending(number, content)
         if spending is None:
             kept = self.of.section.pruned.kept.nonzero()[0]
             everything = row_of(unbounded(self.of.certificates))
-            return Charge(kept, np.broadcast_to(everything, (len(kept), len(everything))))
-        return charge(self.of, spending.mechanisms, spending.matches)
+            return (Charge(kept, np.broadcast_to(everything, (len(kept), len(everything)))),)
+        return charges(self.of, spending.mechanisms, spending.matches)
 
-    def spenders(self, rule: int, contents: list[Content]) -> Iterator[tuple[int, Rows]]:
-        """The contents that a rule is charged for, each with the cost of one release."""
+    def spenders(
+        self, rule: int, contents: list[Content], at: Point | None
+    ) -> Iterator[tuple[int, Rows]]:
+        """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
         for number, content in enumerate(contents):
             self._spending(number, content)
         section = self.of.section
@@ -95,13 +95,18 @@ class Account:
                 yield number, row_of(unbounded(self.of.certificates))
                 continue
             pairs = zip(spending.mechanisms, spending.matches, strict=True)
-            rows = [m.costs[unit] for m, match in pairs if section.index.lies_in(match, rule)]
+            rows = [
+                m.costs[unit]
+                for m, match in pairs
+                if section.index.lies_in(match, rule)
+                and (not at or contains(self.of.layout.blocks(m.region, rule), at))
+            ]
             if rows:
                 yield number, total(rows)
 
     def _take_away(self, number: int, content: Content) -> bool:
         fewer = self._charged[number] - content.count
-        if not self._balances.take_away(self.charge(number, content), fewer):
+        if not all(self._balances.take_away(c, fewer) for c in self.charges(number, content)):
             return False
         self._charged[number] = content.count
         return True

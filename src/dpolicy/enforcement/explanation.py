@@ -15,8 +15,10 @@ import numpy as np
 
 from dpolicy.enforcement.check import Checks, Prepared, Verdict
 from dpolicy.privacy.budget import as_json
+from dpolicy.privacy.rows import added
 from dpolicy.releases.body import Body, with_more_noise, without, without_attribute
 from dpolicy.releases.decision import Reason
+from dpolicy.releases.regions import Point
 
 #: An allowed release shows this many of its tightest rules; a denied one all that are broken.
 TIGHTEST = 3
@@ -24,8 +26,8 @@ TIGHTEST = 3
 MOST_NOISE = Fraction(1000)
 
 
-#: Who spent most of a rule of a section, by its number.
-Spenders = Callable[[int], tuple[str, ...]]
+#: Who spent most of a rule, by its number and where it breaks.
+Spenders = Callable[[int, Point | None], tuple[str, ...]]
 
 
 def reasons(verdict: Verdict, spenders: Spenders) -> tuple[Reason, ...]:
@@ -51,7 +53,9 @@ def _tightest(verdict: Verdict) -> Iterator[Reason]:
 def _reason(checks: Checks, position: int, spenders: Spenders | None) -> Reason:
     number = int(checks.numbers[position])
     rule = described(checks.of, number)
-    rows = np.stack([amounts[position] for amounts in (checks.spent, checks.cost, checks.after)])
+    before, more = checks.spent[position], checks.cost[position]
+    rows = np.stack([before, more, added(before, more)])
+    point = checks.at.get(position)
     spent, cost, after = checks.of.readout_of(number).all(rows)
     lasting = spenders is not None and not rule["each_release"]
     return Reason(
@@ -60,7 +64,8 @@ def _reason(checks: Checks, position: int, spenders: Spenders | None) -> Reason:
         cost=cost,
         after=after,
         holds=bool(checks.holds[position]),
-        spenders=spenders(number) if spenders and lasting else (),
+        spenders=spenders(number, point) if spenders and lasting else (),
+        at=checks.of.layout.named(point, number) if point else {},
     )
 
 

@@ -6,6 +6,7 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
@@ -13,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.balances import Balances
+from dpolicy.enforcement.check import Prepared, prepared
 from dpolicy.enforcement.state import State
 from dpolicy.privacy.budget import EpsilonDelta, as_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.report import shown_up
-from dpolicy.privacy.rows import loss_of
+from dpolicy.privacy.rows import Rows, loss_of
 from dpolicy.privacy.thresholds import binds
 from dpolicy.releases.decision import Shown
+from dpolicy.releases.regions import Point, Region
 from dpolicy.rules.compiler import CompiledPolicy, Section
 from dpolicy.rules.rule import Rule
 
@@ -37,6 +40,7 @@ class Balance:
     loss: Loss
     holds: bool
     spenders: tuple[str, ...]
+    at: Mapping[str, str | int]
 
     def as_json(self) -> dict[str, Any]:
         """The balance for programs."""
@@ -44,6 +48,7 @@ class Balance:
             "rule": self.rule.name,
             "unit": self.rule.unit,
             "policies": list(self.rule.policies),
+            "at": dict(self.at),
             "budget": as_json(self.rule.budget),
             "spent": dict(self.spent),
             "holds": self.holds,
@@ -52,31 +57,50 @@ class Balance:
         }
 
 
-def balances(state: State) -> list[Balance]:
-    """Every kept rule over all releases, in the order of the text."""
+def balances(state: State, within: Region | None = None) -> list[Balance]:
+    """Every kept rule over all releases, in the order of the text, at its worst place.
+
+    Only places in `within` are looked at, if that is given.
+    """
     if state.policy is None:
         return []
-    cumulative, _ = prepared(state.policy)
-    numbers = cumulative.section.pruned.kept.nonzero()[0]
-    rows = state.balances.spent(numbers)
-    held = cumulative.gates_of(numbers).hold(rows)
+    of, _ = prepared(state.policy)
+    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    rows, points = spent.spent(numbers), {}
+    for position in np.flatnonzero(spent.split(numbers)).tolist():
+        number = int(numbers[position])
+        points[position], rows[position] = _worst(of, spent, number, within)
+    held = of.gates_of(numbers).hold(rows)
     return [
         Balance(
-            cumulative.section.rules[number],
-            cumulative.readout_of(number)(row),
-            loss_of(row, cumulative.certificates),
-            bool(holds),
-            most_spent(state, number),
+            of.section.rules[number],
+            of.readout_of(number)(rows[position]),
+            loss_of(rows[position], of.certificates),
+            bool(held[position]),
+            most_spent(state, number, points.get(position)),
+            of.layout.named(points[position], number) if position in points else {},
         )
-        for number, row, holds in zip(numbers.tolist(), rows, held, strict=True)
+        for position, number in enumerate(numbers.tolist())
     ]
 
 
-def most_spent(state: State, number: int) -> tuple[str, ...]:
-    """The releases that a rule was charged most for, in the notion of its budget."""
+def _worst(of: Prepared, spent: Balances, number: int, within: Region | None) -> tuple[Point, Rows]:
+    """Where a rule breaks or has spent most, and how much: the smallest such place."""
+    segments = spent.segments[number]
+    region = of.layout.blocks(within, number)
+    nothing = np.zeros(len(of.certificates) + 1, dtype=np.int64)
+    broken = segments.breaking(region, nothing, of.gates_of(np.array([number])).breaking)
+    cells = broken if len(broken) else segments.touching(region)
+    sizes = of.readout_of(number).sizes(segments.columns(cells).T)
+    point = segments.first_point(cells[sizes == sizes.max()], region) or ()
+    return point, segments.row_at(point)
+
+
+def most_spent(state: State, number: int, at: Point | None = None) -> tuple[str, ...]:
+    """The releases that a rule was charged most for, here or anywhere, in its own notion."""
     if state.policy is None:
         return ()
-    found = list(state.spenders(number))
+    found = list(state.spenders(number, at))
     if not found:
         return ()
     sizes = prepared(state.policy)[0].readout_of(number).sizes(np.array([row for _, row in found]))

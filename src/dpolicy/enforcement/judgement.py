@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from dpolicy.enforcement.balances import Charge
-from dpolicy.enforcement.check import Checks, Verdict, certificates_of, decide
+from dpolicy.enforcement.check import (
+    Verdict,
+    certificates_of,
+    charges,
+    decide,
+    nowhere_above,
+    prepared,
+)
 from dpolicy.enforcement.explanation import counter_offers, reasons
 from dpolicy.enforcement.governance import most_spent
 from dpolicy.enforcement.resolution import Resolved, resolve
@@ -60,7 +64,7 @@ def judge(state: State, release: Release) -> Decision:
         release=release.id,
         allowed=verdict.allowed,
         policy=policy.digest,
-        reasons=reasons(verdict, lambda number: most_spent(state, number)),
+        reasons=reasons(verdict, lambda number, at: most_spent(state, number, at)),
         uncovered=verdict.uncovered,
         failed=verdict.failed,
         would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
@@ -103,24 +107,15 @@ def check_less(state: State, entry: Entry, body: Body) -> None:
     policy = state.policy
     if policy is None:
         raise Misused("the ledger has no policy yet")
-    verdict = decide(policy, None, readable(release_of(body), policy))
-    reserved = state.charge_of(entry)
-    if verdict.uncovered or verdict.failed:
+    mechanisms = readable(release_of(body), policy)
+    verdict = decide(policy, None, mechanisms)
+    each = [checks for checks in verdict.checks if checks.of.section.rules.each_release]
+    if verdict.uncovered or verdict.failed or not all(checks.holds.all() for checks in each):
         raise Misused("what was run would not have been allowed")
-    for checks in verdict.checks:
-        if checks.of.section.rules.each_release:
-            if not checks.holds.all():
-                raise Misused("what was run would not have been allowed")
-        elif not _within(checks, reserved):
-            raise Misused("what was run costs more than what was reserved")
-
-
-def _within(checks: Checks, reserved: Charge) -> bool:
-    """Whether costs are at most those that were reserved, for rules that were charged at all."""
-    if not np.isin(checks.numbers, reserved.numbers).all():
-        return False
-    at = np.searchsorted(reserved.numbers, checks.numbers)
-    return bool((checks.cost <= reserved.rows[at]).all())
+    of, _ = prepared(policy)
+    used = charges(of, mechanisms, [of.section.index.match(m.facts) for m in mechanisms])
+    if not nowhere_above(of, used, state.charges_of(entry)):
+        raise Misused("what was run costs more than what was reserved")
 
 
 def losses_of(body: Body) -> list[dict[str, Any]]:

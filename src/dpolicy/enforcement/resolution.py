@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dpolicy.enforcement.places import space_of
 from dpolicy.errors import InvalidValue
 from dpolicy.language.diagnostics import suggestion
 from dpolicy.language.model import Partition
@@ -19,16 +20,21 @@ from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.rows import Rows, rows_of
 from dpolicy.privacy.units import Relation, Touched, Unit
 from dpolicy.releases.labels import Facts, Label
+from dpolicy.releases.regions import Region
 from dpolicy.releases.request import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A mechanism whose names are looked up: what predicates read, and a row for every unit."""
+    """A mechanism whose names are looked up: what predicates read, its places, its costs.
+
+    `region` is None for everybody at all times; `costs` has a row for every unit.
+    """
 
     name: str
     facts: Facts
+    region: Region | None
     costs: Rows
 
 
@@ -39,10 +45,14 @@ def resolve(
     resolved, problems = [], []
     for request in release.mechanisms:
         found = list(_problems(request, policy))
+        try:
+            region = None if found else space_of(policy).region(request.where, request.touched)
+        except InvalidValue as error:
+            found.append(error)
         problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in found]
         if not found:
-            facts = _facts(request, release, policy)
-            resolved.append(Resolved(request.name, facts, _costs(request, policy, certificates)))
+            facts, costs = _facts(request, release, policy), _costs(request, policy, certificates)
+            resolved.append(Resolved(request.name, facts, region, costs))
     return tuple(resolved), tuple(problems)
 
 

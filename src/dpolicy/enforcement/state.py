@@ -22,6 +22,7 @@ from dpolicy.ledger.events import (
     mechanisms_of,
 )
 from dpolicy.privacy.rows import Rows
+from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 #: What a release is: the last two words are final, and so is `denied`.
@@ -92,13 +93,13 @@ class State:
             raise LedgerDamaged(f"the release `{release}` is spoken of before it was asked for")
         return self.entries[release]
 
-    def charge_of(self, entry: Entry) -> Charge:
+    def charges_of(self, entry: Entry) -> tuple[Charge, ...]:
         """What a release costs each kept rule."""
-        return self.account.charge(entry.content, self.contents[entry.content])
+        return self.account.charges(entry.content, self.contents[entry.content])
 
-    def spenders(self, rule: int) -> Iterator[tuple[Content, Rows]]:
-        """The contents that a rule is charged for, each with the cost of one release."""
-        for number, row in self.account.spenders(rule, self.contents):
+    def spenders(self, rule: int, at: Point | None) -> Iterator[tuple[Content, Rows]]:
+        """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
+        for number, row in self.account.spenders(rule, self.contents, at):
             yield self.contents[number], row
 
     def counted(self, content: Content) -> Iterator[str]:

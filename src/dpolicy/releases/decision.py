@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: A loss for people to read: the notion of the budget, and a number rounded up; None if infinite.
@@ -12,7 +12,10 @@ Shown = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """How one rule stands with a release: what was spent, what it adds, and whether it holds."""
+    """How one rule stands with a release: what was spent, what it adds, and whether it holds.
+
+    `at` is the place where it is broken or tightest; empty where it is the same everywhere.
+    """
 
     rule: str
     policies: tuple[str, ...]
@@ -25,6 +28,7 @@ class Reason:
     source: str
     each_release: bool
     spenders: tuple[str, ...] = ()
+    at: Mapping[str, str | int] = field(default_factory=dict)
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> Reason:
@@ -41,6 +45,7 @@ class Reason:
             source=said["source"],
             each_release=said["each-release"],
             spenders=tuple(said["spent-most"]),
+            at=said["at"],
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -49,7 +54,7 @@ class Reason:
             "rule": self.rule,
             "policies": list(self.policies),
             "unit": self.unit,
-            "at": {},
+            "at": dict(self.at),
             "budget": self.budget,
             "spent": dict(self.spent),
             "cost": dict(self.cost),

@@ -1,0 +1,237 @@
+"""A policy → its space of places; a mechanism's selection → the blocks it touches for a rule.
+
+A place is one value for every partition and one day. Which of it splits a rule depends on the rule
+(theory 6.1): a partition does unless it is unstable, the rule reads the attribute of that name, its
+unit may change places (`replace`) or holds several entities; time does if the unit has a period, in
+blocks of that period (6.2). What does not split is charged everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.language.model import Partition
+from dpolicy.predicates.expression import Predicate, reads_attribute
+from dpolicy.privacy.calendars import Kind, Period, index_of, is_window, start_of
+from dpolicy.privacy.units import Relation, Touched, Unit
+from dpolicy.releases.regions import (
+    Box,
+    Interval,
+    Point,
+    Region,
+    product,
+    region_of,
+    widened,
+)
+from dpolicy.releases.request import Selection
+from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.rules.rule import Rules
+
+#: The days there are, by ordinal.
+ALL_TIME: Interval = (date.min.toordinal(), date.max.toordinal() + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A partition: its listed values by position, or a range of whole numbers."""
+
+    name: str
+    values: tuple[str, ...]
+    extent: Interval
+
+    def selected(self, selection: Selection | None) -> Region:
+        """What a mechanism selects, on this axis alone."""
+        if selection is None:
+            return region_of([(self.extent,)])
+        if isinstance(selection[0], int):
+            return region_of([((int(selection[0]), int(selection[1]) + 1),)])
+        places = sorted(self.values.index(str(value)) for value in selection)
+        return region_of(((place, place + 1),) for place in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What splits a rule: which partitions, by position, and the period of its unit."""
+
+    partitions: frozenset[int]
+    period: Period | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """All places of a policy; the last axis is time."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def box(self) -> Box:
+        """The whole extent of each axis."""
+        return (*(axis.extent for axis in self.axes), ALL_TIME)
+
+    def region(
+        self, where: Sequence[Mapping[str, Selection]], touched: Touched | None
+    ) -> Region | None:
+        """The places that a mechanism reads; None for all of them. Raises `InvalidValue`."""
+        if not where and touched is None:
+            return None
+        days = region_of([(ALL_TIME,)] if touched is None else _days(touched))
+        boxes: list[Box] = []
+        for box in where or ({},):
+            sides = [axis.selected(box.get(axis.name)) for axis in self.axes]
+            boxes += reduce(product, [*sides, days]).boxes
+        found = region_of(boxes)
+        return None if found.boxes == (self.box,) else found
+
+    def blocks(self, region: Region | None, frame: Frame) -> Region:
+        """The blocks of a rule that a region touches, as all the places in them."""
+        if region is None:
+            return Region((self.box,))
+        return _blocks(region, frame, self.box)
+
+    def named(self, point: Point, frame: Frame) -> dict[str, str | int]:
+        """A place for people: only what splits the rule, and no time before which nothing was."""
+        *values, day = point
+        told: dict[str, str | int] = {
+            axis.name: axis.values[value] if axis.values else value
+            for position, (axis, value) in enumerate(zip(self.axes, values, strict=True))
+            if position in frame.partitions
+        }
+        if frame.period is not None and day > ALL_TIME[0]:
+            told["time"] = block_name(frame.period, day)
+        return told
+
+
+@lru_cache(maxsize=65_536)
+def _blocks(region: Region, frame: Frame, box: Box) -> Region:
+    time = len(box) - 1
+    if frame.period is not None:
+        period = frame.period
+        region = region_of((*b[:time], _steps(period, b[time])) for b in region.boxes)
+    for axis in range(len(box)):
+        if axis not in frame.partitions and (axis != time or frame.period is None):
+            region = widened(region, axis, box[axis])
+    return region
+
+
+def _steps(period: Period, days: Interval) -> Interval:
+    """The days of all blocks that meet some days; of windows, the days on which they begin."""
+    low, high = days
+    if is_window(period):
+        return max(low - period.days + 1, ALL_TIME[0]), high
+    first = low if low == ALL_TIME[0] else start_of(period, index_of(period, low))
+    if high == ALL_TIME[1] or index_of(period, high - 1) == index_of(period, ALL_TIME[1] - 1):
+        return first, ALL_TIME[1]
+    return max(first, ALL_TIME[0]), start_of(period, index_of(period, high - 1) + 1)
+
+
+def _days(touched: Touched) -> Iterable[Box]:
+    for first, last in touched.intervals:
+        end = ALL_TIME[1] if last is None else last + 1
+        yield ((ALL_TIME[0] if first is None else first, end),)
+
+
+def block_name(period: Period, day: int) -> str:
+    """The block that holds a day, or the window that begins on it."""
+    when = date.fromordinal(day)
+    match period.kind:
+        case Kind.DAY:
+            return when.isoformat()
+        case Kind.WEEK:
+            year, week, _ = when.isocalendar()
+            return f"{year}-W{week:02}"
+        case Kind.MONTH:
+            return f"{when.year:04}-{when.month:02}"
+        case Kind.QUARTER:
+            return f"{when.year:04}-Q{(when.month + 2) // 3}"
+        case Kind.YEAR:
+            return f"{when.year:04}"
+    if is_window(period):
+        first, last = day, day + period.days - 1
+    else:
+        number = index_of(period, day)
+        first, last = start_of(period, number), start_of(period, number + 1) - 1
+    ends = (date.fromordinal(min(max(d, ALL_TIME[0]), ALL_TIME[1] - 1)) for d in (first, last))
+    return "/".join(end.isoformat() for end in ends)
+
+
+@lru_cache(maxsize=8)
+def space_of(policy: CompiledPolicy) -> Space:
+    """The places that the releases of a policy can tell apart."""
+    return Space(tuple(_axis(str(n), said) for n, said in policy.policies.partitions.items()))
+
+
+def _axis(name: str, said: Partition) -> Axis:
+    if said.values is not None:
+        values = tuple(map(str, said.values))
+        return Axis(name, values, (0, len(values)))
+    return Axis(name, (), (said.first or 0, (said.last or 0) + 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How the rules of a section are split: the distinct frames, and that of each rule."""
+
+    space: Space
+    frames: tuple[Frame, ...]
+    frame_of: NDArray[np.intp]
+
+    def partly(self, region: Region | None, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of the rules a region touches in some of their blocks only."""
+        found = np.zeros(len(numbers), dtype=bool)
+        if region is None:
+            return found
+        frames = self.frame_of[numbers]
+        for frame in np.unique(frames).tolist():
+            blocks = self.space.blocks(region, self.frames[frame])
+            found |= (frames == frame) & (blocks.boxes != (self.space.box,))
+        return found
+
+    def blocks(self, region: Region | None, number: int) -> Region:
+        """The blocks of a rule that a region touches."""
+        return self.space.blocks(region, self.frames[self.frame_of[number]])
+
+    def named(self, point: Point, number: int) -> dict[str, str | int]:
+        """A place of a rule for people."""
+        return self.space.named(point, self.frames[self.frame_of[number]])
+
+
+def layout_of(policy: CompiledPolicy, rules: Rules) -> Layout:
+    """How the rules of a section are split."""
+    names = tuple(map(str, policy.policies.partitions))
+    units = policy.checked.vocabulary.units
+    own = [splitting(policy, units[base.unit]) for base in rules.bases]
+    bases = [_read(names, [base.predicate]) for base in rules.bases]
+    settings = [
+        _read(names, [setting.predicate for setting in rules.settings_of(combination)])
+        for combination in range(rules.width)
+    ]
+    numbers: dict[Frame, int] = {}
+    found = np.empty((len(own), rules.width), dtype=np.intp)
+    alike = {read: [n for n, other in enumerate(settings) if other == read] for read in settings}
+    for base, frame in enumerate(own):
+        for read, combinations in alike.items():
+            left = Frame(frame.partitions - bases[base] - read, frame.period)
+            found[base, combinations] = numbers.setdefault(left, len(numbers))
+    return Layout(space_of(policy), tuple(numbers), found.reshape(-1))
+
+
+def _read(names: Sequence[str], predicates: Sequence[Predicate]) -> frozenset[int]:
+    """The partitions whose attribute a scope reads."""
+    return frozenset(
+        n for n, name in enumerate(names) if any(reads_attribute(p, name) for p in predicates)
+    )
+
+
+def splitting(policy: CompiledPolicy, unit: Unit) -> Frame:
+    """What splits a rule for a unit, as far as that does not depend on its scope."""
+    if unit.relation is Relation.REPLACE:
+        return Frame(frozenset(), None)
+    several = any(larger == unit.entity for _, larger in policy.checked.vocabulary.entities)
+    stable = [said.stable and not several for said in policy.policies.partitions.values()]
+    return Frame(frozenset(n for n, splits in enumerate(stable) if splits), unit.period)
