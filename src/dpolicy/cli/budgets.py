@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dpolicy.cli.decisions import described
 from dpolicy.cli.ledger_option import ledger_option, opened
 from dpolicy.cli.output import format_option, print_json
 from dpolicy.enforcement.governance import Balance, share_used
@@ -16,13 +17,21 @@ _WIDTH = 20
 @ledger_option
 @click.option("--policy", help="Only rules of one base policy.")
 @click.option("--rule", help="Only rules whose name holds this text.")
+@click.option(
+    "--at", multiple=True, help="Only this place: country=CH, time=2026-10; may be repeated."
+)
 @format_option
-def command(ledger: str, policy: str | None, rule: str | None, format_: str) -> int:
-    """Print what each rule over all releases has spent of its budget, the fullest first."""
+def command(
+    ledger: str, policy: str | None, rule: str | None, at: tuple[str, ...], format_: str
+) -> int:
+    """Print what each rule over all releases has spent of its budget, the fullest first.
+
+    A rule that is split by place is told at its worst place, or at the worst of those named.
+    """
     with opened(ledger) as point:
         found = [
             balance
-            for balance in point.budgets()
+            for balance in point.budgets(_place(at))
             if policy in (None, balance.rule.base.policy) and (rule or "") in balance.rule.name
         ]
     found.sort(key=lambda balance: -float(share_used(balance) or 0))
@@ -33,6 +42,14 @@ def command(ledger: str, policy: str | None, rule: str | None, format_: str) -> 
         for balance in found:
             click.echo(_line(balance, wide))
     return 0
+
+
+def _place(at: tuple[str, ...]) -> dict[str, str]:
+    told = [one.partition("=") for one in at]
+    wrong = [name for name, sign, value in told if not (name and sign and value)]
+    if wrong:
+        raise click.UsageError(f"`--at {wrong[0]}` must name a place, such as country=CH")
+    return {name: value for name, _, value in told}
 
 
 def _line(balance: Balance, wide: int) -> str:
@@ -46,5 +63,5 @@ def _line(balance: Balance, wide: int) -> str:
     rule = balance.rule
     return (
         f"{bar} {percent}  {rule.name:<{wide}}  {rule.unit}  "
-        f"{spent} of {describe(rule.budget)}{mark}"
+        f"{spent} of {describe(rule.budget)}{described(balance.at)}{mark}"
     )

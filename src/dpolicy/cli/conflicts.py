@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from dpolicy.cli.decisions import described
 from dpolicy.enforcement.governance import Balance, smallest_budget
 from dpolicy.privacy.budget import describe
 
@@ -27,7 +28,8 @@ def print_conflicts(conflicts: Sequence[Balance]) -> None:
             for key, value in smallest_budget(conflict).items()
         )
         rule = conflict.rule
-        click.echo(f"conflict  {rule.name}  unit {rule.unit}  budget {describe(rule.budget)}")
+        limit = f"budget {describe(rule.budget)}{described(conflict.at)}"
+        click.echo(f"conflict  {rule.name}  unit {rule.unit}  {limit}")
         click.echo(f"  the past needs at least {least}  {rule.base.span}")
         click.echo(f"  spent most by {', '.join(conflict.spenders)}")
     count = "1 rule is" if len(conflicts) == 1 else f"{len(conflicts)} rules are"

@@ -31,7 +31,15 @@ def _line(reason: Reason) -> str:
     sign = "≤" if reason.holds else ">"
     limit = reason.budget if isinstance(reason.budget, str) else _amounts(reason.budget)
     sums = f"spent {_amounts(reason.spent)} + cost {_amounts(reason.cost)}"
-    return f"{reason.rule}  unit {reason.unit}  {sums} {sign} budget {limit}  {reason.source}"
+    place = described(reason.at)
+    return (
+        f"{reason.rule}  unit {reason.unit}{place}  {sums} {sign} budget {limit}  {reason.source}"
+    )
+
+
+def described(at: Mapping[str, str | int]) -> str:
+    """A place for people; nothing where everywhere is alike."""
+    return "  at " + ", ".join(f"{name}={value}" for name, value in at.items()) if at else ""
 
 
 def _amounts(shown: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ import click
 from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.main import TAMPERED
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import Audit, Finding, verify
+from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.opening import open_existing
 
 
@@ -16,11 +17,7 @@ from dpolicy.ledger.opening import open_existing
 @format_option
 def command(ledger: str, format_: str) -> int:
     """Read the ledger from its first record and make every decision again."""
-    store = open_existing(ledger)
-    try:
-        audit = verify(store)
-    finally:
-        store.close()
+    audit = _audit(ledger)
     if format_ == "json":
         print_json(
             {
@@ -36,3 +33,15 @@ def command(ledger: str, format_: str) -> int:
     else:
         click.echo(f"{audit.records} records verify; the last hash is {audit.head or 'none'}")
     return TAMPERED if audit.findings else 0
+
+
+def _audit(ledger: str) -> Audit:
+    """What is found; if the place of the records is damaged, that is found before record 1."""
+    try:
+        store = open_existing(ledger)
+    except LedgerDamaged as error:
+        return Audit(0, "", (Finding(1, str(error)),))
+    try:
+        return verify(store)
+    finally:
+        store.close()

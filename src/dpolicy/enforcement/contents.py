@@ -70,6 +70,11 @@ class Account:
             self._charged[number] = contents[number].count
         return self._balances
 
+    def restore(self, balances: Balances, contents: list[Content]) -> None:
+        """Take over balances in which all contents are charged already."""
+        self._balances = balances
+        self._charged = {number: content.count for number, content in enumerate(contents)}
+
     def charges(self, number: int, content: Content) -> tuple[Charge, ...]:
         """What one release of a content costs each kept rule."""
         spending = self._spending(number, content)

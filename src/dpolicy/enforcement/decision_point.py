@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,8 +26,10 @@ from dpolicy.enforcement.judgement import (
     replayed,
     reservation,
 )
+from dpolicy.enforcement.places import space_of
+from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
 from dpolicy.enforcement.state import COUNTED, Entry, State
-from dpolicy.errors import Conflicting, Misused
+from dpolicy.errors import Conflicting, DPolicyError, Misused
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
@@ -52,6 +54,11 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 #: A reservation that nobody ends within this counts as spent for good.
 RESERVATION = timedelta(hours=24)
+
+#: A snapshot is kept at the end of a process that wrote so many records,
+WORTH_SAVING = 1_000
+#: and while it runs, after so many and half as many as there were before.
+SAVE_EVERY = 20_000
 
 Clock = Callable[[], datetime]
 Answer = TypeVar("Answer")
@@ -101,9 +108,14 @@ class _Writing:
         return event_at(self.log, sequence)
 
 
+def record_at(log: Store | Log, sequence: int) -> Record:
+    """A record that is there."""
+    return next(iter(log.after(sequence - 1)))
+
+
 def event_at(log: Store | Log, sequence: int) -> Event:
     """The event of a record."""
-    return from_bytes(next(iter(log.after(sequence - 1))).payload)
+    return from_bytes(record_at(log, sequence).payload)
 
 
 def stamp(moment: datetime) -> str:
@@ -121,11 +133,15 @@ class DecisionPoint:
         self._writer = Lock()
         self._queue: list[_Ticket] = []
         self._queue_lock = Lock()
+        self._saved = 0
+        self._written = 0
         with self._writer:
-            self._state.follow(self._store.after(0))
+            self._state = self._opened()
 
     def close(self) -> None:
         """Let go of the ledger."""
+        with self._writer:
+            self._save(WORTH_SAVING)
         self._store.close()
 
     # What analysts call
@@ -177,10 +193,13 @@ class DecisionPoint:
         """Describe a recorded release anew; its mechanisms must stay the same."""
         return self._write(lambda log: self._relabel(log, read_request(release), because, by))
 
-    def budgets(self) -> list[Balance]:
-        """What was spent and is left, for every rule over all releases."""
+    def budgets(self, at: Mapping[str, str] | None = None) -> list[Balance]:
+        """What was spent and is left, for every rule over all releases: at its worst place, or
+        at the worst of those named, such as `{"country": "CH", "time": "2026-10"}`.
+        """
         with self._reading() as state:
-            return balances(state)
+            place = space_of(state.policy).at(at) if at and state.policy else None
+            return balances(state, place)
 
     def conflicts(self, policy: CompiledPolicy) -> list[Balance]:
         """The rules of another policy that the past has already broken."""
@@ -206,6 +225,24 @@ class DecisionPoint:
         with self._writer:
             self._state.follow(self._store.after(self._state.sequence))
             yield self._state
+
+    def _opened(self) -> State:
+        """The state of the ledger, from its snapshot if there is a good one."""
+        found = self._store.load_snapshot()
+        state = found and from_snapshot(*found, lambda n: record_at(self._store, n))
+        if state:
+            self._saved = state.sequence
+        else:
+            state = State()
+        state.follow(self._store.after(state.sequence))
+        return state
+
+    def _save(self, at_least: int) -> None:
+        """Keep a snapshot if this process has written much since the last one."""
+        if self._written >= at_least and self._state.policy is not None:
+            with suppress(DPolicyError):  # what was written is safe, and the cache only a cache
+                self._store.save_snapshot(self._state.sequence, to_snapshot(self._state))
+            self._saved, self._written = self._state.sequence, 0
 
     def _write(self, work: Callable[[_Writing], Answer]) -> Answer:
         """Do work under the write lock, together with whatever else waits for it."""
@@ -233,13 +270,15 @@ class DecisionPoint:
                     _do(ticket, writing)
                 log.append(writing.added)
         except BaseException as error:
-            self._state = State()
+            self._state = State()  # read anew by the next request
             for ticket in batch:
                 ticket.error = error
                 ticket.done = True
             raise
         for ticket in batch:
             ticket.done = True
+        self._written += len(writing.added)
+        self._save(max(SAVE_EVERY, self._saved // 2))
 
     # What is done under the lock
 

@@ -16,6 +16,7 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.errors import Misused
 from dpolicy.language.model import Partition
 from dpolicy.predicates.expression import Predicate, reads_attribute
 from dpolicy.privacy.calendars import Kind, Period, index_of, is_window, start_of
@@ -54,6 +55,17 @@ class Axis:
         places = sorted(self.values.index(str(value)) for value in selection)
         return region_of(((place, place + 1),) for place in places)
 
+    def named(self, text: str) -> Selection:
+        """A value as people write it. Raises `Misused`."""
+        if self.values:
+            if text not in self.values:
+                raise Misused(f"`{text}` is no value of `{self.name}`")
+            return (text,)
+        low, high = self.extent
+        if not text.lstrip("-").isdecimal() or not low <= int(text) < high:
+            raise Misused(f"`{self.name}` is a whole number from {low} to {high - 1}")
+        return int(text), int(text)
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -87,6 +99,17 @@ class Space:
             boxes += reduce(product, [*sides, days]).boxes
         found = region_of(boxes)
         return None if found.boxes == (self.box,) else found
+
+    def at(self, told: Mapping[str, str]) -> Region | None:
+        """The places that people name: `country=CH`, `age=18`, `time=2026-10`. Raises `Misused`."""
+        names = {axis.name for axis in self.axes}
+        unknown = [name for name in told if name not in names and name != "time"]
+        if unknown:
+            known = ", ".join([*sorted(names), "time"])
+            raise Misused(f"there is no partition `{unknown[0]}`; there are {known}")
+        where = {axis.name: axis.named(told[axis.name]) for axis in self.axes if axis.name in told}
+        days = _days_named(told["time"]) if "time" in told else None
+        return self.region((where,), days)
 
     def blocks(self, region: Region | None, frame: Frame) -> Region:
         """The blocks of a rule that a region touches, as all the places in them."""
@@ -128,6 +151,18 @@ def _steps(period: Period, days: Interval) -> Interval:
     if high == ALL_TIME[1] or index_of(period, high - 1) == index_of(period, ALL_TIME[1] - 1):
         return first, ALL_TIME[1]
     return max(first, ALL_TIME[0]), start_of(period, index_of(period, high - 1) + 1)
+
+
+def _days_named(text: str) -> Touched:
+    """The days of a year, a month or a day. Raises `Misused`."""
+    kinds = {4: (Kind.YEAR, "-01-01"), 7: (Kind.MONTH, "-01"), 10: (Kind.DAY, "")}
+    try:
+        kind, rest = kinds[len(text)]
+        day = date.fromisoformat(text + rest).toordinal()
+    except (KeyError, ValueError):
+        raise Misused(f"`{text}` is no year, month or day such as 2026-10-28") from None
+    first, end = _steps(Period(kind), (day, day + 1))
+    return Touched(((first, end - 1),))
 
 
 def _days(touched: Touched) -> Iterable[Box]:

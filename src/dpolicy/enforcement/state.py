@@ -35,6 +35,9 @@ ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
 )
 EXPIRED, IMPORTED = "expired", "imported"
 
+#: All of them, for snapshots.
+STATUSES = (ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED, EXPIRED, IMPORTED)
+
 #: Everything but what was denied or voided counts as spent.
 COUNTED = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
 
@@ -50,10 +53,14 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """The fold of a log up to `head`; `open` holds when each reservation runs out."""
+    """The fold of a log up to `head`.
+
+    `policy_at` is the record of the policy in force; `open` says when each reservation runs out.
+    """
 
     head: Record | None = None
     policy: CompiledPolicy | None = None
+    policy_at: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list)
@@ -110,10 +117,18 @@ class State:
                 yield release
 
     def under(self, policy: CompiledPolicy) -> State:
-        """The same history under another policy."""
-        other = State(self.head, policy, self.entries, self.open, self.contents, self._numbers)
+        """The same history under another policy, to look at while this one does not change."""
+        other = State(self.head, policy, 0, self.entries, self.open, self.contents)
         other._change_policy(policy)
         return other
+
+    def restore(self, account: Account, policy_at: int) -> None:
+        """Take over an account in which all contents are charged already."""
+        self.policy, self.policy_at, self._account = account.policy, policy_at, account
+        self._numbers = {(c.by, c.mechanisms): n for n, c in enumerate(self.contents)}
+        for release, entry in self.entries.items():
+            if entry.status in COUNTED:
+                self.contents[entry.content].releases.append(release)
 
     def _take(self, said: dict[str, Any], record: Record) -> None:
         sequence = record.sequence
@@ -129,6 +144,7 @@ class State:
             case "policy-applied":
                 event = from_bytes(record.payload)
                 if isinstance(event, PolicyApplied):
+                    self.policy_at = sequence
                     self._change_policy(compiled_of(event))
             case "release-committed" if said["body"]:
                 content = self._content(said["body"], record)

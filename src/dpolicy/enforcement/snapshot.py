@@ -1,0 +1,104 @@
+"""A state ↔ bytes, so that a long ledger need not be read from its first record.
+
+Only a cache: it is used if the same version of the code wrote it at a record that is still there,
+and whatever else is wrong with it, the ledger is read instead. `dpolicy verify` never looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.metadata import version
+from io import BytesIO
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from dpolicy.enforcement.balances import Balances
+from dpolicy.enforcement.contents import Account, Content
+from dpolicy.enforcement.segments import Segments
+from dpolicy.enforcement.state import STATUSES, Entry, State, compiled_of
+from dpolicy.ledger.events import PolicyApplied, Record, from_bytes
+from dpolicy.privacy.rows import width
+
+#: What a snapshot depends on besides the ledger; raised whenever losses or states change.
+WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 1"
+
+
+def to_snapshot(state: State) -> bytes:
+    """A state with a policy as bytes."""
+    balances, out = state.balances, BytesIO()
+    touched = np.flatnonzero(balances.finite.any(axis=1) | balances.infinite.any(axis=1))
+    arrays: dict[str, Any] = {
+        "header": np.frombuffer(json.dumps(_header(state)).encode("utf-8"), np.uint8),
+        "status": np.array([STATUSES.index(e.status) for e in state.entries.values()], np.uint8),
+        "places": np.array([e[1:] for e in state.entries.values()], np.int64).reshape(-1, 3),
+        "touched": touched,
+        "finite": balances.finite[touched],
+        "infinite": balances.infinite[touched],
+    }
+    for number, segments in balances.segments.items():
+        arrays |= {f"{number} {name}": part for name, part in segments.parts().items()}
+    np.savez(out, allow_pickle=False, **arrays)
+    return out.getvalue()
+
+
+def _header(state: State) -> dict[str, Any]:
+    return {
+        "by": WRITTEN_BY,
+        "digest": state.head.digest.hex() if state.head else "",
+        "policy": state.policy_at,
+        "releases": list(state.entries),
+        "open": state.open,
+        "contents": [(c.by, c.mechanisms.decode("utf-8"), c.count) for c in state.contents],
+        "segments": list(state.balances.segments),
+    }
+
+
+def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]) -> State | None:
+    """The state of a snapshot; None if it is of no use."""
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            header = json.loads(arrays["header"].tobytes())
+            head = record_at(sequence)
+            if header["by"] != WRITTEN_BY or header["digest"] != head.digest.hex():
+                return None
+            event = from_bytes(record_at(header["policy"]).payload)
+            if not isinstance(event, PolicyApplied):
+                return None
+            state = _entries(header, arrays, head)
+            account = Account(compiled_of(event))
+            account.restore(_balances(account, header, arrays), state.contents)
+    except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
+        return None
+    state.restore(account, header["policy"])
+    return state
+
+
+def _entries(header: dict[str, Any], arrays: Any, head: Record) -> State:
+    contents = [
+        Content(by, text.encode("utf-8"), [], count) for by, text, count in header["contents"]
+    ]
+    words = [STATUSES[number] for number in arrays["status"].tolist()]
+    asked, charged, content = arrays["places"].T.tolist()
+    entries = map(Entry._make, zip(words, asked, charged, content, strict=True))
+    return State(
+        head=head,
+        entries=dict(zip(header["releases"], entries, strict=True)),
+        open=header["open"],
+        contents=contents,
+    )
+
+
+def _balances(account: Account, header: dict[str, Any], arrays: Any) -> Balances:
+    balances = account.of.nothing()
+    if arrays["finite"].shape[1] != width(account.of.certificates):
+        raise ValueError("losses were kept in other certificates")
+    balances.finite[arrays["touched"]] = arrays["finite"]
+    balances.infinite[arrays["touched"]] = arrays["infinite"]
+    names = ("space", "low", "high", "amounts", "merged")
+    for number in header["segments"]:
+        parts = {name: arrays[f"{number} {name}"] for name in names}
+        balances.segments[number] = Segments.from_parts(parts)
+    return balances
