@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +29,7 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     check_chain,
     from_bytes,
+    glance,
     mechanisms_of,
     record_after,
     to_bytes,
@@ -144,7 +146,8 @@ def test_golden_bytes_are_written_and_read_today() -> None:
 def test_events_come_back(
     by: str, release: str, allowed: bool, expires: str | None, said: dict[str, Any]
 ) -> None:
-    event = ReleaseDecided(AT, by, release, said, allowed, False, expires, "{}")
+    body = {"release": release, "by": by, "mechanisms": [{"mechanism": {**said, "kind": by}}]}
+    event = ReleaseDecided(AT, by, release, body, allowed, False, expires, "{}")
     assert from_bytes(to_bytes(event)) == event
     assert from_bytes(to_bytes(ReleaseCommitted(AT, by, release, None))) is not None
 
@@ -162,11 +165,77 @@ def test_events_come_back(
         b'{"at": "","event":"release-expired","format":1,"release":""}',
         b'{"event":"release-expired","at":"","format":1,"release":""}',
         b'{"at":"","event":"release-expired","format":1.0,"release":""}',
+        b'{"at":"\\ud800","event":"release-expired","format":1,"release":""}',
+        b'{"at":"","event":["release-expired"],"format":1,"release":""}',
+        b'{"at":"","event":"release-expired","format":true,"release":""}',
     ],
 )
 def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
     with pytest.raises(LedgerDamaged):
         from_bytes(payload)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [(name, f.name) for name, kind in KINDS.items() for f in fields(kind)]
+)
+@pytest.mark.parametrize("value", [1, Fraction("0.5"), [[]], [1], {}, [["a", 1]], [["a"] * 3]])
+def test_a_field_of_the_wrong_shape_is_damage(name: str, field: str, value: object) -> None:
+    said = decode(to_bytes(EVENTS[name]))
+    payload = encode({**said, field: value})
+    for read in (from_bytes, glance):
+        with pytest.raises(LedgerDamaged, match=f"`{name}` has a `{field}` of the wrong shape"):
+            read(payload)
+
+
+MECHANISM: dict[str, Any] = {"mechanism": {"kind": "declared"}}
+BODIES: list[dict[str, Any]] = [
+    {"mechanisms": [MECHANISM]},
+    {"release": "r"},
+    {"release": "r", "mechanisms": []},
+    {"release": "r", "mechanisms": MECHANISM},
+    {"release": "r", "mechanisms": [{}]},
+    {"release": "r", "mechanisms": [{"mechanism": {}}]},
+    {"release": "r", "mechanisms": [{"mechanism": {"kind": 1}}]},
+    {"release": 1, "mechanisms": [MECHANISM]},
+    {"release": "r", "by": None, "mechanisms": [MECHANISM]},
+    {"release": "r", "utility": "high", "mechanisms": [MECHANISM]},
+    *(
+        {"release": "r", "mechanisms": [{**MECHANISM, key: value}]}
+        for key, value in [
+            ("name", 1),
+            ("unit", ["user"]),
+            ("relation", "sibling"),
+            ("additive", 1),
+            ("also", {"user": 1}),
+            ("attributes", "zip"),
+            ("labels", {"stage": {}}),
+            ("where", {"country": ["CH"]}),
+            ("where", [{"country": []}]),
+            ("where", [{"age": {"from": 1}}]),
+            ("time", {"from": "2026-02-30"}),
+            ("time", {"to": 1}),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: encode(body).decode("utf-8"))
+def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
+    for event in (
+        ReleaseImported(AT, "", "", "r", body),
+        ReleaseCommitted(AT, "", "r", body),
+        ReleaseDecided(AT, "", "r", body, True, False, None, "{}"),
+    ):
+        for read in (from_bytes, glance):
+            with pytest.raises(LedgerDamaged, match="`body` of the wrong shape"):
+                read(to_bytes(event))
+
+
+def test_a_reservation_without_an_end_is_damage() -> None:
+    event = ReleaseDecided(AT, "", "views-1", BODY, True, True, None, "{}")
+    for read in (from_bytes, glance):
+        with pytest.raises(LedgerDamaged, match="until when"):
+            read(to_bytes(event))
 
 
 def chain() -> list[Record]:

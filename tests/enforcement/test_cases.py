@@ -1,4 +1,4 @@
-"""Behaviour as people write it down: every case in `tests/cases/decisions`."""
+"""Behaviour as people write it down: every case in `tests/cases/decisions` and `regions`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpolicy.cases.case import read_case
 from dpolicy.cases.runner import run_case
 
 FOLDER = Path(__file__).parent.parent / "cases" / "decisions"
-CASES = sorted(FOLDER.glob("*_test.yaml"))
+CASES = sorted([*FOLDER.glob("*_test.yaml"), *FOLDER.parent.glob("regions/*_test.yaml")])
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
@@ -20,7 +20,7 @@ def test_case(file: Path) -> None:
 
 
 def test_the_cases_are_there() -> None:
-    assert len(CASES) >= 5
+    assert len(CASES) >= 25
 
 
 def test_a_wrong_expectation_is_told(tmp_path: Path) -> None:

@@ -10,11 +10,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+#: Whether partitions and time split rules. Until they do, no world has partitions, and all adds up.
+REGIONS = True
+
 UNITS: dict[str, Any] = {
     "user": {},
     "user-month": {"period": "month"},
     "user-day": {"period": "day"},
 }
+#: Units of a policy; weeks and windows lie across months.
+FEW: tuple[tuple[str, ...], ...] = (("user",), ("user", "user-month"), tuple(UNITS))
+if REGIONS:
+    UNITS |= {"user-week": {"period": "week"}, "user-3-days": {"period": "sliding 3 days"}}
+    FEW = (*FEW[1:], ("user", "user-week", "user-month"), ("user", "user-3-days"))
 LABELS: dict[str, Any] = {
     "stage": {"values": ["final", "tuning"], "default": "final"},
     "deployment": {"values": ["standard", "closed"], "required": True},
@@ -39,14 +47,35 @@ SCOPES = (
     '"research" in labels.purpose',
     'mechanism == "gaussian"',
 )
-#: Without a period between: one day, three days of a month, the end of one and the start of next.
-TIMES = (None, ("2026-01-10",) * 2, ("2026-01-10", "2026-01-12"), ("2026-01-30", "2026-02-02"))
+Time = tuple[str | None, str | None]
+#: None is static. One day, three days of a month, the end of one and the start of the next.
+TIMES: tuple[Time | None, ...] = (
+    None,
+    ("2026-01-10", "2026-01-10"),
+    ("2026-01-10", "2026-01-12"),
+    ("2026-01-30", "2026-02-02"),
+)
+#: With regions: close together, so that they meet; a week across two months, and open ends.
+MEETING: tuple[Time | None, ...] = (
+    None,
+    ("2026-01-31", "2026-01-31"),
+    ("2026-01-30", "2026-01-31"),
+    ("2026-02-01", "2026-02-01"),
+    ("2026-02-02", "2026-02-02"),
+    ("2026-01-26", "2026-02-01"),
+    *((("2026-01-30", "2026-02-02"),) * 2),
+    ("2026-02-01", None),
+    (None, "2026-01-31"),
+)
+COUNTRIES = ("AT", "CH", "DE")
+COMMITS = ("whole", "less", "more", "dropped", *(("narrower", "elsewhere") if REGIONS else ()))
+EDITS = ("other", "tighter", "looser", "unit", *(("unstable",) if REGIONS else ()))
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
     """A policy set as the dict that JSON gives."""
-    few = draw(st.sampled_from((("user",), ("user", "user-month"), tuple(UNITS))))
+    few = draw(st.sampled_from(FEW))
     extended = draw(st.integers(0, 2))
     # One palette for a policy: of many notions at once, one always denies.
     palette = draw(st.sampled_from((BUDGETS[:4], BUDGETS[1:4], STATED, PURE, BUDGETS)))
@@ -83,9 +112,30 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
             for n in range(draw(st.integers(0, 1)), 3)
         ],
     }
+    if REGIONS:
+        _add_partitions(draw, policy, budget)
     _add_more(draw, policy, few, budget)
     _add_extensions(draw, policy, extended)
     return policy
+
+
+def _add_partitions(
+    draw: st.DrawFn, policy: dict[str, Any], budget: st.SearchStrategy[Any]
+) -> None:
+    """None to two partitions, in any order; one may also be an attribute, with a rule about it."""
+    listed: dict[str, Any] = {"country": {"values": list(COUNTRIES)}}
+    ranged: dict[str, Any] = {"age": {"from": 0, "to": 2}}
+    if rarely(draw, 4):
+        listed["country"]["stable"] = False
+    if rarely(draw, 6):
+        ranged["age"]["stable"] = False
+    both = [{**listed, **ranged}, {**ranged, **listed}]
+    policy["schema"]["partitions"] = draw(st.sampled_from([listed, *both, *both, ranged, {}]))
+    if draw(st.booleans()):
+        policy["schema"]["attributes"]["country"] = {"risk": "low"}
+        about = {"name": "about", "kind": "custom", "when": '"country" in attributes'}
+        unit = draw(st.sampled_from(list(policy["units"])))
+        policy["policies"].append({**about, "unit": unit, "budget": draw(budget)})
 
 
 def _add_more(
@@ -140,6 +190,13 @@ def scaled(policy: dict[str, Any], factor: Fraction) -> dict[str, Any]:
     return {**policy, "policies": [other(base) for base in policy["policies"]]}
 
 
+def unstable(policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy in which no partition splits anything any more."""
+    schema = policy["schema"]
+    known = {n: {**said, "stable": False} for n, said in schema.get("partitions", {}).items()}
+    return {**policy, "schema": {**schema, "partitions": known}}
+
+
 def with_unit(policy: dict[str, Any], unit: str) -> dict[str, Any]:
     """The policy with one more unit, and a rule on it."""
     rule = {"name": f"all-{unit}", "kind": "custom", "when": "always", "unit": unit}
@@ -179,12 +236,56 @@ def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
     days = draw(st.sampled_from(TIMES[1:] if "unit" in stated else TIMES))
     if rarely(draw, 20):
         days = None
-    if days:
+    if REGIONS:
+        stated |= draw(where_and_when(few_days=stated.get("unit") == "user-month"))
+    elif days:
         stated["time"] = {"from": days[0], "to": days[1]}
     if rarely(draw, 10):  # a stated curve is known for groups of one only
         noise = {"kind": "declared", "renyi": {"2": Fraction(1, 10), "8": Fraction(3, 10)}}
         stated = {"additive": True}
     return {"mechanism": noise, **stated, **draw(words())}
+
+
+@st.composite
+def where_and_when(draw: st.DrawFn, *, few_days: bool = False) -> dict[str, Any]:
+    """Whose data and which days; `few_days` lie in one month, where group sizes are exact."""
+    said: dict[str, Any] = {}
+    days = draw(st.sampled_from(MEETING[1:4] if few_days else MEETING))
+    if days:
+        said["time"] = {k: day for k, day in zip(("from", "to"), days, strict=True) if day}
+    shape = draw(st.sampled_from(("all", "all", "country", "country", "country", "age", "union")))
+    if shape in ("country", "union"):
+        said["where"] = {"country": draw(COUNTRY)}
+    if shape in ("age", "union"):
+        first, last = draw(st.sampled_from(((0, 0), (1, 2), (0, 2), (1, 1))))
+        if rarely(draw, 10):
+            first, last = last + 1, first  # nobody, or past the end
+        said["where"] = {**said.get("where", {}), "age": {"from": first, "to": last}}
+    if shape == "union":  # it may overlap
+        said["where"] = [said["where"], {"country": draw(COUNTRY)}]
+    return said
+
+
+COUNTRY = st.one_of(
+    st.sampled_from(COUNTRIES),
+    st.sets(st.sampled_from(COUNTRIES), min_size=1).map(sorted),
+)
+
+
+def narrowed(said: dict[str, Any]) -> dict[str, Any]:
+    """A mechanism that reads only one day, and only those of the first box; or of one country."""
+    where = said.get("where", {"country": "AT"})
+    box = where[0] if isinstance(where, list) else where
+    time = said.get("time", {})
+    day = time.get("to") or time.get("from") or "2026-01-31"
+    return {**said, "where": box, "time": {"from": day, "to": day}}
+
+
+def moved_to(said: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """A mechanism that reads something else; statements for a month keep their days."""
+    kept = said.get("time") if said.get("unit") == "user-month" else place.get("time")
+    rest = {key: value for key, value in said.items() if key not in ("where", "time")}
+    return {**rest, **place, **({"time": kept} if kept else {})}
 
 
 @st.composite

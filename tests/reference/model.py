@@ -2,9 +2,8 @@
 
 Written from docs/releases.md and theory 0.1, 1.4, 7 and 8, not from the code: all rules and no
 pruning, all releases and no running sums, fractions and no integers. A policy and the body of a
-release are plain dicts. Units are `user`, or have the period `day` or `month`, under add-remove;
-mechanisms are `declared`, `gaussian` and `laplace`. Rules have one block: nothing is split by
-partition or time, which is sound and is what is enforced so far.
+release are plain dicts. Units are `user`, or have a period, under add-remove; mechanisms are
+`declared`, `gaussian` and `laplace`. Every rule is looked at in every block of its own (`places`).
 """
 
 from __future__ import annotations
@@ -15,16 +14,20 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache
+from itertools import compress
 from math import ceil
 from typing import Any
 
 from mpmath import mp
+from tests.reference import places
 from tests.reference import rules as twin
+from tests.reference.places import Block, Placed
 from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
 
 Body = Mapping[str, Any]
 UNKNOWN: Cost = ({}, Fraction(1))
 COUNTED = ("allowed", "reserved", "committed", "expired", "imported")
+EVERYTHING = Placed(unknown=True)
 TWO_MONTHS = frozenset(date(2026, 7, 1) + timedelta(days=n) for n in range(62))
 
 
@@ -40,6 +43,15 @@ class Past:
     asked: Body
     charged: Body
     expires: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a rule stands in one block, and in all that are alike: what was spent, what is added."""
+
+    blocks: tuple[Block, ...]
+    spent: list[Cost]
+    cost: list[Cost]
 
 
 @dataclass(frozen=True)
@@ -61,24 +73,57 @@ class Model:
 
     policy: PolicyDict = field(default_factory=dict)  # never changed in place
     releases: dict[str, Past] = field(default_factory=dict)
+    split: bool = True  # False: one block a rule, and everything adds up
 
     def rules(self, section: str) -> list[Rule]:
         """All rules of a section."""
         return spelled(text(self.policy), section)
 
-    def charge(self, rule: Rule, body: Body) -> list[Cost]:
-        """What a past release costs a rule; what cannot be read costs every rule everything."""
-        asked = read(text(self.policy), text(body))
-        if asked is None or fails(self.rules("policies"), asked):
-            return [UNKNOWN]
-        return [m.costs[rule.unit] for m in asked if twin.matches(rule, m)]
+    def charged(self, body: Body) -> list[Placed]:
+        """The mechanisms of a past release; one that cannot be read is everything, everywhere."""
+        return charged(text(self.policy), text(body))
 
-    def spent(self, rule: Rule) -> list[Cost]:
+    def counted(self, rule: Rule) -> list[Placed]:
         """All that counts against a rule: nothing does, if it is about each release by itself."""
-        counted = [past for past in self.releases.values() if past.status in COUNTED]
-        return (
-            [] if rule.each_release else [c for p in counted for c in self.charge(rule, p.charged)]
-        )
+        past = [p for p in self.releases.values() if p.status in COUNTED and not rule.each_release]
+        return [m for p in past for m in self.charged(p.charged)]
+
+    def apart(
+        self, rule: Rule, past: Sequence[Placed], asked: Sequence[Placed] = ()
+    ) -> list[Standing]:
+        """What two lists of mechanisms cost a rule in every block, the smallest place first."""
+        scope = [[m for m in some if counts(rule, m)] for some in (past, asked)]
+        every = [*scope[0], *scope[1]]
+        alike: dict[tuple[bool, ...], list[Block]] = {}
+        blocks = places.blocks(self.policy, rule, every) if self.split else [places.EVERYWHERE]
+        for block in blocks:
+            alike.setdefault(tuple(places.touches(m, block) for m in every), []).append(block)
+        found = []
+        for touched, same in alike.items():
+            cost = [m.costs.get(rule.unit, UNKNOWN) for m in compress(every, touched)]
+            before = sum(touched[: len(scope[0])])
+            found.append(Standing(tuple(same), cost[:before], cost[before:]))
+        return found
+
+    def broken(self, rule: Rule, asked: Sequence[Placed]) -> list[Standing]:
+        """The blocks that a release touches and in which a rule does not hold with it."""
+        found = self.apart(rule, self.counted(rule), asked)
+        return [s for s in found if s.cost and not twin.fits(rule, s.spent + s.cost)]
+
+    def overspent(self, rule: Rule) -> list[Standing]:
+        """The blocks in which the past breaks a rule."""
+        found = self.apart(rule, self.counted(rule))
+        return [s for s in found if not twin.fits(rule, s.spent)]
+
+    def worst(self, rule: Rule, among: Sequence[Standing]) -> Standing:
+        """The block with the largest number after the release; of equal ones, the first."""
+
+        def number(standing: Standing) -> tuple[bool, Fraction]:
+            after = shown(rule, standing.spent + standing.cost, grid(self.policy))
+            first = next(iter(after.values()))
+            return first is None, first or Fraction(0)
+
+        return max(among, key=number)
 
     def verdict(self, body: Body) -> Verdict:
         """What a release breaks on top of all that counts."""
@@ -88,8 +133,7 @@ class Model:
         sections = {name: self.rules(name) for name in ("each-release", "policies")}
         failed = tuple(name for name, rules in sections.items() if fails(rules, asked))
         every = [rule for name, rules in sections.items() if name not in failed for rule in rules]
-        costs = [(r, [m.costs[r.unit] for m in asked if twin.matches(r, m)]) for r in every]
-        broken = [r for r, cost in costs if cost and not twin.fits(r, self.spent(r) + cost)]
+        broken = [rule for rule in every if self.broken(rule, asked)]
         bare = [
             f"mechanism {n}"
             for n, m in enumerate(asked, 1)
@@ -101,8 +145,8 @@ class Model:
 
     def conflicts(self, policy: PolicyDict) -> list[Rule]:
         """The rules over all releases that the past breaks under another policy."""
-        other = Model(policy, self.releases)
-        return [r for r in other.rules("policies") if not twin.fits(r, other.spent(r))]
+        other = replace(self, policy=policy)
+        return [rule for rule in other.rules("policies") if other.overspent(rule)]
 
     def expire(self, now: datetime) -> None:
         """Reservations whose time has passed."""
@@ -132,8 +176,9 @@ class Model:
             each = self.rules("each-release")
             if verdict.uncovered or verdict.failed or any(r in each for r in verdict.broken):
                 raise Refused("it would not have been allowed")
+            reserved, run = self.charged(past.charged), self.charged(used)
             for rule in self.rules("policies"):
-                if not no_more(self.charge(rule, used), self.charge(rule, past.charged)):
+                if not all(no_more(s.cost, s.spent) for s in self.apart(rule, reserved, run)):
                     raise Refused("more than reserved")
         status = "voided" if void else "committed"
         self.releases[release] = replace(past, status=status, charged=used or past.charged)
@@ -163,8 +208,21 @@ def spelled(policy: str, section: str) -> list[Rule]:
     return twin.expand(json.loads(policy), section)
 
 
+@cache
+def charged(policy: str, body: str) -> list[Placed]:
+    """The mechanisms of a past release, or everything."""
+    asked = read(policy, body)
+    failed = asked is None or fails(spelled(policy, "policies"), asked)
+    return [EVERYTHING] if asked is None or failed else asked
+
+
 def _noise(body: Body) -> list[Any]:
     return [said["mechanism"] for said in body["mechanisms"]]
+
+
+def counts(rule: Rule, mechanism: Placed) -> bool:
+    """Whether a mechanism is charged to a rule, wherever that is."""
+    return mechanism.unknown or twin.matches(rule, mechanism)
 
 
 def fails(rules: Sequence[Rule], asked: Sequence[Mechanism]) -> bool:
@@ -216,15 +274,20 @@ def grid(policy: PolicyDict) -> tuple[Fraction, ...]:
 
 
 @cache
-def read(policy_text: str, body_text: str) -> list[Mechanism] | None:
-    """The mechanisms of a release with their costs in every unit; None if it cannot be read."""
+def read(policy_text: str, body_text: str) -> list[Placed] | None:
+    """The mechanisms of a release with their costs in every unit; None if it cannot be read.
+
+    A partition that is also an attribute counts as used where it selects.
+    """
     policy, body, found = json.loads(policy_text), json.loads(body_text), []
     for said in body["mechanisms"]:
         labels = labels_of(policy["schema"]["labels"], said.get("labels", {}))
         used, stated = frozenset(said.get("attributes", ())), said.get("unit", "user")
         known = used <= policy["schema"]["attributes"].keys() and stated in policy["units"]
-        if labels is None or not known:
+        boxes = places.region(policy, said)
+        if labels is None or boxes is None or not known:
             return None
+        used |= {n for box in boxes for n in box} & policy["schema"]["attributes"].keys()
         fields = text(said["mechanism"])
         orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
         costs = {
@@ -232,7 +295,8 @@ def read(policy_text: str, body_text: str) -> list[Mechanism] | None:
             for unit in policy["units"]
         }
         kind = said["mechanism"]["kind"]
-        found.append(Mechanism(used, labels, kind, body.get("by", ""), costs))
+        facts = Mechanism(used, labels, kind, body.get("by", ""), costs)
+        found.append(Placed(**vars(facts), boxes=boxes, time=said.get("time")))
     return found
 
 
@@ -260,7 +324,7 @@ def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int |
     src, dst = units[stated].get("period"), units[unit].get("period")
     if stated == unit:
         return 1
-    if "time" not in said and dst is None:
+    if dst is None and not is_closed(said):
         return None
     days = days_of(said)
     return max(
@@ -273,9 +337,14 @@ def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int |
     )
 
 
+def is_closed(said: Body) -> bool:
+    """Whether the days that are read have a first and a last."""
+    return set(said.get("time", ())) == {"from", "to"}
+
+
 def days_of(said: Body) -> frozenset[date]:
-    """The days that are read; two long months stand for all."""
-    if "time" not in said:
+    """The days that are read; two long months stand for all, also where only one end is open."""
+    if not is_closed(said):
         return TWO_MONTHS
     first, last = (date.fromisoformat(said["time"][key]) for key in ("from", "to"))
     return frozenset(first + timedelta(days=n) for n in range((last - first).days + 1))
@@ -283,8 +352,7 @@ def days_of(said: Body) -> frozenset[date]:
 
 def blocks(period: str | None, days: frozenset[date]) -> list[frozenset[date]]:
     """Days, kept apart by the blocks of a period."""
-    keys = {twin.block(period, day) for day in days}
-    return [frozenset(day for day in days if twin.block(period, day) == key) for key in keys]
+    return [held for _, held in places.spans(period, days)]
 
 
 @cache

@@ -1,20 +1,22 @@
 """A ledger → whether it is what was written: chain, fold and every decision, from the first event.
 
-Each recorded decision is made again from the state before it. An answer that comes out otherwise, a
-record that does not follow the one before it, or one that is no event, is told with its number.
+Each recorded decision is made again from the state before it, and all else is held against what the
+decision point asks of it. An answer that comes out otherwise, a record that does not follow the one
+before it, or one that is no event, is told with its number.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from dpolicy.enforcement.check import certificates_of, decide
+from dpolicy.enforcement.decision_point import event_at
 from dpolicy.enforcement.governance import conflicts
-from dpolicy.enforcement.resolution import resolve
+from dpolicy.enforcement.judgement import check_less, judge, losses_of, readable
 from dpolicy.enforcement.state import RESERVED, State, compiled_of
-from dpolicy.errors import DPolicyError, InvalidValue
+from dpolicy.errors import DPolicyError, InvalidValue, LedgerUnavailable, Misused, ReleaseRejected
+from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -23,12 +25,15 @@ from dpolicy.ledger.events import (
     ReleaseDecided,
     ReleaseExpired,
     ReleaseImported,
+    ReleaseRelabelled,
     ReleaseVoided,
+    body_of,
     check_chain,
     from_bytes,
 )
 from dpolicy.ledger.store import Store
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import Body, release_of
+from dpolicy.releases.decision import Decision, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,72 +54,163 @@ class Audit:
 
 
 def verify(store: Store) -> Audit:
-    """Read a ledger from its first record and make every decision again."""
+    """Read a ledger from its first record and make every decision again.
+
+    Raises `LedgerUnavailable` if it cannot be read: that says nothing about what is in it.
+    """
     state = State()
     findings: list[Finding] = []
     try:
         for record in store.after(0):
             check_chain(state.head, record)
             event = from_bytes(record.payload)
-            findings += [Finding(record.sequence, p) for p in _wrong(state, event)]
+            findings += [Finding(record.sequence, p) for p in _wrong(state, event, store)]
             state.follow([record])
+    except LedgerUnavailable:
+        raise
     except DPolicyError as error:
         findings.append(Finding(state.sequence + 1, str(error)))
     head = state.head.digest.hex() if state.head else ""
     return Audit(state.sequence, head, tuple(findings))
 
 
-def _wrong(state: State, event: Event) -> Iterator[str]:
+def records(store: Store) -> Iterator[tuple[Record, Event]]:
+    """Every record with its event, in order."""
+    for record in store.after(0):
+        yield record, from_bytes(record.payload)
+
+
+def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
     """What the decision point would not have written in this state."""
     match event:
-        case ReleaseDecided():
-            yield from _wrong_decision(state, event)
         case PolicyApplied():
-            policy = compiled_of(event)
-            if policy.digest != event.digest:
-                yield f"the policy is {policy.digest}, not {event.digest}"
-            broken = {c.rule.name for c in conflicts(state.under(policy))} - set(event.accepted)
-            if broken:
-                yield f"a policy was applied over the conflict `{min(broken)}`"
+            yield from _wrong_policy(state, event)
+        case ReleaseDecided():
+            yield from _wrong_name(event.release, event.body)
+            yield from _wrong_decision(state, event)
+        case ReleaseImported():
+            yield from _wrong_name(event.release, event.body)
+            yield from _unreadable(state, event.body)
+        case ReleaseRelabelled():
+            yield from _wrong_name(event.release, event.body)
+            yield from _unreadable(state, event.body)
+            yield from _unsaid(event.release, event.because)
+            charged = body_of(event_at(store, state.entry(event.release).charged))
+            if encode(losses_of(charged)) != encode(losses_of(event.body)):
+                yield f"`{event.release}` is described anew with other mechanisms"
         case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
-            status = state.entry(event.release).status
-            if status != RESERVED:
-                yield f"`{event.release}` was {status}, so there was no reservation to end"
-        case ReleaseImported() if event.body.get("release") != event.release:
-            yield f"`{event.release}` holds another release"
+            yield from _wrong_end(state, event)
+
+
+def _wrong_policy(state: State, event: PolicyApplied) -> Iterator[str]:
+    policy = compiled_of(event)
+    if policy.digest != event.digest:
+        yield f"the policy is {policy.digest}, not {event.digest}"
+    broken = {c.rule.name for c in conflicts(state.under(policy))} - set(event.accepted)
+    if broken:
+        yield f"a policy was applied over the conflict `{min(broken)}`"
+
+
+def _wrong_end(
+    state: State, event: ReleaseCommitted | ReleaseVoided | ReleaseExpired
+) -> Iterator[str]:
+    """What is wrong with the end of a reservation; from its time on, it can only expire."""
+    entry = state.entry(event.release)
+    if entry.status != RESERVED:
+        yield f"`{event.release}` was {entry.status}, so there was no reservation to end"
+        return
+    passed = state.open[event.release] < event.at
+    if isinstance(event, ReleaseExpired):
+        if not passed:
+            yield f"`{event.release}` expired before its time"
+    elif passed:
+        yield f"`{event.release}` was ended after its time"
+    if isinstance(event, ReleaseVoided):
+        yield from _unsaid(event.release, event.because)
+    if isinstance(event, ReleaseCommitted) and event.body is not None:
+        yield from _wrong_name(event.release, event.body)
+        body = event.body
+        yield from _refused(lambda: check_less(state, entry, body))
+
+
+def _wrong_name(release: str, body: Body) -> Iterator[str]:
+    if body["release"] != release:
+        yield f"`{release}` holds another release"
+
+
+def _unsaid(release: str, because: str) -> Iterator[str]:
+    if not because.strip():
+        yield f"`{release}` does not say `because`"
+
+
+def _unreadable(state: State, body: Body) -> Iterator[str]:
+    """Why a release that is not decided would have been refused; without a policy, it is not."""
+    policy = state.policy
+    if policy is not None:
+        yield from _refused(lambda: readable(release_of(body), policy))
+
+
+def _refused(check: Callable[[], object]) -> Iterator[str]:
+    """Why the decision point would have refused, if it had."""
+    try:
+        check()
+    except (InvalidValue, Misused, ReleaseRejected) as error:
+        yield str(error)
 
 
 def _wrong_decision(state: State, event: ReleaseDecided) -> Iterator[str]:
     if state.policy is None:
         yield f"`{event.release}` was decided before there was a policy"
         return
-    said = _answered(event.answer)
-    if said != (event.release, "allow" if event.allowed else "deny", state.policy.digest):
-        yield f"the answer to `{event.release}` says something else than its record"
-    if event.body.get("release") != event.release:
-        yield f"`{event.release}` holds another release"
     try:
-        release = release_of(event.body)
-        mechanisms, problems = resolve(release, state.policy, certificates_of(state.policy))
-    except InvalidValue as error:
-        yield f"`{event.release}` cannot be read: {error.message}"
+        again = judge(state, release_of(event.body)).placed(state.sequence + 1)
+    except (InvalidValue, ReleaseRejected) as error:
+        yield f"`{event.release}` cannot be read: {error}"
         return
-    allowed = not problems and decide(state.policy, state.balances, mechanisms).allowed
-    if allowed != event.allowed:
+    if event.reserved != (event.expires is not None) or (event.reserved and not event.allowed):
+        yield f"`{event.release}` is said to be reserved, and not to be"
+    given = _given(event.answer)
+    if given is None or given.allowed != event.allowed:
+        yield f"the answer to `{event.release}` says something else than its record"
+    if again.allowed != event.allowed:
         word = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {word}, and should not have been"
+    elif given and _outline(given) != _outline(again):
+        yield f"the answer to `{event.release}` says something else than comes out again"
+    elif given and not _alike(given, again):
+        yield f"the answer to `{event.release}` gives other reasons than come out again"
 
 
-def _answered(answer: str) -> tuple[object, ...] | None:
-    """The release, decision and policy that an answer names."""
+def _given(answer: str) -> Decision | None:
+    """The decision that an answer tells; None if it is not the text of one."""
     try:
-        said = json.loads(answer)
-        return said["release"], said["decision"], said["policy"]
-    except (ValueError, KeyError, TypeError):
+        given = Decision.from_json(json.loads(answer))
+        text = json.dumps(given.as_json(), ensure_ascii=False, sort_keys=True)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return given if text == answer else None
 
 
-def records(store: Store) -> Iterator[tuple[Record, Event]]:
-    """Every record with its event, in order."""
-    for record in store.after(0):
-        yield record, from_bytes(record.payload)
+def _outline(told: Decision) -> tuple[object, ...]:
+    """What was decided, where, and for which broken rules."""
+    place = (told.release, told.allowed, told.policy, told.sequence)
+    return (*place, told.uncovered, told.failed, sorted(told.broken))
+
+
+def _alike(given: Decision, again: Decision) -> bool:
+    """Whether two answers with one outline give the same reasons and offers.
+
+    A process that has seen voided releases may order reasons otherwise, choose others among equally
+    tight rules, and tell an equal place or spender: that is free.
+    """
+    mine, theirs = _reasons(given), _reasons(again)
+    return (
+        given.would_fit == again.would_fit
+        and len(given.reasons) == len(mine) == len(theirs)
+        and all(mine[rule] == theirs[rule] for rule in mine.keys() & theirs.keys())
+    )
+
+
+def _reasons(told: Decision) -> dict[tuple[str, str, bool], Reason]:
+    """The reasons by rule, without what is free in them."""
+    return {(r.rule, r.unit, r.each_release): replace(r, spenders=(), at={}) for r in told.reasons}

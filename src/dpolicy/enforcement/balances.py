@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpolicy.enforcement.places import Layout
 from dpolicy.enforcement.segments import Segments
+from dpolicy.privacy.calendars import index_of, start_of
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.rows import Rows
 from dpolicy.releases.regions import Box, Region
@@ -27,12 +28,13 @@ Numbers = NDArray[np.intp]
 class Charge:
     """What mechanisms about one region cost the kept rules of a section: a row for each rule.
 
-    `region` is None for everybody at all times.
+    `region` is None for everybody at all times; time steps before `cutoff` are not told apart.
     """
 
     numbers: Numbers
     rows: Rows
     region: Region | None = None
+    cutoff: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,7 @@ class Balances:
         apart = self.apart(charge)
         for number, row in _rows(charge, apart, times):
             self.segments[number] = self.of(number)
-            self.segments[number].add(self.layout.blocks(charge.region, number), row)
+            self.segments[number].add(self.layout.blocks(charge.region, number, charge.cutoff), row)
         numbers, rows = charge.numbers[~apart], charge.rows[~apart]
         endless = rows >= INFINITE
         terms = np.where(endless, 0, _times(rows, times))
@@ -90,13 +92,28 @@ class Balances:
         if (self.finite[numbers] >= INFINITE).any():
             return False
         for number, row in _rows(charge, apart, times):
-            blocks = self.layout.blocks(charge.region, number)
+            blocks = self.layout.blocks(charge.region, number, charge.cutoff)
             if not self.segments[number].take_away(blocks, row):
                 return False
         endless = rows >= INFINITE
         self.finite[numbers] -= np.where(endless, 0, rows * times)
         self.infinite[numbers] -= times * endless
         return True
+
+    def collapse(self, cutoff: int) -> None:
+        """Keep time steps before a day together: each takes the largest loss of its block.
+
+        Theory 6.3. Later charges to any part of such a block are charges to all of it.
+        """
+        into = self.layout.into
+        for number, segments in self.segments.items():
+            if not self.layout.collapses(number):
+                continue
+            time = len(segments.space) - 1
+            bounds = np.unique(segments.parts()["low"][time])
+            old = bounds[(bounds < cutoff) & (bounds > segments.space[time][0])].tolist()
+            for block in dict.fromkeys(index_of(into, day) for day in old):
+                segments.merge(time, start_of(into, block), start_of(into, block + 1))
 
 
 def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Region, Rows]]:

@@ -133,9 +133,15 @@ def prepared(policy: CompiledPolicy) -> tuple[Prepared, Prepared]:
 
 
 def decide(
-    policy: CompiledPolicy, balances: Balances | None, mechanisms: Sequence[Resolved]
+    policy: CompiledPolicy,
+    balances: Balances | None,
+    mechanisms: Sequence[Resolved],
+    today: int = 0,
 ) -> Verdict:
-    """Hold a release against every matching rule; without balances, as if it were the first."""
+    """Hold a release against every matching rule; without balances, as if it were the first.
+
+    `today` says which time steps are long ago, for policies that keep those together.
+    """
     cumulative, each_release = prepared(policy)
     checks: list[Checks] = []
     failed: list[str] = []
@@ -147,22 +153,23 @@ def decide(
             uncovered = _uncovered(of, mechanisms, matches)
         if errors or not of.section.rules:
             continue
-        costs = charges(of, mechanisms, [match for match in matches if match])
+        costs = charges(of, mechanisms, [match for match in matches if match], today)
         lasting = balances if of is cumulative else None
         checks.append(checked(of, lasting or of.nothing(), costs))
     return Verdict(tuple(checks), uncovered, tuple(failed))
 
 
 def charges(
-    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match]
+    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match], today: int = 0
 ) -> tuple[Charge, ...]:
     """What a release costs each kept rule of a section: one charge a region."""
+    cutoff = of.layout.cutoff(today)
     by_region: dict[Region | None, list[tuple[NDArray[np.intp], Rows]]] = {}
     for mechanism, match in zip(mechanisms, matches, strict=True):
         numbers = of.section.index.numbers(match)
         rows = mechanism.costs[of.units_of(numbers)]
         by_region.setdefault(mechanism.region, []).append((numbers, rows))
-    return tuple(Charge(*_together(parts), region) for region, parts in by_region.items())
+    return tuple(Charge(*_together(parts), region, cutoff) for region, parts in by_region.items())
 
 
 def _together(parts: Sequence[tuple[NDArray[np.intp], Rows]]) -> tuple[NDArray[np.intp], Rows]:
@@ -232,7 +239,7 @@ def _charged(of: Prepared, number: int, costs: Sequence[Charge]) -> Iterator[tup
     for charge in costs:
         position = int(np.searchsorted(charge.numbers, number))
         if position < len(charge.numbers) and charge.numbers[position] == number:
-            yield of.layout.blocks(charge.region, number), charge.rows[position]
+            yield of.layout.blocks(charge.region, number, charge.cutoff), charge.rows[position]
 
 
 def nowhere_above(of: Prepared, some: Sequence[Charge], others: Sequence[Charge]) -> bool:

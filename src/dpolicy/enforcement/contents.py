@@ -27,10 +27,14 @@ from dpolicy.rules.index import Match
 
 @dataclass(slots=True)
 class Content:
-    """The mechanisms of releases, as canonical bytes, and who asks; `releases` are in order."""
+    """The mechanisms of releases, as canonical bytes, who asks, and in which month.
+
+    `month` is the ordinal of its first day; `releases` are in order.
+    """
 
     by: str
     mechanisms: bytes
+    month: int
     releases: list[str] = field(default_factory=list)
     count: int = 0
 
@@ -57,8 +61,8 @@ class Account:
         self._spendings: dict[int, Spending | None] = {}
         self._by_base: dict[int, list[int]] = {}
 
-    def balances(self, contents: list[Content], changed: set[int]) -> Balances:
-        """The balances after bringing the changed contents up to date."""
+    def balances(self, contents: list[Content], changed: set[int], month: int) -> Balances:
+        """The balances in a month, after bringing the changed contents up to date."""
         fewer = [n for n in changed if contents[n].count < self._charged.get(n, 0)]
         if any(not self._take_away(n, contents[n]) for n in fewer):
             self._balances, self._charged = self.of.nothing(), {}
@@ -68,6 +72,9 @@ class Account:
             for charge in self.charges(number, contents[number]) if more > 0 else ():
                 self._balances.add(charge, more)
             self._charged[number] = contents[number].count
+        cutoff = self.of.layout.cutoff(month)
+        if changed and cutoff:
+            self._balances.collapse(cutoff)
         return self._balances
 
     def restore(self, balances: Balances, contents: list[Content]) -> None:
@@ -82,7 +89,7 @@ class Account:
             kept = self.of.section.pruned.kept.nonzero()[0]
             everything = row_of(unbounded(self.of.certificates))
             return (Charge(kept, np.broadcast_to(everything, (len(kept), len(everything)))),)
-        return charges(self.of, spending.mechanisms, spending.matches)
+        return charges(self.of, spending.mechanisms, spending.matches, content.month)
 
     def spenders(
         self, rule: int, contents: list[Content], at: Point | None

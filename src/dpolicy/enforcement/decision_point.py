@@ -286,6 +286,7 @@ class DecisionPoint:
         known = log.state.entries.get(release.id)
         if known is not None:
             return replayed(log.event(known.asked), known.status, release)
+        log.state.pass_time(log.at)
         decision = judge(log.state, release).placed(log.state.sequence + 1)
         expires = stamp(log.now + RESERVATION) if reserve else None
         log.emit(

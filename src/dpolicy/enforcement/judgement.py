@@ -59,7 +59,7 @@ def judge(state: State, release: Release) -> Decision:
     if policy is None:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
     mechanisms = readable(release, policy)
-    verdict = decide(policy, state.balances, mechanisms)
+    verdict = decide(policy, state.balances, mechanisms, state.month)
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
@@ -138,6 +138,6 @@ def _offers(
             mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
         except InvalidValue:
             return False
-        return not problems and decide(policy, state.balances, mechanisms).allowed
+        return not problems and decide(policy, state.balances, mechanisms, state.month).allowed
 
     return counter_offers(body, fits)

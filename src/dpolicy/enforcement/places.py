@@ -1,9 +1,9 @@
 """A policy → its space of places; a mechanism's selection → the blocks it touches for a rule.
 
 A place is one value for every partition and one day. Which of it splits a rule depends on the rule
-(theory 6.1): a partition does unless it is unstable, the rule reads the attribute of that name, its
-unit may change places (`replace`) or holds several entities; time does if the unit has a period, in
-blocks of that period (6.2). What does not split is charged everywhere.
+(theory 6.1): a partition does unless it is unstable, the rule reads the attribute of that name, or
+its unit may change places (`replace`) or have several values; time does if the unit has a period,
+in blocks of that period (6.2). What does not split is charged everywhere.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.errors import Misused
-from dpolicy.language.model import Partition
+from dpolicy.language.model import Collapse, Partition
 from dpolicy.predicates.expression import Predicate, reads_attribute
 from dpolicy.privacy.calendars import Kind, Period, index_of, is_window, start_of
-from dpolicy.privacy.units import Relation, Touched, Unit
+from dpolicy.privacy.units import Relation, Touched, Unit, within
 from dpolicy.releases.regions import (
     Box,
     Interval,
@@ -142,6 +142,23 @@ def _blocks(region: Region, frame: Frame, box: Box) -> Region:
     return region
 
 
+@lru_cache(maxsize=65_536)
+def _collapsed(region: Region, into: Period, cutoff: int) -> Region:
+    """A region that touches all of a long-ago block if it touches any of it (theory 6.3)."""
+
+    def widened_days(days: Interval) -> Interval:
+        low, high = days
+        first = _steps(into, (low, low + 1))[0] if low < cutoff else low
+        return first, max(high, _steps(into, (high - 1, high))[1]) if high <= cutoff else high
+
+    return region_of((*box[:-1], widened_days(box[-1])) for box in region.boxes)
+
+
+@lru_cache(maxsize=64)
+def _fits_into(period: Period | None, into: Period) -> bool:
+    return period is not None and not is_window(period) and within(period, into)
+
+
 def _steps(period: Period, days: Interval) -> Interval:
     """The days of all blocks that meet some days; of windows, the days on which they begin."""
     low, high = days
@@ -215,6 +232,7 @@ class Layout:
     space: Space
     frames: tuple[Frame, ...]
     frame_of: NDArray[np.intp]
+    collapse: Collapse | None = None
 
     def partly(self, region: Region | None, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which of the rules a region touches in some of their blocks only."""
@@ -227,9 +245,35 @@ class Layout:
             found |= (frames == frame) & (blocks.boxes != (self.space.box,))
         return found
 
-    def blocks(self, region: Region | None, number: int) -> Region:
-        """The blocks of a rule that a region touches."""
-        return self.space.blocks(region, self.frames[self.frame_of[number]])
+    def blocks(self, region: Region | None, number: int, cutoff: int = 0) -> Region:
+        """The blocks of a rule that a region touches; those of long ago are one with others."""
+        frame = self.frames[self.frame_of[number]]
+        blocks = self.space.blocks(region, frame)
+        if cutoff and self.collapses(number):
+            return _collapsed(blocks, self.into, cutoff)
+        return blocks
+
+    def collapses(self, number: int) -> bool:
+        """Whether the time steps of a rule are kept together when they are long ago."""
+        period = self.frames[self.frame_of[number]].period
+        return self.collapse is not None and _fits_into(period, self.into)
+
+    @property
+    def into(self) -> Period:
+        """The blocks that time steps of long ago are kept in together."""
+        return Period(Kind(self.collapse.into if self.collapse else Kind.YEAR))
+
+    def cutoff(self, day: int) -> int:
+        """The day before which time steps are kept together, as seen from a day; 0 for never."""
+        if self.collapse is None or not day:
+            return 0
+        when = date.fromordinal(day)
+        months = when.year * 12 + when.month - 1 - self.collapse.after
+        if months < 12:
+            return 0
+        return start_of(
+            self.into, index_of(self.into, date(months // 12, months % 12 + 1, 1).toordinal())
+        )
 
     def named(self, point: Point, number: int) -> dict[str, str | int]:
         """A place of a rule for people."""
@@ -253,7 +297,8 @@ def layout_of(policy: CompiledPolicy, rules: Rules) -> Layout:
         for read, combinations in alike.items():
             left = Frame(frame.partitions - bases[base] - read, frame.period)
             found[base, combinations] = numbers.setdefault(left, len(numbers))
-    return Layout(space_of(policy), tuple(numbers), found.reshape(-1))
+    collapse = policy.policies.accounting.collapse
+    return Layout(space_of(policy), tuple(numbers), found.reshape(-1), collapse)
 
 
 def _read(names: Sequence[str], predicates: Sequence[Predicate]) -> frozenset[int]:
@@ -267,6 +312,21 @@ def splitting(policy: CompiledPolicy, unit: Unit) -> Frame:
     """What splits a rule for a unit, as far as that does not depend on its scope."""
     if unit.relation is Relation.REPLACE:
         return Frame(frozenset(), None)
-    several = any(larger == unit.entity for _, larger in policy.checked.vocabulary.entities)
-    stable = [said.stable and not several for said in policy.policies.partitions.values()]
-    return Frame(frozenset(n for n, splits in enumerate(stable) if splits), unit.period)
+    partitions = policy.policies.partitions.values()
+    splits = [said.stable and _has_one_value(said, unit, policy) for said in partitions]
+    return Frame(frozenset(n for n, does in enumerate(splits) if does), unit.period)
+
+
+def _has_one_value(said: Partition, unit: Unit, policy: CompiledPolicy) -> bool:
+    """Whether all data of a unit lies in one part (6.1 a): that of its owner, or of one inside."""
+    vocabulary = policy.checked.vocabulary
+    if said.of is not None:
+        owner = vocabulary.units[str(said.of)].entity
+    else:
+        entities = {unit.entity for unit in vocabulary.units.values()}
+        larger = {above for _, above in vocabulary.entities}
+        smallest = entities - larger
+        if len(smallest) != 1:
+            return False
+        owner = smallest.pop()
+    return unit.entity == owner or vocabulary.covers(owner, unit.entity)

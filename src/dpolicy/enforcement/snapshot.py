@@ -51,7 +51,10 @@ def _header(state: State) -> dict[str, Any]:
         "policy": state.policy_at,
         "releases": list(state.entries),
         "open": state.open,
-        "contents": [(c.by, c.mechanisms.decode("utf-8"), c.count) for c in state.contents],
+        "month": state.month,
+        "contents": [
+            (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.contents
+        ],
         "segments": list(state.balances.segments),
     }
 
@@ -77,9 +80,8 @@ def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]
 
 
 def _entries(header: dict[str, Any], arrays: Any, head: Record) -> State:
-    contents = [
-        Content(by, text.encode("utf-8"), [], count) for by, text, count in header["contents"]
-    ]
+    said = header["contents"]
+    contents = [Content(by, text.encode("utf-8"), month, [], n) for by, text, month, n in said]
     words = [STATUSES[number] for number in arrays["status"].tolist()]
     asked, charged, content = arrays["places"].T.tolist()
     entries = map(Entry._make, zip(words, asked, charged, content, strict=True))
@@ -88,6 +90,7 @@ def _entries(header: dict[str, Any], arrays: Any, head: Record) -> State:
         entries=dict(zip(header["releases"], entries, strict=True)),
         open=header["open"],
         contents=contents,
+        month=header["month"],
     )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpolicy.enforcement.balances import Balances, Charge
@@ -55,7 +57,8 @@ class Entry(NamedTuple):
 class State:
     """The fold of a log up to `head`.
 
-    `policy_at` is the record of the policy in force; `open` says when each reservation runs out.
+    `policy_at` is the record of the policy in force; `open` says when each reservation runs out;
+    `month` is the first day of the month that the ledger has reached.
     """
 
     head: Record | None = None
@@ -64,7 +67,8 @@ class State:
     entries: dict[str, Entry] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list)
-    _numbers: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    month: int = 0
+    _numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
     _account: Account | None = None
     _changed: set[int] = field(default_factory=set)
 
@@ -83,7 +87,7 @@ class State:
     @property
     def balances(self) -> Balances:
         """What each rule has spent."""
-        found = self.account.balances(self.contents, self._changed)
+        found = self.account.balances(self.contents, self._changed, self.month)
         self._changed = set()
         return found
 
@@ -91,8 +95,14 @@ class State:
         """Take records in, each after checking that it belongs behind the last one."""
         for record in records:
             check_chain(self.head, record)
-            self._take(glance(record.payload), record)
+            said = glance(record.payload)
+            self.pass_time(said["at"])
+            self._take(said, record)
             self.head = record
+
+    def pass_time(self, at: str) -> None:
+        """The month of the ledger, which only moves on, whatever a clock says."""
+        self.month = max(self.month, month_of(at[:7]))
 
     def entry(self, release: str) -> Entry:
         """A release that is there."""
@@ -118,14 +128,14 @@ class State:
 
     def under(self, policy: CompiledPolicy) -> State:
         """The same history under another policy, to look at while this one does not change."""
-        other = State(self.head, policy, 0, self.entries, self.open, self.contents)
+        other = State(self.head, policy, 0, self.entries, self.open, self.contents, self.month)
         other._change_policy(policy)
         return other
 
     def restore(self, account: Account, policy_at: int) -> None:
         """Take over an account in which all contents are charged already."""
         self.policy, self.policy_at, self._account = account.policy, policy_at, account
-        self._numbers = {(c.by, c.mechanisms): n for n, c in enumerate(self.contents)}
+        self._numbers = {(c.by, c.mechanisms, c.month): n for n, c in enumerate(self.contents)}
         for release, entry in self.entries.items():
             if entry.status in COUNTED:
                 self.contents[entry.content].releases.append(release)
@@ -192,7 +202,7 @@ class State:
 
     def _content(self, body: dict[str, Any], record: Record) -> int:
         """The number of the content of a record, which is new if nobody asked for it before."""
-        key = (body.get("by", ""), mechanisms_of(record.payload))
+        key = (body.get("by", ""), mechanisms_of(record.payload), self.month)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.contents)
@@ -203,6 +213,15 @@ class State:
         self.policy = policy
         self._account = Account(policy)
         self._changed = set(range(len(self.contents)))
+
+
+@lru_cache(maxsize=1024)
+def month_of(text: str) -> int:
+    """The first day of a month such as 2026-10."""
+    try:
+        return date.fromisoformat(f"{text}-01").toordinal()
+    except ValueError:
+        raise LedgerDamaged(f"a record was written at `{text}`, which is no month") from None
 
 
 def compiled_of(event: PolicyApplied) -> CompiledPolicy:

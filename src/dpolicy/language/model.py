@@ -22,6 +22,14 @@ DEFAULT_MAX_RULES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Collapse:
+    """Time steps that ended so many months ago are kept together, in blocks of a longer period."""
+
+    after: int
+    into: str
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting:
     """How losses are counted in this deployment."""
 
@@ -32,6 +40,7 @@ class Accounting:
     require_additive: bool = False
     allow_uncovered: bool = False
     max_rules: int = DEFAULT_MAX_RULES
+    collapse: Collapse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +81,16 @@ class LabelStatement:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What splits privacy units into blocks: listed values, or a range of whole numbers."""
+    """What splits privacy units into blocks: listed values, or a range of whole numbers.
+
+    Each unit named by `of` has one value; without it, the smallest unit that there is.
+    """
 
     values: tuple[Word, ...] | None = None
     first: int | None = None
     last: int | None = None
     stable: bool = True
+    of: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,7 @@ def _accounting(
         require_additive=given["require"] == "additive",
         allow_uncovered=given["uncovered"] == "allow",
         max_rules=given["max-rules"] or DEFAULT_MAX_RULES,
+        collapse=given["collapse"],
     )
 
 

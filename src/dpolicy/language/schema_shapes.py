@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.language.model import Attribute, Partition
+from dpolicy.language.model import Attribute, Collapse, Partition
 from dpolicy.language.shape import (
     INVALID,
+    Choice,
     Field,
     Flag,
     ListOf,
@@ -35,6 +37,36 @@ MAX_PARTITION = 10**12
 TOLD = Word("", Span(Source("", ""), 1, 1, 1, 1))
 
 UNIT_NAMES = ListOf(Name(), "a list of units", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Months:
+    """A number of months, such as `24 months`."""
+
+    title: str = "a time such as `24 months`"
+
+    def read(self, node: Node, report: Report) -> Any:
+        said = _MONTHS.fullmatch(node.text) if isinstance(node, Scalar) else None
+        return int(said[1]) if said else wrong_type(node, self.title, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{_MONTHS.pattern}$"}
+
+
+_MONTHS = re.compile("([1-9][0-9]{0,3}) months?")
+
+COLLAPSE = Record(
+    "`collapse`",
+    {
+        "after": Field(_Months(), "how long ago a step must have ended", required=True),
+        "into": Field(
+            Choice(("month", "quarter", "half", "year"), "a period"),
+            "the blocks that steps are kept in together",
+            required=True,
+        ),
+    },
+    lambda values, _: Collapse(values["after"], str(values["into"])),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +104,10 @@ ATTRIBUTE = _AttributeShape()
 _WHOLE = Number(
     "a whole number", least=Fraction(-MAX_PARTITION), most=Fraction(MAX_PARTITION), whole=True
 )
-_STABLE = Field(Flag(), "whether a unit keeps its value for ever", default=True)
+_WHOSE = {
+    "stable": Field(Flag(), "whether a unit keeps its value for ever", default=True),
+    "of": Field(Name(), "the unit that has a value: each of them one"),
+}
 
 PARTITION = ByKey(
     "a partition",
@@ -81,18 +116,18 @@ PARTITION = ByKey(
             "a partition by values",
             {
                 "values": Field(ListOf(Name(), least=1, most=MAX_VALUES), required=True),
-                "stable": _STABLE,
+                **_WHOSE,
             },
-            lambda v, _: Partition(values=v["values"], stable=v["stable"]),
+            lambda v, _: Partition(values=v["values"], stable=v["stable"], of=v["of"]),
         ),
         "from": Record(
             "a partition by range",
             {
                 "from": Field(_WHOLE, required=True),
                 "to": Field(_WHOLE, required=True),
-                "stable": _STABLE,
+                **_WHOSE,
             },
-            lambda v, _: Partition(first=v["from"], last=v["to"], stable=v["stable"]),
+            lambda v, _: Partition(None, v["from"], v["to"], v["stable"], v["of"]),
         ),
     },
 )

@@ -31,6 +31,7 @@ from dpolicy.language.model import (
 )
 from dpolicy.language.schema_shapes import (
     ATTRIBUTE,
+    COLLAPSE,
     MAX_VALUES,
     ORDERS,
     PARTITION,
@@ -280,9 +281,12 @@ ACCOUNTING = Record(
             ),
             "the largest rule product to compile",
         ),
+        "collapse": Field(COLLAPSE, "keep time steps of long ago together"),
     },
     lambda values, _: values,
-    {key: lambda _: None for key in ("profile", "orders", "relation", "require", "uncovered")}
+    dict.fromkeys(
+        ("profile", "orders", "relation", "require", "uncovered", "collapse"), lambda _: None
+    )
     | {"max-rules": lambda _: None, "delta": lambda _: Fraction(1, 10**7)},
 )
 

@@ -178,6 +178,9 @@ def _check_partitions(policies: PolicySet, found: Findings) -> None:
                 found("P015", f"the range of `{name}` is empty", name.span, "swap `from` and `to`")
         elif partition.values is not None and len(set(partition.values)) < len(partition.values):
             found("P010", f"a value of `{name}` stands there twice", name.span, None)
+        if partition.of is not None and partition.of not in policies.units:
+            shown = f"there is no unit `{partition.of}`"
+            found("P020", shown, partition.of.span, suggestion(partition.of, policies.units))
 
 
 def _label(name: Word, said: LabelStatement, found: Findings) -> Label:

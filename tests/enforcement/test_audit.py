@@ -1,0 +1,277 @@
+"""What the audit tells of histories that the decision point would not have written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, HEAD, body, mechanism, policy, pure
+from tests.ledger.records import follow, head_of
+
+from dpolicy.enforcement import audit
+from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import DPolicyError, LedgerUnavailable
+from dpolicy.ledger.canonical import decode, encode
+from dpolicy.ledger.events import (
+    Event,
+    Record,
+    ReleaseCommitted,
+    ReleaseDecided,
+    ReleaseExpired,
+    ReleaseImported,
+    ReleaseRelabelled,
+    ReleaseVoided,
+    from_bytes,
+    record_after,
+)
+from dpolicy.ledger.memory import MemoryStore
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOW, TOMORROW = (moment.isoformat() for moment in (AT, AT + timedelta(days=1)))
+LATER = (AT + timedelta(days=1, seconds=1)).isoformat()
+
+
+class Days:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = AT
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def history() -> tuple[DecisionPoint, MemoryStore, Days]:
+    """`a` of ε 1 is allowed, `held` of 0.5 is reserved, `big` is denied."""
+    store, clock = MemoryStore(), Days()
+    point = DecisionPoint(store, clock)
+    point.apply(policy(GLOBAL))
+    point.submit(pure("a", "1", "zip"))
+    point.reserve(pure("held", "0.5", "zip"))
+    point.submit(pure("big", "5", "zip"))
+    return point, store, clock
+
+
+def problems(*events: Event) -> list[str]:
+    """What is told of events that somebody wrote behind the history."""
+    _, store, _ = history()
+    records: list[Record] = list(store.after(0))
+    for event in events:
+        records.append(record_after(records[-1], event))
+    found = verify(MemoryStore(records)).findings
+    assert {finding.sequence for finding in found} <= {5}
+    return [finding.problem for finding in found]
+
+
+def test_nothing_is_told_of_what_the_decision_point_wrote() -> None:
+    point, store, clock = history()
+    point.relabel(pure("a", "1", "views"), because="no zip codes")
+    point.commit("held", pure("held", "0.25", "zip"))
+    for number in range(3):
+        point.reserve(pure(f"late-{number}", "0.1"))
+    point.void("late-0", because="crashed")
+    clock.now += timedelta(days=2)
+    point.import_past(pure("past", "9"), because="forgotten")
+    assert verify(store).findings == ()
+    kinds = [type(from_bytes(record.payload)) for record in store.after(0)]
+    assert kinds.count(ReleaseExpired) == 2
+
+
+WRONG: list[tuple[Event, str]] = [
+    (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "0.001", "zip")), "other mechanisms"),
+    (ReleaseRelabelled(NOW, "", "x", "a", pure("b", "1", "zip")), "`a` holds another release"),
+    (ReleaseRelabelled(NOW, "", " ", "a", pure("a", "1", "views")), "`a` does not say `because`"),
+    (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "1", "zap")), "no attribute `zap`"),
+    (ReleaseRelabelled(NOW, "", "x", "b", pure("b", "1")), "`b` is spoken of before"),
+    (ReleaseCommitted(NOW, "", "held", pure("held", "9", "zip")), "costs more than what was"),
+    (ReleaseCommitted(NOW, "", "held", pure("a", "0.5", "zip")), "`held` holds another release"),
+    (ReleaseCommitted(NOW, "", "held", pure("held", "0.5", "zap")), "no attribute `zap`"),
+    (ReleaseCommitted(LATER, "", "held", None), "`held` was ended after its time"),
+    (ReleaseCommitted(NOW, "", "a", None), "`a` was allowed, so there was no reservation"),
+    (ReleaseVoided(NOW, "", "held", ""), "`held` does not say `because`"),
+    (ReleaseVoided(LATER, "", "held", "crashed"), "`held` was ended after its time"),
+    (ReleaseExpired(NOW, "held"), "`held` expired before its time"),
+    (ReleaseExpired(TOMORROW, "held"), "`held` expired before its time"),
+    (ReleaseImported(NOW, "", "", "past", pure("past", "1", "zap")), "no attribute `zap`"),
+    (ReleaseImported(NOW, "", "", "past", pure("a", "1")), "`past` holds another release"),
+]
+
+
+@pytest.mark.parametrize(("event", "problem"), WRONG, ids=lambda value: str(value)[:60])
+def test_what_would_have_been_refused_is_told(event: Event, problem: str) -> None:
+    (told,) = problems(event)
+    assert problem in told
+
+
+RIGHT: list[Event] = [
+    ReleaseRelabelled(NOW, "", "x", "a", pure("a", "1", "views")),
+    ReleaseCommitted(TOMORROW, "", "held", pure("held", "0.1", "zip")),
+    ReleaseVoided(TOMORROW, "", "held", "crashed"),
+    ReleaseExpired(LATER, "held"),
+]
+
+
+@pytest.mark.parametrize("event", RIGHT, ids=lambda event: type(event).__name__)
+def test_what_would_have_been_written_is_fine(event: Event) -> None:
+    assert problems(event) == []
+
+
+def test_a_relabelling_is_held_against_what_was_charged_last() -> None:
+    """Less was committed than asked, and described anew since."""
+    committed = ReleaseCommitted(NOW, "", "held", pure("held", "0.25", "zip"))
+    again = ReleaseRelabelled(NOW, "", "x", "held", pure("held", "0.25", "views"))
+    _, store, _ = history()
+    records = list(store.after(0))
+    for event in (committed, again, replace(again, body=pure("held", "0.5", "views"))):
+        records.append(record_after(records[-1], event))
+    assert [finding.sequence for finding in verify(MemoryStore(records)).findings] == [7]
+
+
+def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None:
+    """A rule that was once charged in part is told with a place until somebody reads anew."""
+    rules = "".join(
+        f"  - {{name: r{n}, kind: custom, when: '{when}', unit: user, budget: {{epsilon: 3}}}}\n"
+        for n, when in enumerate(['"zip" in attributes', '"views" in attributes'])
+    )
+    both = ("views", "zip")
+    store = MemoryStore()
+    point = DecisionPoint(store)
+    point.apply(policy(rules, head=HEAD))
+    partly = {**mechanism(("zip",), epsilon=1), "where": [{"country": ["CH"]}]}
+    point.reserve(body("partly", partly))
+    point.void("partly", because="crashed")
+    seen = point.check(pure("a", "9", *both))
+    fresh = DecisionPoint(store)
+    assert fresh.check(pure("a", "9", *both)) != seen, "else the audit could ask for more"
+    point.submit(pure("a", "9", *both))
+    fresh.submit(pure("b", "9", *both))
+    fresh.submit(pure("c", "1", *both))
+    assert verify(store).findings == ()
+
+
+class Gone(MemoryStore):
+    """A server that goes away while it is read."""
+
+    def after(self, sequence: int) -> Iterator[Record]:
+        yield from list(super().after(sequence))[:2]
+        raise LedgerUnavailable("the server went away")
+
+
+def test_what_cannot_be_read_is_no_finding() -> None:
+    _, store, _ = history()
+    with pytest.raises(LedgerUnavailable, match="went away"):
+        verify(Gone(list(store.after(0))))
+
+
+def test_an_unreachable_ledger_is_not_a_changed_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dpolicy.cli import verify as command
+    from dpolicy.cli.main import exit_code
+
+    _, store, _ = history()
+    monkeypatch.setattr(command, "open_existing", lambda _: Gone(list(store.after(0))))
+    assert exit_code(["verify", "--ledger", "x"]) == 1
+    assert "went away" in capsys.readouterr().err
+
+
+#: What may stand where something else belongs.
+VALUES: list[Any] = [
+    *(None, True, 0, -1, Fraction("0.5"), "", "x", [], {}, [[]], [None], {"a": 1}, "{}", "null"),
+    {"release": "a", "mechanisms": [{"mechanism": {"kind": "declared", "epsilon": -1}}]},
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to every part of a plain value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inner:
+        yield (*path, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A plain value with something else in one place."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    return copy
+
+
+def rich() -> list[dict[str, Any]]:
+    """Every kind of event, with every part of a release, as plain values."""
+    store, clock = MemoryStore(), Days()
+    point = DecisionPoint(store, clock)
+    point.apply(policy(GLOBAL))
+    full = {
+        **mechanism(("zip",), epsilon="0.1"),
+        "name": "n",
+        "unit": "user",
+        "relation": "change",
+        "additive": True,
+        "also": {"user-day": {"epsilon": Fraction("0.1")}},
+        "labels": {"stage": "final", "purpose": ["research"]},
+        "where": [{"country": ["CH"], "age": {"from": 18, "to": 64}}],
+        "time": {"from": "2026-10-28", "to": "2026-10-28"},
+    }
+    asked = {**body("full", full), "by": "ana", "utility": 1}
+    point.import_past({**asked, "release": "past"}, because="x")
+    point.reserve(asked)
+    point.commit("full", asked)
+    point.reserve(pure("void", "0.1"))
+    point.void("void", because="x")
+    point.reserve(pure("late", "0.1"))
+    clock.now += timedelta(days=2)
+    point.relabel(asked, because="x")
+    point.submit(pure("big", "5"))
+    return [decode(record.payload) for record in store.after(0)]
+
+
+EVENTS = rich()
+
+
+@pytest.mark.parametrize("number", range(len(EVENTS)), ids=lambda n: EVENTS[n]["event"])
+def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
+    """Neither the audit nor a decision point ends in anything but an error of ours."""
+    for path in places(EVENTS[number]):
+        for value in VALUES:
+            events = [*EVENTS[:number], changed(EVENTS[number], path, value), *EVENTS[number + 1 :]]
+            store = MemoryStore(follow(head_of([]), [encode(event) for event in events]))
+            verify(store)
+            try:
+                DecisionPoint(store).submit(pure("new", "0.1"))
+            except DPolicyError:
+                pass
+
+
+def test_an_answer_is_compared_as_a_whole() -> None:
+    """Every part of every answer, but for the place and the spenders of a reason."""
+    _, store, _ = history()
+    records = list(store.after(0))
+    event = from_bytes(records[3].payload)
+    assert isinstance(event, ReleaseDecided)
+    said = json.loads(event.answer)
+    for path in places(said):
+        if {"at", "spent-most"} & set(path):
+            continue
+        answer = json.dumps(changed(said, path, "x"), ensure_ascii=False, sort_keys=True)
+        forged = [*records[:3], record_after(records[2], replace(event, answer=answer))]
+        assert [f.sequence for f in verify(MemoryStore(forged)).findings] == [4], path
+
+
+def test_without_comparing_answers_a_forged_one_would_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The canary of the test above."""
+    monkeypatch.setattr(audit, "_outline", lambda _: ())
+    monkeypatch.setattr(audit, "_alike", lambda *_: True)
+    with pytest.raises(AssertionError):
+        test_an_answer_is_compared_as_a_whole()
