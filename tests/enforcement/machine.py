@@ -232,7 +232,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(at=WHICH)
     def restart(self, at: int) -> None:
-        self.stores[at].close()
+        self.points[at].close()  # which keeps a snapshot
         self.stores[at] = self.open()
         self.points[at] = DecisionPoint(self.stores[at], lambda: self.now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.reference.blocks import Blocks, Row, points
 
-from dpolicy.enforcement.segments import Amounts, Breaks, Cells, Segments
+from dpolicy.enforcement.segments import Amounts, Cells, Segments
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Box, Interval, Point, Region, contains, region_of
@@ -217,7 +217,7 @@ def test_a_merge_lowers_nothing_and_is_constant(story: Story, data: st.DataObjec
             assert (segments.row_at(point) == before.row_at(point)).all()
 
 
-def no_column_fits(limit: Row) -> Breaks:
+def no_column_fits(limit: Row) -> Callable[[Amounts, Cells, Amounts], Cells]:
     """A rule that breaks where every column exceeds its limit."""
 
     def breaks(spent: Amounts, cells: Cells, cost: Amounts) -> Cells:
@@ -235,7 +235,8 @@ def test_breaking_finds_the_same_blocks(
 ) -> None:
     *_, (segments, blocks) = play(story, kind)
     boxes = data.draw(unions(story.space))
-    found = segments.breaking(region_of(boxes), array(cost), no_column_fits(limit))
+    touched = segments.touching(region_of(boxes))
+    found = no_column_fits(limit)(segments.amounts, touched, array(cost))
     expected = blocks.breaking(
         points(boxes), lambda row: all(a + c > m for a, c, m in zip(row, cost, limit, strict=True))
     )

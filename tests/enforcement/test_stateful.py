@@ -61,6 +61,12 @@ def quick(examples: int, steps: int = 25) -> settings:
     )
 
 
+@pytest.fixture(autouse=True)
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every restart begins from one."""
+    monkeypatch.setattr(decision_point, "WORTH_SAVING", 1)
+
+
 def run(place: Callable[[], Place], how: settings) -> None:
     """The machine on ledgers of one kind."""
     machine = type("Machine", (Agreement,), {"place": staticmethod(place)})
@@ -114,8 +120,8 @@ def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
-    def wrong(policy: Any, balances: Any, mechanisms: Any) -> Verdict:
-        verdict = decide(policy, balances, mechanisms)
+    def wrong(*arguments: Any) -> Verdict:
+        verdict = decide(*arguments)
         checks = tuple(
             replace(check, spent=check.cost) if check.of.section.rules.each_release else check
             for check in verdict.checks
@@ -133,7 +139,7 @@ def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(judgement, "decide", lambda p, b, m: decide(p, b, m[:1]))
+    patch.setattr(judgement, "decide", lambda p, b, m, *rest: decide(p, b, m[:1], *rest))
 
 
 def a_void_gives_back_too_much(patch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +16,9 @@ from tests.reference.adversary import Filter, TwoPoint, attack
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, renyi
-from dpolicy.privacy.filter import fits, holds
+from dpolicy.privacy.filter import fits, gates, holds
 from dpolicy.privacy.loss import Loss, loss, zero
+from dpolicy.privacy.rows import row_of, rows_of
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     Bound,
@@ -163,3 +165,13 @@ def test_a_bound_needs_its_certificates() -> None:
     with pytest.raises(InvariantBroken):
         holds(zero((PURE,)), bound)
     assert holds(zero((RHO,)), bound)
+
+
+@given(st.lists(losses, min_size=1, max_size=6), losses, budgets)
+def test_blocks_are_told_apart_as_one_by_one(spent: list[Loss], cost: Loss, budget: Budget) -> None:
+    bound = bound_of(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
+    columns, cells = rows_of(spent).T, np.arange(len(spent))
+    broken, full = gates([bound], CERTIFICATES).tell_apart(columns, cells, row_of(cost))
+    one_by_one = [n for n, loss in enumerate(spent) if not fits(loss, cost, bound)]
+    assert broken.tolist() == one_by_one
+    assert bool(len(full)) == (not one_by_one)

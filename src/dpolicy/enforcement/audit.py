@@ -200,13 +200,14 @@ def _outline(told: Decision) -> tuple[object, ...]:
 def _alike(given: Decision, again: Decision) -> bool:
     """Whether two answers with one outline give the same reasons and offers.
 
-    A process that has seen voided releases may order reasons otherwise, choose others among equally
-    tight rules, and tell an equal place or spender: that is free.
+    What a process has seen before, such as voided releases, decides the order of reasons, which of
+    equally tight rules are told, and which of equal places and spenders: that is free.
     """
     mine, theirs = _reasons(given), _reasons(again)
     return (
         given.would_fit == again.would_fit
         and len(given.reasons) == len(mine) == len(theirs)
+        and (given.allowed or mine.keys() == theirs.keys())
         and all(mine[rule] == theirs[rule] for rule in mine.keys() & theirs.keys())
     )
 

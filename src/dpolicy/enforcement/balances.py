@@ -44,13 +44,19 @@ class Balances:
     layout: Layout
     finite: Rows
     infinite: NDArray[np.int32]
+    has_segments: NDArray[np.bool_]
     segments: dict[int, Segments] = field(default_factory=dict)
 
     @staticmethod
     def nothing(layout: Layout, width: int) -> Balances:
         """Before the first release."""
-        shape = (len(layout.frame_of), width)
-        return Balances(layout, np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+        rules = len(layout.frame_of)
+        return Balances(
+            layout,
+            np.zeros((rules, width), np.int64),
+            np.zeros((rules, width), np.int32),
+            np.zeros(rules, np.bool_),
+        )
 
     def spent(self, numbers: Numbers) -> Rows:
         """The losses of rules that are charged everywhere alike, one row for each."""
@@ -58,26 +64,26 @@ class Balances:
         found[self.infinite[numbers] > 0] = INFINITE
         return found
 
-    def split(self, numbers: Numbers) -> NDArray[np.bool_]:
-        """Which rules have segments."""
-        if not self.segments:
-            return np.zeros(len(numbers), dtype=bool)
-        return np.isin(numbers, list(self.segments))
-
     def apart(self, charge: Charge) -> NDArray[np.bool_]:
         """Which rules of a charge have segments, or get them by it."""
-        return self.layout.partly(charge.region, charge.numbers) | self.split(charge.numbers)
+        partly = self.layout.partly(charge.region, charge.numbers)
+        return partly | self.has_segments[charge.numbers]
 
     def of(self, number: int) -> Segments:
         """The segments of a rule, to look at; one cell if it is charged everywhere alike."""
         known = self.segments.get(number)
         return known or Segments(self.layout.space.box, self.spent(np.array([number]))[0])
 
+    def give(self, number: int, segments: Segments) -> None:
+        """Let a rule have segments."""
+        self.segments[number] = segments
+        self.has_segments[number] = True
+
     def add(self, charge: Charge, times: int) -> None:
         """Charge the rules for so many releases alike."""
         apart = self.apart(charge)
         for number, row in _rows(charge, apart, times):
-            self.segments[number] = self.of(number)
+            self.give(number, self.of(number))
             self.segments[number].add(self.layout.blocks(charge.region, number, charge.cutoff), row)
         numbers, rows = charge.numbers[~apart], charge.rows[~apart]
         endless = rows >= INFINITE

@@ -66,7 +66,8 @@ class Prepared:
 class Checks:
     """The rules of one section that a release matches: spent, cost, and whether each holds.
 
-    A rule that is not charged everywhere alike stands here with its tightest place, in `at`.
+    A rule that is not charged everywhere alike stands here with one of its tightest places; all of
+    them are in `at`.
     """
 
     of: Prepared
@@ -74,7 +75,7 @@ class Checks:
     spent: Rows
     cost: Rows
     holds: NDArray[np.bool_]
-    at: Mapping[int, Point]
+    at: Mapping[int, Place]
 
     @property
     def after(self) -> Rows:
@@ -194,11 +195,11 @@ def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks
     if not len(apart):
         return Checks(of, numbers, spent, cost, holds, {})
     placed = [_placed(of, balances, number, costs) for number in apart.tolist()]
-    at = {len(numbers) + position: found.point for position, found in enumerate(placed)}
+    at = {len(numbers) + position: found.place for position, found in enumerate(placed)}
     return Checks(
         of,
         np.concatenate([numbers, apart]),
-        np.vstack([spent, *(found.spent for found in placed)]),
+        np.vstack([spent, *(found.place.somewhere for found in placed)]),
         np.vstack([cost, *(found.cost for found in placed)]),
         np.concatenate([holds, [found.holds for found in placed]]),
         at,
@@ -206,32 +207,52 @@ def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Cells of a rule's segments, equally full, and the region that a release touches."""
+
+    segments: Segments
+    cells: NDArray[np.intp]
+    region: Region
+
+    @property
+    def somewhere(self) -> Rows:
+        """What was spent in one of the cells."""
+        return self.segments.columns(self.cells[:1])[:, 0]
+
+    @property
+    def first(self) -> tuple[Point, Rows]:
+        """The smallest block of it, and what was spent there."""
+        point = self.segments.first_point(self.cells, self.region) or ()
+        return point, self.segments.row_at(point)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Placed:
     """A rule at the place where a release leaves it least room."""
 
     holds: bool
-    point: Point
-    spent: Rows
+    place: Place
     cost: Rows
 
 
 def _placed(of: Prepared, balances: Balances, number: int, costs: Sequence[Charge]) -> _Placed:
-    """A rule at its worst place: the largest loss where it breaks, or else where it is tightest."""
+    """A rule at its worst place: the largest loss where it breaks, or else where it is fullest."""
     segments, gate = balances.of(number), of.gates_of(np.array([number]))
     sizes = of.readout_of(number).sizes
-    broken: list[tuple[int, Point, Rows]] = []
-    tight: list[tuple[int, Point, Rows]] = []
+    found = []
     for region, cost in pieces(of.space, _charged(of, number, costs)):
-        cells = segments.breaking(region, cost, gate.breaking)
-        kind = broken if len(cells) else tight
-        if not len(cells):
-            cells = segments.breaking(region, cost, gate.tightest)
-        after = sizes(added(segments.columns(cells).T, cost))
-        worst = cells[after == after.max()]
-        point = segments.first_point(worst, region)
-        kind.append((-int(after.max()), point or (), cost))
-    _, point, cost = min(broken or tight, key=lambda item: item[:2])
-    return _Placed(not broken, point, segments.row_at(point), cost)
+        cells, full = gate.tell_apart(segments.amounts, segments.touching(region), cost)
+        holds = not len(cells)
+        if holds:
+            size = int(sizes(added(segments.columns(full[:1]).T, cost))[0])
+        else:
+            after = sizes(added(segments.columns(cells).T, cost))
+            size = int(after.max())
+            full = cells[after == size]
+        found.append((holds, -size, _Placed(holds, Place(segments, full, region), cost)))
+    worst = min(item[:2] for item in found)
+    tied = [placed for holds, size, placed in found if (holds, size) == worst]
+    return tied[0] if len(tied) == 1 else min(tied, key=lambda placed: placed.place.first[0])
 
 
 def _charged(of: Prepared, number: int, costs: Sequence[Charge]) -> Iterator[tuple[Region, Rows]]:

@@ -54,8 +54,10 @@ def _reason(checks: Checks, position: int, spenders: Spenders | None) -> Reason:
     number = int(checks.numbers[position])
     rule = described(checks.of, number)
     before, more = checks.spent[position], checks.cost[position]
+    point, place = None, checks.at.get(position)
+    if place:
+        point, before = place.first
     rows = np.stack([before, more, added(before, more)])
-    point = checks.at.get(position)
     spent, cost, after = checks.of.readout_of(number).all(rows)
     lasting = spenders is not None and not rule["each_release"]
     return Reason(

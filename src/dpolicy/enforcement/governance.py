@@ -67,7 +67,7 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
     of, _ = prepared(state.policy)
     spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
     rows, points = spent.spent(numbers), {}
-    for position in np.flatnonzero(spent.split(numbers)).tolist():
+    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
         number = int(numbers[position])
         points[position], rows[position] = _worst(of, spent, number, within)
     held = of.gates_of(numbers).hold(rows)
@@ -89,8 +89,10 @@ def _worst(of: Prepared, spent: Balances, number: int, within: Region | None) ->
     segments = spent.segments[number]
     region = of.layout.blocks(within, number)
     nothing = np.zeros(len(of.certificates) + 1, dtype=np.int64)
-    broken = segments.breaking(region, nothing, of.gates_of(np.array([number])).breaking)
-    cells = broken if len(broken) else segments.touching(region)
+    every = segments.touching(region)
+    gate = of.gates_of(np.array([number]))
+    broken, _ = gate.tell_apart(segments.amounts, every, nothing)
+    cells = broken if len(broken) else every
     sizes = of.readout_of(number).sizes(segments.columns(cells).T)
     point = segments.first_point(cells[sizes == sizes.max()], region) or ()
     return point, segments.row_at(point)

@@ -8,7 +8,7 @@ quanta; what reaches INFINITE stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,6 @@ Amounts = NDArray[np.int64]
 
 #: Numbers of cells; they hold until the next change.
 Cells = NDArray[np.intp]
-
-#: What all cells spent, the cells to judge and a cost → those of them in which the rule breaks. It
-#: may so read one column after the other, and only where the columns before do not settle it.
-Breaks = Callable[[Amounts, Cells, Amounts], Cells]
 
 #: Bounds of cells, axes × cells.
 Places = NDArray[np.int64]
@@ -130,9 +126,10 @@ class Segments:
             found[self._meeting(comb)] = True
         return np.flatnonzero(found)
 
-    def breaking(self, region: Region, cost: Amounts, breaks: Breaks) -> Cells:
-        """The cells where the cost breaks the rule: none iff every block's filter holds (6.1)."""
-        return breaks(self._amounts[:, : self._count], self.touching(region), cost)
+    @property
+    def amounts(self) -> Amounts:
+        """What is spent, columns × cells; not to be written to."""
+        return self._amounts[:, : self._count]
 
     def columns(self, cells: Cells) -> Amounts:
         """What is spent in these cells, columns × cells."""

@@ -103,5 +103,5 @@ def _balances(account: Account, header: dict[str, Any], arrays: Any) -> Balances
     names = ("space", "low", "high", "amounts", "merged")
     for number in header["segments"]:
         parts = {name: arrays[f"{number} {name}"] for name in names}
-        balances.segments[number] = Segments.from_parts(parts)
+        balances.give(number, Segments.from_parts(parts))
     return balances

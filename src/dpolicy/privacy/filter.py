@@ -19,6 +19,9 @@ from dpolicy.privacy.loss import INFINITE, Certificates, Loss, add
 from dpolicy.privacy.rows import DELTA_QUANTA, Rows, row_of
 from dpolicy.privacy.thresholds import Bound
 
+#: Numbers of blocks that share their losses.
+Cells = NDArray[np.intp]
+
 #: No amount is this small: a certificate that a bound does not offer.
 NEVER = -1
 
@@ -44,37 +47,30 @@ class Gates:
         held: NDArray[np.bool_] = certified & within[:, -1]
         return held
 
-    def breaking(self, spent: Rows, cells: NDArray[np.intp], cost: Rows) -> NDArray[np.intp]:
-        """Of cells (columns of `spent`), those in which a cost breaks the only bound.
+    def tell_apart(self, spent: Rows, cells: Cells, cost: Rows) -> tuple[Cells, Cells]:
+        """Of cells (columns of `spent`): those in which a cost breaks the only bound; and if there
+        are none, those that are fullest in the certificate that looked best.
 
         Where one certificate is enough, the one that looks best in the first cell is tried first,
         and the next only for the cells that are left.
         """
         (most,), free = self.most, self.most[0] == INFINITE
         room = np.where(free, INFINITE, most - cost)
-        leaking = cells.compress(spent[-1].take(cells) > room[-1])
+        offered = np.flatnonzero(~free[:-1] & (most[:-1] >= 0))
+        shares = (spent[offered, cells[0]] - room[offered]) / np.maximum(most[offered], 1)
+        order = offered[np.argsort(shares)].tolist()
+        amounts = spent[order[0]].take(cells) if order else np.zeros(len(cells), np.int64)
         if self.every[0]:
-            over = [spent[c].take(cells) > room[c] for c in np.flatnonzero(~free[:-1]).tolist()]
+            over = [spent[c].take(cells) > room[c] for c in order]
             broken = cells.compress(np.logical_or.reduce(over)) if over else cells[:0]
         else:
-            broken = cells
-            first = spent[:-1, cells[0]] if len(cells) else room[:-1]
-            for column in np.argsort((first - room[:-1]) / np.maximum(most[:-1], 1)).tolist():
+            broken = cells.compress(amounts > room[order[0]]) if order else cells
+            for column in order[1:] if len(broken) else ():
                 broken = broken.compress(spent[column].take(broken) > room[column])
-                if not len(broken):
-                    break
-        return np.union1d(broken, leaking) if len(leaking) else broken
-
-    def tightest(self, spent: Rows, cells: NDArray[np.intp], cost: Rows) -> NDArray[np.intp]:
-        """Of cells in which a cost fits, those with the largest loss in the certificate that looks
-        best in the first of them.
-        """
-        offered = (self.most[0, :-1] >= 0) & (self.most[0, :-1] < INFINITE)
-        if not offered.any():
-            return cells[:1]
-        shares = (spent[:-1, cells[0]] + cost[:-1]) / np.maximum(self.most[0, :-1], 1)
-        amounts = spent[np.where(offered, shares, np.inf).argmin()].take(cells)
-        return cells.compress(amounts == amounts.max())
+        leaking = cells.compress(spent[-1].take(cells) > room[-1])
+        if len(leaking):
+            broken = np.union1d(broken, leaking)
+        return broken, cells[:0] if len(broken) else cells.compress(amounts == amounts.max())
 
     def room(self, rows: Rows) -> NDArray[np.float64]:
         """The share of its bound that each row leaves, at the certificate that leaves most."""

@@ -1,0 +1,146 @@
+"""How long a decision takes where places are told apart, and what the segments weigh.
+
+Two shapes: the paper's (a partition of 204,800 values in ranges, 12 cohorts, 181 rules, 14 orders),
+and three partitions of 50 × 120 × 10 with random boxes. The last column is the same release
+against a rule that has seen a tenth of the releases: the time goes with the bounds drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.enforcement.check import certificates_of, charges, decide, prepared
+from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.language.source import Source
+from dpolicy.releases.body import release_of
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+
+ORDERS = "2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024"
+
+
+def policy(partitions: str, attributes: int, categories: int) -> CompiledPolicy:
+    """One rule for everything, one for each attribute, three for each category."""
+    levels = ("member", "strong", "weak")
+    lines = ["dpolicy: 1", f"accounting: {{delta: 1e-7, orders: [{ORDERS}]}}", "schema:"]
+    lines += ["  categories:", *(f"    c{n}: {{risk: high}}" for n in range(categories))]
+    lines += ["  attributes:"]
+    for number in range(attributes):
+        of = f"{levels[number % 3]}: [c{number % categories}]"
+        lines.append(f"    a{number}: {{risk: high, {of}}}")
+    lines += [f"  partitions: {partitions}", "policies:"]
+    lines += [
+        "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 20000}}",
+        "  - {name: attr, kind: attribute, unit: user, budgets: {high: {epsilon: 3000}}}",
+        "  - {name: cat, kind: category, unit: user, budgets: {high: {epsilon: 9000}},",
+        "     levels: {strong: {times: 1.5}, weak: {times: 2}}}",
+    ]
+    return compile_policy([Source("policy.yaml", "\n".join(lines) + "\n")])
+
+
+def bodies(where: Callable[[random.Random], dict[str, Any]], count: int) -> Iterator[Any]:
+    """Releases of four attributes, most of them the popular ones."""
+    chosen = random.Random(7)
+    popular = [1 / (n + 1) for n in range(150)]
+    for number in range(count):
+        names = {f"a{n}" for n in chosen.choices(range(150), popular, k=4)}
+        yield {
+            "release": f"r{number}",
+            "mechanisms": [
+                {
+                    "mechanism": {"kind": "gaussian", "sigma": Fraction(chosen.choice((20, 50)))},
+                    "unit": "user",
+                    "attributes": sorted(names),
+                    "where": [where(chosen)],
+                }
+            ],
+        }
+
+
+def slots(chosen: random.Random) -> dict[str, Any]:
+    """A range of the partition, for 12 cohorts of the last 32."""
+    size = int(204_800 * chosen.betavariate(1, 5)) + 1
+    start, cohort = chosen.randrange(204_800 - size), chosen.randrange(20)
+    return {
+        "slot": {"from": Fraction(start), "to": Fraction(start + size)},
+        "cohort": {"from": Fraction(cohort), "to": Fraction(cohort + 11)},
+    }
+
+
+def boxes(chosen: random.Random) -> dict[str, Any]:
+    """A box of three partitions."""
+
+    def side(size: int) -> dict[str, Fraction]:
+        low, high = sorted(chosen.sample(range(size), 2))
+        return {"from": Fraction(low), "to": Fraction(high)}
+
+    return {"x": side(50), "y": side(120), "z": side(10)}
+
+
+def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> None:
+    """Charge a history, then time decisions of the same kind."""
+    of, _ = prepared(compiled)
+    balances = of.nothing()
+    certificates = certificates_of(compiled)
+
+    def resolved(body: Any) -> tuple[Resolved, ...]:
+        mechanisms, problems = resolve(release_of(body), compiled, certificates)
+        if problems:
+            raise problems[0]
+        return mechanisms
+
+    asked = [resolved(body) for body in bodies(where, history + 300)]
+    early = []
+    start = time.process_time()
+    for number, mechanisms in enumerate(asked[:history]):
+        matches = [of.section.index.match(m.facts) for m in mechanisms]
+        for charge in charges(of, mechanisms, matches):
+            balances.add(charge, 1)
+        if number == history // 10:
+            early = timings(compiled, balances, asked[history:])
+    adding = time.process_time() - start
+    gc.collect()
+    found = timings(compiled, balances, asked[history:])
+    cells = sum(len(segments) for segments in balances.segments.values())
+    size = sum(s.bytes_used for s in balances.segments.values()) + balances.finite.nbytes
+    print(
+        f"{name:<26}{compiled.kept:>7}{history:>9,}{cells:>11,}{size / 2**20:>8.0f}"
+        f"{found[0]:>9.2f}{found[1]:>9.2f}{early[0]:>9.2f}{adding / history * 1e3:>10.2f}"
+    )
+
+
+def timings(compiled: CompiledPolicy, balances: Any, asked: list[Any]) -> tuple[float, float]:
+    """The median and the worst of a hundred of decisions, in ms."""
+    laps = []
+    for mechanisms in asked:
+        fresh = [replace(mechanism) for mechanism in mechanisms]
+        start = time.process_time()
+        decide(compiled, balances, fresh)
+        laps.append((time.process_time() - start) * 1e3)
+    laps.sort()
+    return laps[len(laps) // 2], laps[int(len(laps) * 0.99)]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scale", type=float, default=1.0, help="how much of the history")
+    scale = parser.parse_args().scale
+    print(
+        f"{'shape':<26}{'rules':>7}{'past':>9}{'cells':>11}{'MB':>8}{'p50 ms':>9}{'p99 ms':>9}"
+        f"{'at 1/10':>9}{'ms/charge':>10}"
+    )
+    paper = policy("{slot: {from: 0, to: 204799}, cohort: {from: 0, to: 31}}", 150, 10)
+    measured("204,800 × 32 cohorts", paper, slots, int(6000 * scale))
+    three = policy("{x: {from: 0, to: 49}, y: {from: 0, to: 119}, z: {from: 0, to: 9}}", 150, 10)
+    measured("50 × 120 × 10 boxes", three, boxes, int(5000 * scale))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,710 @@
+"""Cohere's files and ours say the same: what is read is what was written, and who is charged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.judgement import read_request
+from dpolicy.enforcement.places import ALL_TIME, Axis, Space, space_of
+from dpolicy.enforcement.resolution import resolve
+from dpolicy.integrations.cohere import (
+    CohereBlock,
+    CohereRequest,
+    CohereSchema,
+    Section,
+    blocks_json,
+    blocks_of,
+    partitions_of,
+    read_blocks,
+    read_requests,
+    read_schema,
+    release_body,
+    requests_json,
+    requests_of,
+    rules_named,
+    schema_json,
+    schema_of,
+    their_unit,
+    unit_of,
+)
+from dpolicy.integrations.cohere_export import _certificates
+from dpolicy.integrations.cohere_files import (
+    PROBLEMS,
+    RULES,
+    Between,
+    Dnf,
+    Domain,
+    Eq,
+    In,
+    Neq,
+    Range,
+    Value,
+)
+from dpolicy.integrations.cohere_files import Test as Tested
+from dpolicy.language.source import Source
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.privacy.budget import EpsilonDelta
+from dpolicy.releases.regions import Region, contains
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
+
+DATA = Path(__file__).parent.parent / "data" / "cohere"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "paper"
+ORDERS = tuple(Fraction(order) for order in ("1.5", "2", "8", "64"))
+
+unhurried = settings(deadline=None)
+
+# A naive reading of formulas: point by point
+
+
+def values_of(domain: Domain) -> list[Value]:
+    return list(range(domain.first, domain.last + 1)) if isinstance(domain, Range) else [*domain]
+
+
+def holds(test: Tested, value: Value) -> bool:
+    match test:
+        case Eq(value=said):
+            return value == said
+        case Neq(value=said):
+            return value != said
+        case In(values=said_values):
+            return value in said_values
+        case Between(first=first, last=last):
+            return isinstance(value, int) and first <= value <= last
+
+
+def satisfied(dnf: Dnf, point: dict[str, Value]) -> bool:
+    return any(all(holds(test, point[name]) for name, test in c.items()) for c in dnf)
+
+
+def every_point(domains: dict[str, Domain]) -> Iterator[dict[str, Value]]:
+    for values in product(*(values_of(domain) for domain in domains.values())):
+        yield dict(zip(domains, values, strict=True))
+
+
+# What Hypothesis makes
+
+names = st.sampled_from(["AT", "CH", "DE", "FR", "é", "a b", 'q"'])
+rounds = st.integers(0, 40)
+ranges = st.tuples(st.integers(-3, 4), st.integers(0, 4)).map(lambda e: Range(e[0], e[0] + e[1]))
+listed = st.lists(names | st.integers(0, 5), min_size=1, max_size=4, unique_by=str).map(tuple)
+domains_: st.SearchStrategy[Domain] = ranges | listed
+costs_ = st.none() | st.integers(0, 10**12).map(lambda n: Fraction(n, 10**9))
+intervals = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 3)).map(lambda e: (e[0], e[0] + e[1])), max_size=2
+).map(tuple)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> CohereSchema:
+    domains = draw(st.dictionaries(st.sampled_from(["x", "y.z", "w"]), domains_, max_size=3))
+    if draw(st.booleans()):
+        domains[RULES] = draw(domains_)
+    units = draw(st.sampled_from([("User",), ("User", "UserMonth")]))
+    orders = draw(st.lists(st.sampled_from(ORDERS), min_size=1, unique=True).map(sorted))
+    return CohereSchema(domains, units, draw(st.integers(1, 20)), tuple(orders))
+
+
+@st.composite
+def formulas(draw: st.DrawFn, schema: CohereSchema) -> Dnf:
+    def test(domain: Domain) -> Tested:
+        value = st.sampled_from(values_of(domain))
+        kinds: list[st.SearchStrategy[Tested]] = [
+            value.map(Eq),
+            value.map(Neq),
+            st.lists(value, max_size=3).map(lambda v: In(tuple(v))),
+        ]
+        if isinstance(domain, Range):
+            ends = st.tuples(value, value).map(lambda e: sorted(map(int, e)))
+            kinds.append(ends.map(lambda e: Between(*e)))
+        return draw(st.one_of(kinds))
+
+    def conjunction() -> dict[str, Tested]:
+        return {n: test(d) for n, d in schema.domains.items() if draw(st.booleans())}
+
+    return tuple(conjunction() for _ in range(draw(st.integers(0, 3))))
+
+
+@st.composite
+def requests_and_schemas(draw: st.DrawFn) -> tuple[CohereRequest, CohereSchema]:
+    schema = draw(schemas())
+    units = draw(st.lists(st.sampled_from(schema.units), min_size=1, unique=True))
+    costs = {unit: tuple(draw(costs_) for _ in schema.orders) for unit in units}
+    selection = draw(st.dictionaries(st.sampled_from(schema.units), intervals))
+    whole = st.integers(0, 10**6)
+    request = CohereRequest(
+        draw(whole), draw(rounds), draw(whole), costs, draw(formulas(schema)), selection
+    )
+    return request, schema
+
+
+@st.composite
+def blocks_and_schemas(draw: st.DrawFn) -> tuple[CohereBlock, CohereSchema]:
+    schema = draw(schemas())
+    budgets = st.builds(
+        EpsilonDelta,
+        st.integers(0, 10**6).map(lambda n: Fraction(n, 1000)),
+        st.sampled_from([Fraction(0), Fraction("1e-7")]),
+    )
+    created = draw(rounds)
+    block = CohereBlock(
+        draw(rounds),
+        draw(st.sampled_from(schema.units)),
+        created,
+        draw(st.none() | rounds.map(lambda age: created + age)),
+        draw(st.none() | intervals),
+        draw(st.none() | budgets),
+        tuple(
+            Section(draw(budgets), draw(formulas(schema))) for _ in range(draw(st.integers(0, 2)))
+        ),
+        tuple(draw(st.lists(rounds, max_size=3))),
+    )
+    return block, schema
+
+
+def through_text(data: Any) -> Any:
+    return json.loads(json.dumps(data, allow_nan=False))
+
+
+# Laws
+
+
+@unhurried
+@given(schemas())
+def test_a_schema_comes_back(schema: CohereSchema) -> None:
+    assert read_schema(through_text(schema_json(schema))) == (schema, ())
+
+
+@unhurried
+@given(requests_and_schemas())
+def test_a_request_comes_back(made: tuple[CohereRequest, CohereSchema]) -> None:
+    request, schema = made
+    assert read_requests(through_text(requests_json([request])), schema) == ((request,), ())
+
+
+@unhurried
+@given(blocks_and_schemas())
+def test_a_block_comes_back(made: tuple[CohereBlock, CohereSchema]) -> None:
+    block, schema = made
+    assert read_blocks(through_text(blocks_json([block])), schema) == ((block,), ())
+
+
+def space_for(schema: CohereSchema, cohorts: Range | None = None) -> Space:
+    axes = [
+        Axis(name, (), (domain.first, domain.last + 1))
+        if isinstance(domain, Range)
+        else Axis(name, tuple(map(str, domain)), (0, len(domain)))
+        for name, domain in schema.domains.items()
+        if name != RULES
+    ]
+    if cohorts is not None:
+        axes.append(Axis("cohort", (), (cohorts.first, cohorts.last + 1)))
+    return Space(tuple(axes))
+
+
+def regions_of(body: Any, space: Space) -> list[Region]:
+    release = read_request(body)
+    found = [space.region(m.where, m.touched) for m in release.mechanisms]
+    return [Region((space.box,)) if region is None else region for region in found]
+
+
+def at(point: dict[str, Value], schema: CohereSchema) -> tuple[int, ...]:
+    """A point as a region counts it: numbers, positions in lists, and any day."""
+    places = []
+    for name, value in point.items():
+        domain = schema.domains[name]
+        if name != RULES:
+            places.append(int(value) if isinstance(domain, Range) else domain.index(value))
+    return (*places, ALL_TIME[0])
+
+
+def plain_request(dnf: Dnf) -> CohereRequest:
+    return CohereRequest(1, 0, 1, {"User": (Fraction(1, 10),) * len(ORDERS)}, dnf)
+
+
+@st.composite
+def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
+    ascii_ = st.lists(st.sampled_from(["AT", "CH", "DE"]), min_size=1, unique=True).map(tuple)
+    numbers = ranges.map(lambda r: Range(r.first + 3, r.last + 3))  # a rule's name has no sign
+    kinds: st.SearchStrategy[Domain] = numbers | ascii_
+    domains = draw(st.dictionaries(st.sampled_from(["x", "y", RULES]), kinds, max_size=3))
+    schema = CohereSchema(domains, ("User",), 12, ORDERS)
+    return draw(formulas(schema)), schema
+
+
+@unhurried
+@given(formulas_and_schemas())
+def test_a_formula_and_its_region_have_the_same_points(made: tuple[Dnf, CohereSchema]) -> None:
+    dnf, schema = made
+    body, problems = release_body(plain_request(dnf), schema)
+    places = {n: d for n, d in schema.domains.items() if n != RULES}
+    # `Rules` says nothing about places: without a label, a request is charged at all it names.
+    named = tuple({n: t for n, t in c.items() if n != RULES} for c in dnf)
+    expected = {at(p, schema) for p in every_point(places) if satisfied(named, p)}
+    if body is None:
+        assert not expected and [p.code for p in problems] == ["C009"]
+        return
+    (region,) = regions_of(body, space_for(schema))
+    assert {p for p in (at(p, schema) for p in every_point(places)) if contains(region, p)} == (
+        expected
+    )
+
+
+@unhurried
+@given(formulas_and_schemas())
+def test_each_rule_is_charged_once_where_the_formula_says(made: tuple[Dnf, CohereSchema]) -> None:
+    dnf, schema = made
+    body, _ = release_body(plain_request(dnf), schema, rules_label="rules")
+    every = list(every_point(dict(schema.domains)))
+    if body is None:
+        assert not any(satisfied(dnf, point) for point in every)
+        return
+    regions = regions_of(body, space_for(schema))
+    told = [said.get("labels", {}).get("rules") for said in body["mechanisms"]]
+    for point in every:
+        rule = str(point[RULES]) if RULES in point else None
+        pairs = zip(regions, told, strict=True)
+        hits = [contains(r, at(point, schema)) for r, t in pairs if rule is None or rule in t]
+        assert sum(hits) == satisfied(dnf, point)
+
+
+@unhurried
+@given(formulas_and_schemas())
+def test_the_rules_of_a_request_are_those_of_its_points(made: tuple[Dnf, CohereSchema]) -> None:
+    dnf, schema = made
+    ruled = tuple({n: t for n, t in c.items() if n == RULES} for c in dnf)
+    domain = schema.domains.get(RULES, ())
+    expected = [str(v) for v in values_of(domain) if satisfied(ruled, {RULES: v})]
+    assert list(rules_named(plain_request(dnf), schema)) == expected
+
+
+# The small files
+
+
+def loaded(name: str) -> Any:
+    return json.loads((DATA / name).read_text("utf-8"))
+
+
+def small_schema() -> CohereSchema:
+    schema, problems = read_schema(loaded("schema.json"))
+    assert schema is not None and not problems
+    return schema
+
+
+def small_requests() -> tuple[CohereRequest, ...]:
+    requests, problems = read_requests(loaded("requests_11.json"), small_schema())
+    assert requests is not None and not problems
+    return requests
+
+
+def test_a_schema_is_partitions_and_orders() -> None:
+    schema = small_schema()
+    assert partitions_of(schema) == {
+        "country": {"values": ["AT", "CH", "DE"]},
+        "slot": {"from": 0, "to": 9},
+    }
+    assert schema.orders == (*ORDERS, Fraction(10**10))
+
+
+def test_a_request_is_a_release() -> None:
+    body, problems = release_body(small_requests()[0], small_schema(), cohort="cohort")
+    assert not problems and body is not None
+    chosen = {"from": 0, "to": 10}
+    assert body == {
+        "release": "5",
+        "utility": 42,
+        "mechanisms": [
+            {
+                "mechanism": {
+                    "kind": "declared",
+                    "renyi": {
+                        "1.5": Fraction("1e-9"),  # nothing at all cannot be declared
+                        "2": Fraction("0.02"),
+                        "8": Fraction("0.08"),
+                        "64": Fraction("0.64"),
+                    },
+                },
+                "unit": "user",
+                "also": {
+                    "user-month": {
+                        "renyi": {
+                            "1.5": Fraction("0.0075"),
+                            "2": Fraction("0.01"),
+                            "8": Fraction("0.04"),
+                            "64": Fraction("0.32"),
+                        }
+                    }
+                },
+                "where": [
+                    {"country": ["CH", "DE"], "slot": {"from": 1, "to": 3}, "cohort": chosen},
+                    {"country": ["CH", "DE"], "slot": {"from": 7, "to": 7}, "cohort": chosen},
+                    {"country": ["AT"], "slot": {"from": 0, "to": 3}, "cohort": chosen},
+                    {"country": ["AT"], "slot": {"from": 5, "to": 9}, "cohort": chosen},
+                ],
+            }
+        ],
+    }
+
+
+def test_everybody_is_selected_where_nothing_is_said() -> None:
+    body, _ = release_body(small_requests()[1], small_schema(), cohort="cohort")
+    assert body is not None and "where" not in body["mechanisms"][0]
+
+
+def test_blocks_say_what_they_were_charged() -> None:
+    blocks, problems = read_blocks(loaded("blocks_11.json"), small_schema())
+    assert blocks is not None and not problems
+    assert [(b.id, b.request_ids, b.created, b.retired) for b in blocks] == [
+        (0, (5,), 0, 12),
+        (1, (), 1, None),
+    ]
+    assert [len(b.sections) for b in blocks] == [2, 0]
+    assert through_text(blocks_json(blocks)) == loaded("blocks_11.json")
+
+
+# What is wrong is told, all of it
+
+
+def test_every_problem_of_a_file_is_told() -> None:
+    requests, problems = read_requests(loaded("bad_requests.json"), small_schema())
+    assert requests is None
+    assert [str(problem) for problem in problems] == [
+        "C007: requests[0].request_cost.User: 2 costs for 5 orders",
+        "C003: requests[0].request_cost.Household.Rdp.eps_values[3]: a number of at least 0 is"
+        " expected, not `-0.4`",
+        "C004: requests[0].request_cost: the schema has no unit `Household`",
+        "C001: requests[0].profit: a whole number from 0 to 1000000000000 is expected, not `2.5`",
+        "C005: requests[0].dnf.conjunctions[0].predicates.country: `FR` is not in the domain",
+        "C004: requests[0].dnf.conjunctions[0].predicates.county: the schema has no attribute"
+        " `county`",
+        "C005: requests[0].dnf.conjunctions[0].predicates.slot: `5 to 12` is not in the domain",
+        "C001: requests[0].dnf.conjunctions[0].predicates.Rules: one of Between, Eq, In, Neq is"
+        " expected, not `{'Like': 'all'}`",
+        "C011: requests[1].request_cost: a request needs the cost for a unit",
+        "C002: requests[1].dnf: `conjunctions` is missing",
+        "C001: requests[2]: a map is expected, not `request`",
+        "C006: requests: the request_id `1` stands 2 times",
+    ]
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 10**13) | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["min", "max", "Rdp", "eps_values", "conjunctions", "predicates", "Eq"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@unhurried
+@given(st.data())
+def test_whatever_a_file_holds_it_is_read_or_refused(data: st.DataObject) -> None:
+    """One part of a good file is replaced by anything: a value or problems, never a traceback."""
+    kind = data.draw(st.sampled_from(["schema.json", "requests_11.json", "blocks_11.json"]))
+    content = loaded(kind)
+    holders = [content]
+    for holder in holders:  # grows while it is walked
+        inner = holder.values() if isinstance(holder, dict) else holder
+        holders += [item for item in inner if isinstance(item, dict | list) and item]
+    holder = data.draw(st.sampled_from(holders))
+    keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+    holder[data.draw(st.sampled_from(keys))] = data.draw(junk)
+    read: Any
+    if kind == "schema.json":
+        read, problems = read_schema(content)
+    elif kind == "blocks_11.json":
+        read, problems = read_blocks(content, small_schema())
+    else:
+        read, problems = read_requests(content, small_schema())
+    assert (read is None) == bool(problems)
+    assert all(problem.code in PROBLEMS for problem in problems)
+    for request in read or () if kind == "requests_11.json" else ():
+        body, wrong = release_body(request, small_schema(), cohort="cohort", rules_label="rules")
+        assert (body is None) == bool(wrong)
+
+
+def test_orders_are_said_where_the_schema_has_other_numbers() -> None:
+    data = {**loaded("schema.json"), "accounting_type": {"Rdp": {"eps_values": [0, 0, 0]}}}
+    assert [p.code for p in read_schema(data)[1]] == ["C008"]
+    assert [p.code for p in read_schema(data, ORDERS)[1]] == ["C007"]
+    schema, problems = read_schema(data, ORDERS[:3])
+    assert schema is not None and not problems and schema.orders == ORDERS[:3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"dnf": ()}, "C009"),
+        ({"dnf": ({"country": In(())},)}, "C009"),
+        ({"selection": {"User": ()}}, "C009"),
+        ({"attributes": ("a×b",)}, "C021"),
+        ({"costs": {"User": (None,) * 5}}, "C011"),
+        ({"costs": {"User": (Fraction(2), Fraction(1), Fraction(3), None, None)}}, "M012"),
+    ],
+)
+def test_a_request_that_cannot_be_a_release(changes: dict[str, Any], code: str) -> None:
+    fields: dict[str, Any] = {
+        "id": 1,
+        "created": 0,
+        "profit": 1,
+        "costs": {"User": (Fraction(1),) * 5},
+        "dnf": ({},),
+    }
+    body, problems = release_body(
+        CohereRequest(**{**fields, **changes}), small_schema(), cohort="cohort"
+    )
+    assert body is None and [problem.code for problem in problems] == [code]
+
+
+def test_too_many_boxes_are_refused_at_once() -> None:
+    domains: dict[str, Domain] = dict.fromkeys("abcdef", Range(0, 999))
+    schema = CohereSchema(domains, ("User",), 12, ORDERS)
+    odd = In(tuple(range(1, 999, 2)))
+    body, problems = release_body(plain_request((dict.fromkeys("abcdef", odd),)), schema)
+    assert body is None and [problem.code for problem in problems] == ["C010"]
+
+
+@pytest.mark.parametrize("name", ["user", "user-month", "user-day", "household"])
+def test_units_keep_their_names(name: str) -> None:
+    assert unit_of(their_unit(name)) == name
+
+
+# From policies
+
+
+def compiled(**schema: Any) -> CompiledPolicy:
+    policy = {
+        "dpolicy": 1,
+        "accounting": {"delta": 1e-7},
+        "units": {"user": {}, "user-month": {"period": "month"}},
+        "schema": {
+            "attributes": {
+                "zip": {"risk": "high"},
+                "age": {"risk": "low"},
+                "views": {"risk": "low"},
+            },
+            "labels": {"stage": {"values": ["final", "tuning"], "default": "final"}},
+            "partitions": {
+                "age": {"from": 0, "to": 3},
+                "country": {"values": ["AT", "CH", "DE"]},
+                "cohort": {"from": 0, "to": 4},
+            },
+        },
+        "policies": [
+            {
+                "name": "all",
+                "kind": "custom",
+                "when": "always",
+                "unit": "user",
+                "budget": {"epsilon": 9},
+            },
+            {
+                "name": "per",
+                "kind": "attribute",
+                "units": ["user", "user-month"],
+                "budgets": {"low": {"epsilon": 5}, "high": {"epsilon": 2}},
+            },
+            {
+                "name": "seen",
+                "kind": "custom",
+                "when": "always",
+                "unit": "user-month",
+                "budget": "unlimited",
+            },
+        ],
+        **schema,
+    }
+    return compile_policy([Source("policy.yaml", json.dumps(policy))])
+
+
+def released(name: str, *mechanisms: dict[str, Any], **more: Any) -> Any:
+    said = [{"mechanism": {"kind": "gaussian", "sigma": 20}, **m} for m in mechanisms]
+    return read_request({"release": name, "mechanisms": said, **more})
+
+
+def test_the_paper_is_written() -> None:
+    policy = load_policy(EXAMPLES / "scope")
+    schema, problems = schema_of(policy, window=12)
+    assert schema is not None and not problems
+    rules = schema.domains[RULES]
+    assert isinstance(rules, tuple) and len(rules) == 32
+    assert read_schema(through_text(schema_json(schema))) == (schema, ())
+    blocks, _ = blocks_of(policy, range(11), window=12)
+    assert blocks is not None and read_blocks(blocks_json(blocks), schema) == (blocks, ())
+    assert [(b.created, b.retired, b.selection) for b in blocks][-1] == (10, 22, ((10, 10),))
+    assert {s.budget.epsilon for s in blocks[0].sections} == {3, 5, Fraction(15, 2), 9, 10}
+    asked = released("7", {"attributes": ["a006", "a000"]}, utility=12)
+    requests, _ = requests_of(policy, [asked], created=3)
+    assert requests is not None and read_requests(requests_json(requests), schema) == (requests, ())
+    (request,) = requests
+    assert (request.id, request.profit, request.created) == (7, 12, 3)
+    assert set(rules_named(request, schema)) == {
+        "global",
+        "per-attribute[a006]",
+        "per-category[c9, strong]",
+    }
+
+
+where_ = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "age": st.tuples(st.integers(0, 3), st.integers(0, 3)).map(
+                lambda e: {"from": min(e), "to": max(e)}
+            ),
+            "country": st.lists(st.sampled_from(["AT", "CH", "DE"]), min_size=1, unique=True),
+            "cohort": st.integers(0, 4).map(lambda n: {"from": n, "to": n}),
+        },
+    ),
+    min_size=1,
+    max_size=3,
+)
+attributes_ = st.sampled_from([["zip"], ["views"], ["views", "zip"]])
+mechanism_ = st.fixed_dictionaries(
+    {},
+    optional={
+        "where": where_,
+        "attributes": attributes_,
+        "time": st.just({"from": "2026-01-10", "to": "2026-01-12"}),
+    },
+)
+POLICY = compiled()
+
+
+@unhurried
+@given(mechanism_)
+def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> None:
+    """Every rule at every place and day that we charge is charged, at the same cost."""
+    release = released("a", said)
+    schema, _ = schema_of(POLICY, window=3)
+    requests, problems = requests_of(POLICY, [release], created=0)
+    assert schema is not None and requests is not None, problems
+    (request,) = requests
+    assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
+    of, _ = prepared(POLICY)
+    (mechanism,), _ = resolve(release, POLICY, _certificates(POLICY))
+    matched = of.section.index.matching(mechanism.facts)
+    names = {of.section.rules[n].name: of.layout.blocks(mechanism.region, n) for n in matched}
+    del names["seen"]
+    day = date(2026, 1, 11).toordinal()
+    for point in every_point(dict(schema.domains)):
+        region = names.get(str(point[RULES]))
+        ours = region is not None and contains(region, (*at(point, schema)[:-1], day))
+        assert satisfied(request.dnf, point) == ours
+    for row, unit in zip(mechanism.costs, ("User", "UserMonth"), strict=True):
+        assert request.costs[unit] == tuple(Fraction(int(a), 10**12) for a in row[:-1])
+
+
+@unhurried
+@given(st.lists(mechanism_, min_size=1, max_size=3))
+def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> None:
+    """Mechanisms together, and cohorts as the selection of privacy units: at least what we do."""
+    release = released("a", *said)
+    schema, _ = schema_of(POLICY, window=3, cohort="cohort")
+    requests, problems = requests_of(POLICY, [release], created=0, cohort="cohort")
+    assert schema is not None and requests is not None, problems
+    (request,) = requests
+    of, _ = prepared(POLICY)
+    mechanisms, _ = resolve(release, POLICY, _certificates(POLICY))
+    day = date(2026, 1, 11).toordinal()
+    for point in every_point({**schema.domains, "cohort": Range(0, 4)}):
+        cohort = int(point.pop("cohort"))
+        chosen = all(any(a <= cohort <= b for a, b in i) for i in request.selection.values())
+        place = (*at(point, schema)[:-1], cohort, day)
+        costs = [
+            m.costs
+            for m in mechanisms
+            for n in of.section.index.matching(m.facts)
+            if of.section.rules[n].name == point[RULES] and of.section.rules[n].unit == "user"
+            if contains(of.layout.blocks(m.region, n), place)
+        ]
+        if costs:
+            assert chosen and satisfied(request.dnf, point)
+            ours = [
+                sum(int(rows[0][order]) for rows in costs) for order in range(len(schema.orders))
+            ]
+            theirs = request.costs["User"]
+            assert all(t is not None and t * 10**12 >= o for t, o in zip(theirs, ours, strict=True))
+
+
+def test_what_was_written_can_be_read_and_submitted() -> None:
+    schema, _ = schema_of(POLICY, window=3, cohort="cohort")
+    asked = released("a", {"where": {"cohort": {"from": 1, "to": 2}, "country": "CH"}}, utility=3)
+    requests, _ = requests_of(POLICY, [asked], created=0, cohort="cohort")
+    assert schema is not None and requests is not None
+    body, problems = release_body(requests[0], schema, cohort="cohort")
+    assert body is not None and not problems
+    point = DecisionPoint(MemoryStore())
+    point.apply(POLICY)
+    assert point.submit(body).allowed
+    again = read_request(body)
+    (one,), (other,) = (resolve(r, POLICY, _certificates(POLICY))[0] for r in (asked, again))
+    assert one.region == other.region and (one.costs == other.costs).all()
+    assert space_of(POLICY).axes[2].name == "cohort"
+
+
+def test_ids_that_are_no_numbers_are_numbered() -> None:
+    releases = [released(name, {}) for name in ("b", "0", "a", "3", "007")]
+    requests, _ = requests_of(POLICY, releases, created=0)
+    assert requests is not None and [request.id for request in requests] == [1, 0, 2, 3, 4]
+
+
+def test_everything_that_cannot_be_written_is_told() -> None:
+    base = {"name": "b", "kind": "custom", "when": "always", "unit": "Other", "budget": {"rho": 1}}
+    policy = compiled(
+        units={"user": {}, "Other": {}},
+        schema={"partitions": {"Rules": {"values": ["a"]}}},
+        policies=[
+            base,
+            {**base, "name": "c", "budget": {"epsilon": 1, "delta": 0}},
+            {**base, "name": "d", "budget": {"epsilon": 1, "delta": 1e-7}, "when": 'by == "me"'},
+        ],
+    )
+    assert [p.code for p in schema_of(policy, window=1, cohort="x")[1]] == [
+        "C020",
+        "C020",
+        "C021",
+        "C021",
+        "C021",
+    ]
+    assert blocks_of(policy, [1], window=1)[0] is None
+    leaky = released("x", {"mechanism": {"kind": "declared", "epsilon": 1, "delta": 1e-9}})
+    unknown = released("y", {"attributes": ["nothing"]})
+    twice = [leaky, unknown, leaky]
+    assert [p.code for p in requests_of(POLICY, twice, created=0)[1]] == ["C006"]
+    assert [p.code for p in requests_of(POLICY, twice[:2], created=0)[1]] == ["C022", "R002"]
+
+
+def test_a_release_that_no_rule_bounds_is_told() -> None:
+    policy = compiled(
+        policies=[
+            {
+                "name": "z",
+                "kind": "custom",
+                "when": '"zip" in attributes',
+                "unit": "user",
+                "budget": {"epsilon": 1},
+            },
+        ]
+    )
+    asked = [released("x", {"attributes": ["views"]}), released("y", {"attributes": ["zip"]})]
+    requests, problems = requests_of(policy, asked, created=0)
+    assert requests is None and [p.code for p in problems] == ["C023"]
