@@ -21,7 +21,8 @@ LAYERS = (
     ("language",),
     ("rules", "ledger"),  # they never see each other; enforcement joins them
     ("enforcement",),
-    ("cases",),
+    ("cases", "integrations", "allocation"),
+    ("evaluation",),
     ("cli",),
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
