@@ -16,13 +16,17 @@ from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.check import Prepared, certificates_of, charges, prepared
 from dpolicy.enforcement.resolution import Resolved, resolve
 from dpolicy.errors import InvalidValue, PredicateFailed
-from dpolicy.ledger.canonical import decode
+from dpolicy.ledger.canonical import decode, encode
 from dpolicy.privacy.loss import INFINITE, unbounded
 from dpolicy.privacy.rows import Rows, row_of
 from dpolicy.releases.body import release_of
 from dpolicy.releases.regions import Point, contains
+from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.index import Match
+
+#: So many decided releases are remembered until they are recorded.
+EXPECTED = 256
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class Account:
         self._charged: dict[int, int] = {}
         self._spendings: dict[int, Spending | None] = {}
         self._by_base: dict[int, list[int]] = {}
+        self._expected: dict[tuple[str, bytes], tuple[Resolved, ...]] = {}
 
     def balances(self, contents: list[Content], changed: set[int], month: int) -> Balances:
         """The balances in a month, after bringing the changed contents up to date."""
@@ -76,6 +81,12 @@ class Account:
         if changed and cutoff:
             self._balances.collapse(cutoff)
         return self._balances
+
+    def expect(self, release: Release, mechanisms: tuple[Resolved, ...]) -> None:
+        """Remember how a release that may soon be recorded was resolved, so as to do it once."""
+        if len(self._expected) >= EXPECTED:
+            self._expected.clear()
+        self._expected[release.by, encode(release.body["mechanisms"])] = mechanisms
 
     def restore(self, balances: Balances, contents: list[Content]) -> None:
         """Take over balances in which all contents are charged already."""
@@ -125,7 +136,8 @@ class Account:
 
     def _spending(self, number: int, content: Content) -> Spending | None:
         if number not in self._spendings:
-            spending = spending_of(self.policy, self.of, content)
+            known = self._expected.pop((content.by, content.mechanisms), None)
+            spending = spending_of(self.policy, self.of, content, known)
             self._spendings[number] = spending
             everywhere = range(len(self.of.section.rules.bases))
             bases = {b for m in spending.matches for b in m.bases} if spending else everywhere
@@ -134,16 +146,26 @@ class Account:
         return self._spendings[number]
 
 
-def spending_of(policy: CompiledPolicy, of: Prepared, content: Content) -> Spending | None:
+def spending_of(
+    policy: CompiledPolicy,
+    of: Prepared,
+    content: Content,
+    known: tuple[Resolved, ...] | None = None,
+) -> Spending | None:
     """A content as a policy reads it; None if it cannot."""
-    body = {"release": "", "by": content.by, "mechanisms": decode(content.mechanisms)}
     try:
-        mechanisms, problems = resolve(release_of(body), policy, certificates_of(policy))
-        if problems:
+        mechanisms = _resolved(policy, content) if known is None else known
+        if mechanisms is None:
             return None
         return Spending(mechanisms, tuple(of.section.index.match(m.facts) for m in mechanisms))
     except (InvalidValue, PredicateFailed):
         return None
+
+
+def _resolved(policy: CompiledPolicy, content: Content) -> tuple[Resolved, ...] | None:
+    body = {"release": "", "by": content.by, "mechanisms": decode(content.mechanisms)}
+    mechanisms, problems = resolve(release_of(body), policy, certificates_of(policy))
+    return None if problems else mechanisms
 
 
 def total(rows: list[Rows]) -> Rows:

@@ -148,11 +148,13 @@ class DecisionPoint:
 
     def submit(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and charge it, or return what was decided for this id before."""
-        return self._write(lambda log: self._decide(log, read_request(release), by, reserve=False))
+        asked = read_request(release)
+        return self._write(lambda log: self._decide(log, asked, by, reserve=False))
 
     def reserve(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and hold its cost until it is committed or voided."""
-        return self._write(lambda log: self._decide(log, read_request(release), by, reserve=True))
+        asked = read_request(release)
+        return self._write(lambda log: self._decide(log, asked, by, reserve=True))
 
     def check(self, release: Release | Body) -> Decision:
         """What `submit` would answer now; nothing is written."""
@@ -187,11 +189,13 @@ class DecisionPoint:
 
     def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
         """Charge a release that has already happened, whatever the budgets say."""
-        return self._write(lambda log: self._import(log, read_request(release), because, by))
+        asked = read_request(release)
+        return self._write(lambda log: self._import(log, asked, because, by))
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
         """Describe a recorded release anew; its mechanisms must stay the same."""
-        return self._write(lambda log: self._relabel(log, read_request(release), because, by))
+        asked = read_request(release)
+        return self._write(lambda log: self._relabel(log, asked, because, by))
 
     def budgets(self, at: Mapping[str, str] | None = None) -> list[Balance]:
         """What was spent and is left, for every rule over all releases: at its worst place, or

@@ -59,6 +59,7 @@ def judge(state: State, release: Release) -> Decision:
     if policy is None:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
     mechanisms = readable(release, policy)
+    state.account.expect(release, mechanisms)
     verdict = decide(policy, state.balances, mechanisms, state.month)
     return Decision(
         release=release.id,
