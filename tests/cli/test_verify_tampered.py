@@ -80,7 +80,7 @@ class Said:
     @property
     def records(self) -> list[int]:
         """The records it names."""
-        return [finding["record"] for finding in self.json.get("findings", ())]
+        return [finding["record"] for finding in self.json["findings"]]
 
 
 Verify = Callable[[Path], Said]
@@ -119,10 +119,10 @@ def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
         text = "".join(capsys.readouterr())
         assert exit_code(["verify", "--ledger", str(path), "--format", "json"]) == code
         out = capsys.readouterr().out
-        said = Said(code, text, json.loads(out) if out else {})
+        said = Said(code, text, json.loads(out))
         assert "Traceback" not in text
-        assert (code == 5) == (said.json.get("ok") is not True)
-        for finding in said.json.get("findings", ()):
+        assert code == (0 if said.json["ok"] else 5)
+        for finding in said.json["findings"]:
             assert f"record {finding['record']}: {finding['problem']}" in text
         return said
 
@@ -235,19 +235,34 @@ def test_a_clean_cut_shows_only_to_who_has_seen_more(
 # Rows with new hashes
 
 
-def answer(event: dict[str, Any], decision: str) -> str:
-    """An answer that says something else."""
-    said = {**json.loads(event["answer"]), "decision": decision}
+def told(said: dict[str, Any]) -> str:
+    """An answer as it is recorded."""
     return json.dumps(said, ensure_ascii=False, sort_keys=True)
+
+
+def answered(record: int, **said: Any) -> Callable[[Events], None]:
+    """An answer with other fields."""
+
+    def edit(events: Events) -> None:
+        event = events[record - 1]
+        event["answer"] = told({**json.loads(event["answer"]), **said})
+
+    return edit
+
+
+def cheap_reason(events: Events) -> None:
+    """An answer whose reason says that less was spent."""
+    said = json.loads(events[2]["answer"])
+    said["reasons"][0]["spent"]["epsilon"] = 0
+    events[2]["answer"] = told(said)
 
 
 def decided(record: int, allowed: bool) -> Callable[[Events], None]:
     """A decision that is turned round, in its record and in its answer."""
 
     def edit(events: Events) -> None:
-        event = events[record - 1]
-        word = "allow" if allowed else "deny"
-        event.update(allowed=allowed, answer=answer(event, word))
+        answered(record, decision="allow" if allowed else "deny")(events)
+        events[record - 1]["allowed"] = allowed
 
     return edit
 
@@ -288,15 +303,59 @@ def over_a_conflict(events: Events) -> None:
     events.append({**events[0], **small})
 
 
+def mechanisms(record: int, *said: dict[str, Any]) -> Callable[[Events], None]:
+    """A release with other mechanisms."""
+    return lambda events: events[record - 1]["body"].update(mechanisms=list(said))
+
+
+def committed(release: str, epsilon: Fraction | int) -> Callable[[Events], None]:
+    """The commit of `held` says that something else was run."""
+
+    def edit(events: Events) -> None:
+        mechanism = {"mechanism": {"kind": "declared", "epsilon": epsilon}, "attributes": ["zip"]}
+        events[5]["body"] = {"release": release, "mechanisms": [mechanism]}
+
+    return edit
+
+
+def expired(events: Events) -> None:
+    """The reservation that was voided runs out instead, a day too early."""
+    kept = {key: events[7][key] for key in ("at", "format", "release")}
+    events[7] = {**kept, "event": "release-expired"}
+
+
+def relabelled(
+    *, name: str = "fine", epsilon: int = 0, because: str = "mislabelled", **said: Any
+) -> Callable[[Events], None]:
+    """One more event, in which `fine` is described anew."""
+
+    def edit(events: Events) -> None:
+        (mechanism,) = events[2]["body"]["mechanisms"]
+        cost = {"kind": "declared", "epsilon": Fraction(epsilon, 1000)}
+        described = {**mechanism, **({"mechanism": cost} if epsilon else {}), **said}
+        body = {"release": name, "by": "ana", "mechanisms": [described]}
+        kept = {key: events[2][key] for key in ("at", "by", "format", "release")}
+        event = {**kept, "event": "release-relabelled", "because": because, "body": body}
+        events.append(event)
+
+    return edit
+
+
 FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
     "a denial is made an allowance": (decided(4, True), 4, "`big` was allowed, and should not"),
     "an allowance is made a denial": (decided(3, False), 3, "`fine` was denied, and should not"),
     "only the record says allowed": (updated(4, allowed=True), 4, "says something else"),
-    "only the answer says allowed": (
-        lambda events: events[3].update(answer=answer(events[3], "allow")),
-        4,
-        "says something else",
-    ),
+    "only the answer says allowed": (answered(4, decision="allow"), 4, "says something else"),
+    "an answer is of another record": (answered(3, sequence=99), 3, "than comes out again"),
+    "an answer was replayed at first": (answered(3, replayed=True), 3, "than its record"),
+    "an answer is no text": (updated(3, answer="allow"), 3, "than its record"),
+    "an answer breaks no rule": (answered(4, reasons=[]), 4, "than comes out again"),
+    "an answer gives no reasons": (answered(3, reasons=[]), 3, "gives other reasons"),
+    "an answer says that less was spent": (cheap_reason, 3, "gives other reasons"),
+    "an answer offers nothing": (answered(4, **{"would-fit": []}), 4, "gives other reasons"),
+    "a release costs less than was told": (costing(3, Fraction(1, 100)), 3, "other reasons"),
+    "a denial never was": (lambda events: events.pop(3), 4, "than comes out again"),
+    "a past release never was": (lambda events: events.pop(1), 2, "than comes out again"),
     "a denied release is made small": (costing(4, Fraction(1, 100)), 4, "`big` was denied"),
     "a past release is made large": (costing(2, Fraction(2)), 3, "`fine` was allowed"),
     "a release is made large": (costing(10, Fraction(3)), 10, "`late` was allowed"),
@@ -310,6 +369,31 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
     "a policy with another text": (generous, 1, "the policy is sha256:"),
     "a policy that is none": (updated(1, sources=[["two.yaml", "no: ["]]), 1, "two.yaml:1:"),
     "a policy over a conflict": (over_a_conflict, 11, "over the conflict `all`"),
+    "a commit of more than was reserved": (committed("held", 1), 6, "costs more"),
+    "a commit of another release": (committed("fine", Fraction(1, 4)), 6, "another release"),
+    "a void without a reason": (updated(8, because=" "), 8, "`unused` does not say `because`"),
+    "a void after its time": (updated(8, at="2999-01-01T00:00:00+00:00"), 8, "after its time"),
+    "an expiry before its time": (expired, 8, "`unused` expired before its time"),
+    "a release is relabelled as cheaper": (relabelled(epsilon=1), 11, "other mechanisms"),
+    "a release is relabelled as another": (relabelled(name="late"), 11, "another release"),
+    "a relabelling without a reason": (relabelled(because=""), 11, "does not say `because`"),
+    "a relabelling with unknown words": (relabelled(attributes=["zap"]), 11, "no attribute `zap`"),
+    "a release is only said to be reserved": (updated(3, reserved=True), 3, "until when"),
+    "a release only has an end": (updated(3, expires="2999"), 3, "and not to be"),
+    "a policy without a text": (updated(1, sources=[]), 1, "`sources` of the wrong shape"),
+    "a release without mechanisms": (mechanisms(3), 3, "`body` of the wrong shape"),
+    "a mechanism that is none": (mechanisms(2, {"mechanism": 1}), 2, "`body` of the wrong shape"),
+    "a mechanism of no kind": (
+        mechanisms(3, {"mechanism": {"kind": "magic"}}),
+        3,
+        "`fine` cannot be read",
+    ),
+    "a past mechanism of no kind": (
+        mechanisms(2, {"mechanism": {"kind": "magic"}}),
+        2,
+        "unknown kind `magic`",
+    ),
+    "a reservation with an end that is none": (updated(5, expires=[]), 5, "wrong shape"),
     "an event of another format": (updated(3, format=2), 3, "format 2"),
     "an event of no kind": (updated(3, event="release-forgotten"), 3, "no event"),
 }
@@ -330,9 +414,9 @@ def test_forged_decisions_are_found(ledger: Path, verify: Verify, name: str) -> 
 POSSIBLE: dict[str, Callable[[Events], object]] = {
     "somebody else asked": updated(3, by="eve"),
     "it was at another time": updated(3, at="2020-01-01T00:00:00+00:00"),
-    "a release costs less": costing(3, Fraction(1, 100)),
-    "a denial never was": lambda events: events.pop(3),
-    "a past release never was": lambda events: events.pop(1),
+    "it was for another reason": updated(2, because="found in a drawer"),
+    "nothing new was learnt": relabelled(),
+    "less was run": committed("held", Fraction(1, 2)),
 }
 
 
@@ -371,7 +455,7 @@ def test_without_deciding_again_a_forgery_would_pass(
     events = events_of(ledger)
     decided(3, False)(events)
     forged(ledger, events)
-    assert verify(ledger).records == [3]
+    assert verify(ledger).records[0] == 3
     monkeypatch.setattr(audit, "_wrong", lambda *_: iter(()))
     assert verify(ledger).code == 0
 
@@ -420,6 +504,12 @@ def test_a_flipped_byte_of_a_record_is_found(ledger: Path, verify: Verify, part:
         said = verify(ledger)
         where = f"byte {at} of record {record} with {mask}: {said.text}"
         assert (said.code, said.records) == (5, [record]), where
+
+
+def test_an_unreadable_file_is_told_in_json_too(ledger: Path, verify: Verify) -> None:
+    flipped(ledger, ledger.read_bytes(), range(16), 0xFF)
+    said = verify(ledger)
+    assert (said.code, said.json["records"], said.json["head"], said.records) == (5, 0, "", [1])
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 10000, -4096, -1])

@@ -151,7 +151,8 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
         patch.setattr(decision_point, "judge", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
-    assert [f.sequence for f in verify(store).findings] == list(range(8, THREADS + 2))
+    told = [f.sequence for f in verify(store).findings if "should not" in f.problem]
+    assert told == list(range(8, THREADS + 2))
 
 
 def _checked(point: DecisionPoint, asked: Any) -> Any:

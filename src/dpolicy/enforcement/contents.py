@@ -110,7 +110,7 @@ class Account:
             self._spending(number, content)
         section = self.of.section
         base, unit = rule // section.rules.width, int(self.of.units_of(np.array([rule]))[0])
-        for number in self._by_base.get(base, ()):
+        for number in sorted(self._by_base.get(base, ())):
             spending = self._spendings[number]
             if not contents[number].count:
                 continue

@@ -35,7 +35,8 @@ def reasons(verdict: Verdict, spenders: Spenders) -> tuple[Reason, ...]:
     broken = [
         _reason(checks, position, spenders)
         for checks in verdict.checks
-        for position in np.flatnonzero(~checks.holds).tolist()
+        for position in np.argsort(checks.numbers).tolist()
+        if not checks.holds[position]
     ]
     return tuple(broken) if broken else tuple(_tightest(verdict))
 
@@ -44,7 +45,7 @@ def _tightest(verdict: Verdict) -> Iterator[Reason]:
     found: list[tuple[float, int, Checks]] = []
     for checks in verdict.checks:
         room = checks.of.gates_of(checks.numbers).room(checks.after)
-        some = np.argsort(room, kind="stable")[:TIGHTEST].tolist()
+        some = np.lexsort((checks.numbers, room))[:TIGHTEST].tolist()
         found += [(float(room[position]), position, checks) for position in some]
     for _, position, checks in sorted(found, key=lambda item: item[0])[:TIGHTEST]:
         yield _reason(checks, position, None)

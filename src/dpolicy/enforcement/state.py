@@ -18,6 +18,7 @@ from dpolicy.language.source import Source
 from dpolicy.ledger.events import (
     PolicyApplied,
     Record,
+    check_body,
     check_chain,
     from_bytes,
     glance,
@@ -156,7 +157,7 @@ class State:
                 if isinstance(event, PolicyApplied):
                     self.policy_at = sequence
                     self._change_policy(compiled_of(event))
-            case "release-committed" if said["body"]:
+            case "release-committed" if said["body"] is not None:
                 content = self._content(said["body"], record)
                 self._replace(said["release"], COMMITTED, content, sequence)
             case "release-relabelled":
@@ -200,11 +201,14 @@ class State:
             held.releases.append(release)
         self._changed.add(content)
 
-    def _content(self, body: dict[str, Any], record: Record) -> int:
+    def _content(self, body: Any, record: Record) -> int:
         """The number of the content of a record, which is new if nobody asked for it before."""
+        if not isinstance(body, dict):
+            raise LedgerDamaged("a record has a `body` of the wrong shape")
         key = (body.get("by", ""), mechanisms_of(record.payload), self.month)
-        number = self._numbers.get(key)
+        number = self._numbers.get(key) if isinstance(key[0], str) else None
         if number is None:
+            check_body(body)
             number = self._numbers[key] = len(self.contents)
             self.contents.append(Content(*key))
         return number

@@ -14,6 +14,9 @@ from typing import Any
 
 from dpolicy.errors import InvariantBroken
 
+#: Numbers of policies and releases are far shorter.
+MOST_DIGITS = 2_000
+
 #: Stands for a number inside the text that the JSON library writes; see `encode`.
 _MARK = "\x00"
 _MARKED = re.compile(r'"\\u0000([^"]*)"')
@@ -53,8 +56,16 @@ def _encoder(plain: Callable[[object], object]) -> json.JSONEncoder:
 def decode(data: bytes) -> Any:
     """The value of canonical bytes; numbers come back as exact fractions."""
     return json.loads(
-        data.decode("utf-8"), parse_float=Fraction, parse_int=Fraction, parse_constant=_refused
+        data.decode("utf-8"), parse_float=_number, parse_int=_number, parse_constant=_refused
     )
+
+
+def _number(text: str) -> Fraction:
+    """An exact number; one that would take an age to write out was not written by us."""
+    _, _, exponent = text.lower().partition("e")
+    if len(text) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
+        raise ValueError(f"{text[:40]} is absurd")
+    return Fraction(text)
 
 
 def _refused(constant: str) -> Any:

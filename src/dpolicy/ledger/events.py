@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import date
+from fractions import Fraction
 from typing import Any
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode, encode
+from dpolicy.privacy.units import Relation
 
 #: The format that this code writes and the newest it reads.
 FORMAT = 1
@@ -126,6 +129,84 @@ KINDS: dict[str, type[Any]] = {
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 
+#: Whether a plain value is what it should be.
+_Fits = Callable[[Any], bool]
+
+
+def _is(kind: type[Any]) -> _Fits:
+    return lambda value: type(value) is kind
+
+
+def _list(item: _Fits, least: int = 0) -> _Fits:
+    return lambda value: type(value) is list and len(value) >= least and all(map(item, value))
+
+
+def _map(item: _Fits) -> _Fits:
+    return lambda value: type(value) is dict and all(map(item, value.values()))
+
+
+def _record(needed: Mapping[str, _Fits], **others: _Fits) -> _Fits:
+    """A map that has what is needed; of keys that are not named here, anything is held."""
+    known = {**needed, **others}
+    return lambda value: (
+        type(value) is dict
+        and needed.keys() <= value.keys()
+        and all(known[key](item) for key, item in value.items() if key in known)
+    )
+
+
+def _either(one: _Fits, other: _Fits) -> _Fits:
+    return lambda value: one(value) or other(value)
+
+
+def _day(value: Any) -> bool:
+    try:
+        return bool(date.fromisoformat(value))
+    except (TypeError, ValueError):
+        return False
+
+
+_TEXT, _NONE = _is(str), _is(type(None))
+_NUMBER = _either(_is(Fraction), _either(_is(int), _is(float)))
+_RELATIONS = tuple(Relation)
+_BODY = _record(
+    {
+        "release": _TEXT,
+        "mechanisms": _list(
+            _record(
+                {"mechanism": _record({"kind": _TEXT})},
+                name=_TEXT,
+                unit=_TEXT,
+                relation=lambda value: value in _RELATIONS,
+                additive=_is(bool),
+                also=_map(_is(dict)),
+                attributes=_list(_TEXT),
+                labels=_map(_either(_TEXT, _list(_TEXT))),
+                where=_list(
+                    _map(_either(_list(_TEXT, 1), _record({"from": _NUMBER, "to": _NUMBER})))
+                ),
+                time=_record({}, **{"from": _day, "to": _day}),
+            ),
+            least=1,
+        ),
+    },
+    by=_TEXT,
+    utility=_NUMBER,
+)
+_BY_TYPE: dict[object, _Fits] = {
+    "str": _TEXT,
+    "bool": _is(bool),
+    "str | None": _either(_TEXT, _NONE),
+    "tuple[str, ...]": _list(_TEXT),
+    "tuple[tuple[str, str], ...]": _list(lambda pair: _list(_TEXT, 2)(pair) and len(pair) == 2, 1),
+    "Mapping[str, Any]": _BODY,
+    "Mapping[str, Any] | None": _either(_NONE, _BODY),
+}
+_SHAPES = {
+    name: {"format": _NUMBER, "event": _TEXT, **{f.name: _BY_TYPE[f.type] for f in fields(kind)}}
+    for name, kind in KINDS.items()
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -146,18 +227,13 @@ def from_bytes(payload: bytes) -> Event:
     """The event of canonical bytes. Raises `LedgerDamaged` for anything else."""
     try:
         said = decode(payload)
-        number, name = said.pop("format"), said.pop("event")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise LedgerDamaged("a record is not an event") from error
-    if number != FORMAT:
-        raise LedgerDamaged(f"a record has format {number}; this version reads format {FORMAT}")
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None or {f.name for f in fields(kind)} != set(said):
-        raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")
-    event: Event = kind(**{key: _frozen(value) for key, value in said.items()})
+    kind = _kind_of(said)
+    event: Event = kind(**{f.name: _frozen(said[f.name]) for f in fields(kind)})
     try:
         canonical = to_bytes(event) == payload
-    except InvariantBroken:
+    except (InvariantBroken, ValueError, RecursionError):
         canonical = False
     if not canonical:
         raise LedgerDamaged("a record is not in canonical form")
@@ -175,19 +251,22 @@ def body_of(event: Event) -> Mapping[str, Any]:
 
 
 def glance(payload: bytes) -> dict[str, Any]:
-    """An event as plain JSON, for what is read often: its numbers are not exact, its form is not
-    checked. Raises `LedgerDamaged` for what is no event of this format.
+    """An event as plain JSON, for what is read often: its numbers are not exact, its form need not
+    be canonical, and a body is looked at by `check_body` when it is new. Raises `LedgerDamaged`.
     """
     try:
-        said = json.loads(payload)
-        known = said["format"] == FORMAT and said["event"] in KINDS
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        said = json.loads(payload.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise LedgerDamaged("a record is not an event") from error
-    if not known:
-        from_bytes(payload)  # says what is wrong
-        raise LedgerDamaged("a record is no event that this version knows")
+    _kind_of(said, bodies=False)
     event: dict[str, Any] = said
     return event
+
+
+def check_body(body: Any) -> None:
+    """Raise `LedgerDamaged` for what is not the body of a release."""
+    if not _BODY(body):
+        raise LedgerDamaged("a record has a `body` of the wrong shape")
 
 
 def mechanisms_of(payload: bytes) -> bytes:
@@ -200,6 +279,24 @@ def mechanisms_of(payload: bytes) -> bytes:
         return payload[start : payload.rindex(b',"release":', 0, payload.rindex(b',"release":'))]
     except ValueError as error:
         raise LedgerDamaged("a record holds no release") from error
+
+
+def _kind_of(said: Any, *, bodies: bool = True) -> type[Any]:
+    """The kind of event that plain values make up: every field is there and of its type."""
+    if not isinstance(said, dict) or "format" not in said or "event" not in said:
+        raise LedgerDamaged("a record is not an event")
+    number, name = said["format"], said["event"]
+    if number != FORMAT:
+        raise LedgerDamaged(f"a record has format {number}; this version reads format {FORMAT}")
+    shape = _SHAPES.get(name) if isinstance(name, str) else None
+    if shape is None or shape.keys() != said.keys():
+        raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")
+    for field, fits in shape.items():
+        if (bodies or field != "body") and not fits(said[field]):
+            raise LedgerDamaged(f"a record `{name}` has a `{field}` of the wrong shape")
+    if said.get("reserved") and said["expires"] is None:
+        raise LedgerDamaged("a record reserves and does not say until when")
+    return KINDS[str(name)]
 
 
 def _frozen(value: Any) -> Any:
