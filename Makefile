@@ -38,9 +38,14 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/cost.py
 	$(BIN)/python benchmarks/decide.py --history 5000
 
-demo: setup  ## compile an example, print its rules, run the stories
-	$(BIN)/dpolicy check examples/web-analytics
+DEMO := build/demo
+demo: setup  ## an example's rules, its releases decided on a ledger of their own, and all stories
 	$(BIN)/dpolicy rules examples/web-analytics
+	rm -rf $(DEMO) && mkdir -p $(DEMO)
+	$(BIN)/dpolicy apply examples/web-analytics --ledger $(DEMO)/ledger.db
+	$(BIN)/dpolicy submit examples/web-analytics/releases/*.yaml --ledger $(DEMO)/ledger.db
+	$(BIN)/dpolicy budgets --ledger $(DEMO)/ledger.db --rule daily --at country=AT
+	$(BIN)/dpolicy verify --ledger $(DEMO)/ledger.db
 	$(BIN)/dpolicy test examples
 
 clean:
