@@ -24,7 +24,6 @@ from tests.enforcement.worlds import (
     BODIES,
     COMMITS,
     EDITS,
-    REGIONS,
     lessened,
     moved_to,
     narrowed,
@@ -85,7 +84,7 @@ class Agreement(RuleBasedStateMachine):
         super().__init__()
         self.open, self.clean = type(self).place()
         self.now = START
-        self.model = naive.Model(split=REGIONS)
+        self.model = naive.Model(split=True)
         self.stores = [self.open(), self.open()]
         self.points = [DecisionPoint(store, lambda: self.now) for store in self.stores]
         self.given: dict[str, Decision] = {}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.state import State
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decimal, decode, encode, spelt
 from dpolicy.ledger.events import (
@@ -183,6 +184,8 @@ def test_a_field_of_the_wrong_shape_is_damage(name: str, field: str, value: obje
     said = decode(to_bytes(EVENTS[name]))
     payload = encode({**said, field: value})
     for read in (from_bytes, glance):
+        if field == "body" and read is glance:
+            continue  # looked at when it is new
         with pytest.raises(LedgerDamaged, match=f"`{name}` has a `{field}` of the wrong shape"):
             read(payload)
 
@@ -226,9 +229,10 @@ def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
         ReleaseCommitted(AT, "", "r", body),
         ReleaseDecided(AT, "", "r", body, True, False, None, "{}"),
     ):
-        for read in (from_bytes, glance):
-            with pytest.raises(LedgerDamaged, match="`body` of the wrong shape"):
-                read(to_bytes(event))
+        with pytest.raises(LedgerDamaged, match="`body` of the wrong shape"):
+            from_bytes(to_bytes(event))
+        with pytest.raises(LedgerDamaged, match=r"wrong shape|holds no release|before it was"):
+            State().follow([record_after(None, event)])
 
 
 def test_a_reservation_without_an_end_is_damage() -> None:

@@ -10,19 +10,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-#: Whether partitions and time split rules. Until they do, no world has partitions, and all adds up.
-REGIONS = True
-
 UNITS: dict[str, Any] = {
     "user": {},
     "user-month": {"period": "month"},
     "user-day": {"period": "day"},
+    "user-week": {"period": "week"},
+    "user-3-days": {"period": "sliding 3 days"},
 }
 #: Units of a policy; weeks and windows lie across months.
-FEW: tuple[tuple[str, ...], ...] = (("user",), ("user", "user-month"), tuple(UNITS))
-if REGIONS:
-    UNITS |= {"user-week": {"period": "week"}, "user-3-days": {"period": "sliding 3 days"}}
-    FEW = (*FEW[1:], ("user", "user-week", "user-month"), ("user", "user-3-days"))
+FEW: tuple[tuple[str, ...], ...] = (
+    ("user", "user-month"),
+    ("user", "user-month", "user-day"),
+    ("user", "user-week", "user-month"),
+    ("user", "user-3-days"),
+)
 LABELS: dict[str, Any] = {
     "stage": {"values": ["final", "tuning"], "default": "final"},
     "deployment": {"values": ["standard", "closed"], "required": True},
@@ -48,14 +49,7 @@ SCOPES = (
     'mechanism == "gaussian"',
 )
 Time = tuple[str | None, str | None]
-#: None is static. One day, three days of a month, the end of one and the start of the next.
-TIMES: tuple[Time | None, ...] = (
-    None,
-    ("2026-01-10", "2026-01-10"),
-    ("2026-01-10", "2026-01-12"),
-    ("2026-01-30", "2026-02-02"),
-)
-#: With regions: close together, so that they meet; a week across two months, and open ends.
+#: None is static. Close together, so that they meet; a week across two months, and open ends.
 MEETING: tuple[Time | None, ...] = (
     None,
     ("2026-01-31", "2026-01-31"),
@@ -68,8 +62,8 @@ MEETING: tuple[Time | None, ...] = (
     (None, "2026-01-31"),
 )
 COUNTRIES = ("AT", "CH", "DE")
-COMMITS = ("whole", "less", "more", "dropped", *(("narrower", "elsewhere") if REGIONS else ()))
-EDITS = ("other", "tighter", "looser", "unit", *(("unstable",) if REGIONS else ()))
+COMMITS = ("whole", "less", "more", "dropped", "narrower", "elsewhere")
+EDITS = ("other", "tighter", "looser", "unit", "unstable")
 
 
 @st.composite
@@ -112,8 +106,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
             for n in range(draw(st.integers(0, 1)), 3)
         ],
     }
-    if REGIONS:
-        _add_partitions(draw, policy, budget)
+    _add_partitions(draw, policy, budget)
     _add_more(draw, policy, few, budget)
     _add_extensions(draw, policy, extended)
     return policy
@@ -233,13 +226,7 @@ def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
         stated["unit"] = draw(st.sampled_from(("user", "user-month", "user-day")))
     if draw(st.booleans()):
         stated["additive"] = True
-    days = draw(st.sampled_from(TIMES[1:] if "unit" in stated else TIMES))
-    if rarely(draw, 20):
-        days = None
-    if REGIONS:
-        stated |= draw(where_and_when(few_days=stated.get("unit") == "user-month"))
-    elif days:
-        stated["time"] = {"from": days[0], "to": days[1]}
+    stated |= draw(where_and_when(few_days=stated.get("unit") == "user-month"))
     if rarely(draw, 10):  # a stated curve is known for groups of one only
         noise = {"kind": "declared", "renyi": {"2": Fraction(1, 10), "8": Fraction(3, 10)}}
         stated = {"additive": True}

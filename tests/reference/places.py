@@ -84,10 +84,21 @@ def values_of(partition: Mapping[str, Any]) -> list[Value]:
 def splits(policy: PolicyDict, rule: Rule, name: str) -> bool:
     """Whether a partition may split a rule: not if a neighbour could lie in two of its blocks."""
     schema = policy["schema"]
-    entity = policy["units"].get(entity_of(policy, rule.unit), {})
     about = name in schema.get("attributes", {}) and twin.reads(rule.predicates, name)
     stable = schema["partitions"][name].get("stable", True) and not is_replaced(policy, rule)
-    return bool(stable) and not entity.get("covers") and not about
+    return bool(stable) and has_one(policy, rule, name) and not about
+
+
+def has_one(policy: PolicyDict, rule: Rule, name: str) -> bool:
+    """Whether whoever a rule protects has one value: it is whose the partition is, or inside it."""
+    units = policy["units"]
+    everybody = {entity_of(policy, unit) for unit in units}
+    single = [who for who in everybody if not units.get(who, {}).get("covers")]
+    owner = policy["schema"]["partitions"][name].get("of")
+    if owner is None and len(single) > 1:
+        return False
+    owner, who = owner or single[0], entity_of(policy, rule.unit)
+    return bool(who == owner or who in units.get(owner, {}).get("covers", ()))
 
 
 def is_replaced(policy: PolicyDict, rule: Rule) -> bool:

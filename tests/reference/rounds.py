@@ -1,0 +1,83 @@
+"""A round, block by block and set by set: the naive twin of the problem that `building` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpolicy.allocation.candidates import Candidate
+from dpolicy.allocation.problem import Problem
+from dpolicy.allocation.unlocking import Unlocked
+from dpolicy.enforcement.balances import Balances, Charge
+from dpolicy.enforcement.check import Prepared
+from dpolicy.privacy.loss import INFINITE
+from dpolicy.releases.regions import Point, contains
+
+
+def fits(
+    of: Prepared,
+    balances: Balances,
+    chosen: Sequence[Candidate],
+    points: Sequence[Point],
+    unlocked: Unlocked,
+) -> bool:
+    """Whether the chosen candidates fit together in every block of every rule they touch."""
+    if any(candidate.refused for candidate in chosen):
+        return False
+    charges = [charge for candidate in chosen for charge in candidate.charges]
+    rules = sorted({int(number) for charge in charges for number in charge.numbers})
+    return all(_fits_rule(of, balances, charges, rule, points, unlocked) for rule in rules)
+
+
+def _fits_rule(
+    of: Prepared,
+    balances: Balances,
+    charges: Sequence[Charge],
+    rule: int,
+    points: Sequence[Point],
+    unlocked: Unlocked,
+) -> bool:
+    segments, gate = balances.of(rule), of.gates_of(np.array([rule]))
+    parts = [
+        (of.layout.blocks(charge.region, rule), row)
+        for charge in charges
+        for number, row in zip(charge.numbers.tolist(), charge.rows.tolist(), strict=True)
+        if number == rule
+    ]
+    frame = of.layout.frames[of.layout.frame_of[rule]]
+    by_cohort = unlocked.axis if unlocked.axis in frame.partitions else None
+    for at in points:
+        rows = [row for region, row in parts if contains(region, at)]
+        share = Fraction(1) if by_cohort is None else unlocked.shares[at[by_cohort]]
+        spent = segments.row_at(at).tolist() if rows else []
+        after = [sum(column) for column in zip(spent, *rows, strict=True)]
+        if rows and not _within(after, gate.most[0].tolist(), share, every=bool(gate.every[0])):
+            return False
+    return True
+
+
+def _within(amounts: list[int], most: list[int], share: Fraction, *, every: bool) -> bool:
+    within = [
+        limit >= INFINITE or (limit >= 0 and amount <= limit * share)
+        for amount, limit in zip(amounts, most, strict=True)
+    ]
+    return (all(within[:-1]) if every else any(within[:-1])) and within[-1]
+
+
+def admits(problem: Problem, chosen: Sequence[int]) -> bool:
+    """Whether a problem lets a set of candidates through, read row by row as it is defined."""
+    if not all(problem.fits_alone[number] for number in chosen):
+        return False
+    for row in problem.rows:
+        inside = np.isin(row.candidates, chosen)
+        if not inside.any():
+            continue
+        total = row.costs[inside].sum(axis=0)
+        for left in row.left:
+            within = (total <= left) | (left >= INFINITE)
+            certified = within[:-1].all() if row.every else within[:-1].any()
+            if not (certified and within[-1]):
+                return False
+    return True
