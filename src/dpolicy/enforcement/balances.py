@@ -136,7 +136,7 @@ def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Reg
         row = parts["amounts"][:, cell]
         ends = zip(parts["low"][:, cell].tolist(), parts["high"][:, cell].tolist(), strict=True)
         found += [(Region((tuple(ends),)), row)] if row.any() else []
-    return found
+    return found or several[:1]
 
 
 def _rows(charge: Charge, chosen: NDArray[np.bool_], times: int) -> Iterator[tuple[int, Rows]]:
