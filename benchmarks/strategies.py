@@ -1,7 +1,7 @@
-"""How much of a round each strategy chooses, how far from the best it may be, and how long it takes.
+"""How much of a round each strategy chooses, how far from the best it may be, and how long it is.
 
-Rounds are drawn: 36 cost curves, runs of a partition, a few overlapping rules, and what is left over
-from a past that differs from place to place. The same seed draws the same round.
+Rounds are drawn: 36 cost curves, runs of a partition, a few overlapping rules, and what a past that
+differs from place to place has left. The same seed draws the same round.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def left(epsilon: float, drawn: np.random.Generator, places: int) -> NDArray[np.
 def pareto(vectors: NDArray[np.int64]) -> NDArray[np.int64]:
     """The vectors that no other one is at most as large as."""
     distinct = np.unique(vectors, axis=0)
-    below = (distinct[:, None] <= distinct[None]).all(axis=2)
+    below: NDArray[np.bool_] = np.all(distinct[:, None] <= distinct[None], axis=2)
     np.fill_diagonal(below, False)
     return distinct[~below.any(axis=0)]
 
@@ -86,7 +86,8 @@ def pareto(vectors: NDArray[np.int64]) -> NDArray[np.int64]:
 def contested(costs: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
     """The vectors into which not all fit."""
     total = np.minimum(costs.astype(np.float64).sum(axis=0), float(INFINITE))
-    return room[~(total[:-1] <= room[:, :-1]).any(axis=1)]
+    held: NDArray[np.bool_] = np.any(total[:-1] <= room[:, :-1], axis=1)
+    return room[~held]
 
 
 def rows(number: int, at: Asked, drawn: np.random.Generator, most: int) -> list[Row]:

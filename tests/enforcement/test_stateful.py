@@ -74,11 +74,11 @@ def run(place: Callable[[], Place], how: settings) -> None:
 
 
 def test_in_memory() -> None:
-    run(memory, quick(70))
+    run(memory, quick(30))
 
 
 def test_sqlite() -> None:
-    run(sqlite, quick(12))
+    run(sqlite, quick(8))
 
 
 def test_postgres(postgres: PostgresServer) -> None:
@@ -86,7 +86,7 @@ def test_postgres(postgres: PostgresServer) -> None:
         schema = f"s{uuid4().hex}"
         return lambda: PostgresStore(postgres.url, schema=schema), lambda: None
 
-    run(place, quick(8))
+    run(place, quick(6))
 
 
 # Canaries: each is a mistake that the machine must find.
