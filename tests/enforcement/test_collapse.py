@@ -73,8 +73,10 @@ RELEASES = st.lists(
 )
 
 
-def run(compiled: CompiledPolicy, story: list[Any], store: MemoryStore) -> DecisionPoint:
-    clock = Clock()
+def run(
+    compiled: CompiledPolicy, story: list[Any], store: MemoryStore, clock: Clock | None = None
+) -> DecisionPoint:
+    clock = clock or Clock()
     point = DecisionPoint(store, clock)
     point.apply(compiled)
     for number, (later, first, length, country, rho, voided) in enumerate(story):
@@ -95,9 +97,9 @@ def spent(point: DecisionPoint, at: dict[str, str]) -> list[float]:
 @settings(deadline=None, max_examples=40)
 @given(RELEASES)
 def test_no_step_ever_counts_less_and_reading_again_gives_the_same(story: list[Any]) -> None:
-    store = MemoryStore()
-    exact, together = run(EXACT, story, MemoryStore()), run(COLLAPSED, story, store)
-    again = DecisionPoint(MemoryStore(list(store.after(0))))
+    store, clock = MemoryStore(), Clock()
+    exact, together = run(EXACT, story, MemoryStore()), run(COLLAPSED, story, store, clock)
+    again = DecisionPoint(MemoryStore(list(store.after(0))), clock)
     for day in [*DAYS, date(2023, 5, 1), date(2030, 1, 1)]:
         for country in ("AT", "CH"):
             at = {"country": country, "time": day.isoformat()}
@@ -125,7 +127,7 @@ def test_the_cells_of_long_ago_are_few() -> None:
     days = [(0, date(2022, 1, 1) + timedelta(days=2 * n), 0, "AT", 1, False) for n in range(60)]
     now = [*days, (1500, date(2026, 1, 15), 0, "AT", 1, False)]
     cells = [
-        len(run(compiled, now, MemoryStore())._state.balances.segments[0])
+        len(run(compiled, now, MemoryStore()).consult(lambda state: state.balances).segments[0])
         for compiled in (EXACT, COLLAPSED)
     ]
     assert cells[1] < 10 < 60 < cells[0]

@@ -197,5 +197,5 @@ def test_floats_and_order_of_attributes_do_not_matter() -> None:
 
 def test_conflicts_of_an_empty_history_are_none() -> None:
     made, _ = point(ALL)
-    with made._reading() as state:
+    with made._journal.reading() as state:
         assert conflicts(state) == []

@@ -82,7 +82,7 @@ def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> Non
         asked = [pool.submit(point.submit, pure("r0", "0.1"))]
         assert store.entered.wait(60)
         asked += [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(1, requests)]
-        while len(point._queue) < requests - 1:  # all but the one that is being written
+        while len(point._journal._queue) < requests - 1:  # all but the one that is being written
             threading.Event().wait(0.001)
         store.free.set()
         decisions = [future.result() for future in asked]
@@ -156,7 +156,7 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
 
 
 def _checked(point: DecisionPoint, asked: Any) -> Any:
-    with point._reading() as state:
+    with point._journal.reading() as state:
         return judgement.judge(state, judgement.read_request(asked))
 
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
-from dpolicy.enforcement import decision_point, judgement, state
+from dpolicy.enforcement import decision_point, journal, judgement, state
 from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.check import Verdict, decide
 from dpolicy.enforcement.contents import Account
@@ -64,7 +64,7 @@ def quick(examples: int, steps: int = 25) -> settings:
 @pytest.fixture(autouse=True)
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every restart begins from one."""
-    monkeypatch.setattr(decision_point, "WORTH_SAVING", 1)
+    monkeypatch.setattr(journal, "WORTH_SAVING", 1)
 
 
 def run(place: Callable[[], Place], how: settings) -> None:

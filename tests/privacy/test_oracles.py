@@ -26,7 +26,7 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon_bun_steinke,
 )
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.loss import add
+from dpolicy.privacy.loss import Loss, add
 from dpolicy.privacy.mechanism import Mechanism, read_mechanism
 from dpolicy.privacy.mechanisms.chain import chained
 from dpolicy.privacy.mechanisms.laplace import laplace_divergence
@@ -174,7 +174,8 @@ def mixed(case: Case) -> float:
     certificates = tuple(map(renyi, PAPER_ORDERS))
     items = case["params"]["items"]
     losses = [cost(item(i), 1, Relation.ADD_REMOVE, certificates) for i in items]
-    spent_at = dict(zip(PAPER_ORDERS, reduce(add, losses), strict=True))
+    spent: Loss = reduce(add, losses)
+    spent_at = dict(zip(PAPER_ORDERS, spent, strict=True))
     delta = number(case["delta"])
     sampled = any(i["kind"] == "dpsgd" for i in items)
     for order, known in zip(PAPER_ORDERS, case["expected"]["rdp_paper14"], strict=True):

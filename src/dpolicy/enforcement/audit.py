@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from dpolicy.enforcement.decision_point import event_at
 from dpolicy.enforcement.governance import conflicts
+from dpolicy.enforcement.journal import event_at
 from dpolicy.enforcement.judgement import check_less, judge, losses_of, readable
-from dpolicy.enforcement.state import RESERVED, State, compiled_of
+from dpolicy.enforcement.state import RESERVED, State, compiled_of, month_of
 from dpolicy.errors import DPolicyError, InvalidValue, LedgerUnavailable, Misused, ReleaseRejected
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
@@ -64,6 +64,7 @@ def verify(store: Store) -> Audit:
         for record in store.after(0):
             check_chain(state.head, record)
             event = from_bytes(record.payload)
+            state.now = month_of(event.at)
             findings += [Finding(record.sequence, p) for p in _wrong(state, event, store)]
             state.follow([record])
     except LedgerUnavailable:

@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 
 from dpolicy.enforcement.places import Layout
 from dpolicy.enforcement.segments import Segments
+from dpolicy.errors import InvalidValue, InvariantBroken
 from dpolicy.privacy.calendars import index_of, start_of
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.rows import Rows
 from dpolicy.releases.regions import Box, Region
+
+#: The mechanisms of a release may overlap in so many ways: each is looked at by itself.
+MOST_PIECES = 512
 
 #: Numbers of rules.
 Numbers = NDArray[np.intp]
@@ -104,6 +108,8 @@ class Balances:
         endless = rows >= INFINITE
         self.finite[numbers] -= np.where(endless, 0, rows * times)
         self.infinite[numbers] -= times * endless
+        if (self.finite[numbers] < 0).any() or (self.infinite[numbers] < 0).any():
+            raise InvariantBroken("more is taken away from a rule than was added")
         return True
 
     def collapse(self, cutoff: int) -> None:
@@ -118,7 +124,8 @@ class Balances:
             time = len(segments.space) - 1
             bounds = np.unique(segments.parts()["low"][time])
             old = bounds[(bounds < cutoff) & (bounds > segments.space[time][0])].tolist()
-            for block in dict.fromkeys(index_of(into, day) for day in old):
+            inside = (day for day in old if start_of(into, index_of(into, day)) != day)
+            for block in dict.fromkeys(index_of(into, day) for day in inside):
                 segments.merge(time, start_of(into, block), start_of(into, block + 1))
 
 
@@ -130,6 +137,8 @@ def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Reg
     together = Segments(space, np.zeros_like(several[0][1]))
     for region, row in several:
         together.add(region, row)
+    if len(together) > MOST_PIECES:
+        raise InvalidValue("R008", "the mechanisms overlap in too many ways; ask for them apart")
     parts = together.parts()
     found = []
     for cell in range(len(together)):

@@ -76,6 +76,7 @@ class Checks:
     cost: Rows
     holds: NDArray[np.bool_]
     at: Mapping[int, Place]
+    cutoff: int
 
     @property
     def after(self) -> Rows:
@@ -193,7 +194,7 @@ def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks
     spent = balances.spent(numbers)
     holds = of.gates_of(numbers).hold(added(spent, cost))
     if not len(apart):
-        return Checks(of, numbers, spent, cost, holds, {})
+        return Checks(of, numbers, spent, cost, holds, {}, costs[0].cutoff)
     placed = [_placed(of, balances, number, costs) for number in apart.tolist()]
     at = {len(numbers) + position: found.place for position, found in enumerate(placed)}
     return Checks(
@@ -203,6 +204,7 @@ def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks
         np.vstack([cost, *(found.cost for found in placed)]),
         np.concatenate([holds, [found.holds for found in placed]]),
         at,
+        costs[0].cutoff,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from dpolicy.enforcement.check import Prepared, certificates_of, charges, prepar
 from dpolicy.enforcement.resolution import Resolved, resolve
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.ledger.canonical import decode, encode
-from dpolicy.privacy.loss import INFINITE, unbounded
-from dpolicy.privacy.rows import Rows, row_of
+from dpolicy.privacy.loss import unbounded
+from dpolicy.privacy.rows import Rows, added, row_of
 from dpolicy.releases.body import release_of
 from dpolicy.releases.regions import Point, contains
 from dpolicy.releases.request import Release
@@ -62,14 +63,25 @@ class Account:
         self.of, _ = prepared(policy)
         self._balances = self.of.nothing()
         self._charged: dict[int, int] = {}
+        self._cutoff = 0
+        self._changing = False
         self._spendings: dict[int, Spending | None] = {}
         self._by_base: dict[int, list[int]] = {}
         self._expected: dict[tuple[str, bytes], tuple[Resolved, ...]] = {}
 
     def balances(self, contents: list[Content], changed: set[int], month: int) -> Balances:
-        """The balances in a month, after bringing the changed contents up to date."""
+        """The balances in a month, after bringing the changed contents up to date.
+
+        They are added up anew where a sum no longer knows its terms, where the last change was
+        interrupted, and where somebody looked at a later month before.
+        """
+        cutoff = self.of.layout.cutoff(month)
+        if not changed and cutoff == self._cutoff and not self._changing:
+            return self._balances
+        interrupted, self._changing = self._changing, True
         fewer = [n for n in changed if contents[n].count < self._charged.get(n, 0)]
-        if any(not self._take_away(n, contents[n]) for n in fewer):
+        anew = interrupted or cutoff < self._cutoff
+        if anew or any(not self._take_away(n, contents[n]) for n in fewer):
             self._balances, self._charged = self.of.nothing(), {}
             changed = set(range(len(contents)))
         for number in sorted(changed):
@@ -77,9 +89,9 @@ class Account:
             for charge in self.charges(number, contents[number]) if more > 0 else ():
                 self._balances.add(charge, more)
             self._charged[number] = contents[number].count
-        cutoff = self.of.layout.cutoff(month)
-        if changed and cutoff:
+        if cutoff:
             self._balances.collapse(cutoff)
+        self._cutoff, self._changing = cutoff, False
         return self._balances
 
     def expect(self, release: Release, mechanisms: tuple[Resolved, ...]) -> None:
@@ -122,10 +134,10 @@ class Account:
                 m.costs[unit]
                 for m, match in pairs
                 if section.index.lies_in(match, rule)
-                and (not at or contains(self.of.layout.blocks(m.region, rule), at))
+                and (not at or contains(self.of.layout.blocks(m.region, rule, self._cutoff), at))
             ]
             if rows:
-                yield number, total(rows)
+                yield number, reduce(added, rows)
 
     def _take_away(self, number: int, content: Content) -> bool:
         fewer = self._charged[number] - content.count
@@ -166,13 +178,3 @@ def _resolved(policy: CompiledPolicy, content: Content) -> tuple[Resolved, ...] 
     body = {"release": "", "by": content.by, "mechanisms": decode(content.mechanisms)}
     mechanisms, problems = resolve(release_of(body), policy, certificates_of(policy))
     return None if problems else mechanisms
-
-
-def total(rows: list[Rows]) -> Rows:
-    """The sum of rows."""
-    if len(rows) == 1:
-        return rows[0]
-    amounts = [
-        min(sum(column), INFINITE) for column in zip(*(r.tolist() for r in rows), strict=True)
-    ]
-    return np.array(amounts, dtype=np.int64)

@@ -22,6 +22,10 @@ from dpolicy.releases.regions import Point
 
 #: An allowed release shows this many of its tightest rules; a denied one all that are broken.
 TIGHTEST = 3
+#: To find what fits is to decide again and again, so only for releases of ordinary size,
+MOST_MECHANISMS = 64
+#: and only so many attributes are left out in turn.
+MOST_ATTRIBUTES = 32
 #: Noise past this factor is no counter-offer.
 MOST_NOISE = Fraction(1000)
 
@@ -68,7 +72,7 @@ def _reason(checks: Checks, position: int, spenders: Spenders | None) -> Reason:
         after=after,
         holds=bool(checks.holds[position]),
         spenders=spenders(number, point) if spenders and lasting else (),
-        at=checks.of.layout.named(point, number) if point else {},
+        at=checks.of.layout.named(point, number, checks.cutoff) if point else {},
     )
 
 
@@ -89,15 +93,18 @@ def described(of: Prepared, number: int) -> dict[str, Any]:
 def counter_offers(body: Body, fits: Callable[[Body], bool]) -> tuple[Mapping[str, Any], ...]:
     """What would fit instead, cheapest first."""
     offers: list[Mapping[str, Any]] = []
+    many = len(body["mechanisms"])
+    if many > MOST_MECHANISMS:
+        return ()
     factor = _noise_that_fits(body, fits)
     if factor is not None:
         offers.append({"change": "scale every noise parameter by", "factor": float(factor)})
     attributes = sorted({a for said in body["mechanisms"] for a in said.get("attributes", ())})
-    for attribute in attributes:
+    for attribute in attributes[:MOST_ATTRIBUTES]:
         if fits(without_attribute(body, attribute)):
             offers.append({"change": "leave out attribute", "attribute": attribute})
     for position, said in enumerate(body["mechanisms"]):
-        if len(body["mechanisms"]) > 1 and fits(without(body, position)):
+        if many > 1 and fits(without(body, position)):
             name = said.get("name", f"mechanism {position + 1}")
             offers.append({"change": "leave out mechanism", "mechanism": name})
     return tuple(offers)

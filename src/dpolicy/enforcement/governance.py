@@ -66,6 +66,7 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
         return []
     of, _ = prepared(state.policy)
     spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    cutoff = of.layout.cutoff(state.today)
     rows, points = spent.spent(numbers), {}
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
         number = int(numbers[position])
@@ -78,7 +79,7 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
             loss_of(rows[position], of.certificates),
             bool(held[position]),
             most_spent(state, number, points.get(position)),
-            of.layout.named(points[position], number) if position in points else {},
+            of.layout.named(points[position], number, cutoff) if position in points else {},
         )
         for position, number in enumerate(numbers.tolist())
     ]

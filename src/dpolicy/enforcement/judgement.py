@@ -42,11 +42,10 @@ from dpolicy.rules.compiler import CompiledPolicy
 
 
 def read_request(release: Release | Body) -> Release:
-    """A release, or one from plain values, read as strictly as a file."""
-    if isinstance(release, Release):
-        return release
+    """A release as it will be recorded: from its plain values, read as strictly as a file."""
+    said = release.body if isinstance(release, Release) else release
     found = Findings()
-    node = read_json(Source("release", encode(plain_body(release)).decode("utf-8")), found)
+    node = read_json(Source("release", encode(plain_body(said)).decode("utf-8")), found)
     read = None if node is None else release_from(node, found)
     if read is None or found.errors:
         raise PolicyRejected(found.all)
@@ -60,7 +59,7 @@ def judge(state: State, release: Release) -> Decision:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
     mechanisms = readable(release, policy)
     state.account.expect(release, mechanisms)
-    verdict = decide(policy, state.balances, mechanisms, state.month)
+    verdict = decide(policy, state.balances, mechanisms, state.today)
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
@@ -114,7 +113,8 @@ def check_less(state: State, entry: Entry, body: Body) -> None:
     if verdict.uncovered or verdict.failed or not all(checks.holds.all() for checks in each):
         raise Misused("what was run would not have been allowed")
     of, _ = prepared(policy)
-    used = charges(of, mechanisms, [of.section.index.match(m.facts) for m in mechanisms])
+    matches = [of.section.index.match(m.facts) for m in mechanisms]
+    used = charges(of, mechanisms, matches, state.contents[entry.content].month)
     if not nowhere_above(of, used, state.charges_of(entry)):
         raise Misused("what was run costs more than what was reserved")
 
@@ -139,6 +139,6 @@ def _offers(
             mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
         except InvalidValue:
             return False
-        return not problems and decide(policy, state.balances, mechanisms, state.month).allowed
+        return not problems and decide(policy, state.balances, mechanisms, state.today).allowed
 
     return counter_offers(body, fits)

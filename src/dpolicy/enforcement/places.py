@@ -8,15 +8,16 @@ in blocks of that period (6.2). What does not split is charged everywhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.errors import Misused
+from dpolicy.errors import InvalidValue, Misused
 from dpolicy.language.model import Collapse, Partition
 from dpolicy.predicates.expression import Predicate, reads_attribute
 from dpolicy.privacy.calendars import Kind, Period, index_of, is_window, start_of
@@ -26,6 +27,7 @@ from dpolicy.releases.regions import (
     Interval,
     Point,
     Region,
+    check_size,
     product,
     region_of,
     widened,
@@ -62,7 +64,7 @@ class Axis:
                 raise Misused(f"`{text}` is no value of `{self.name}`")
             return (text,)
         low, high = self.extent
-        if not text.lstrip("-").isdecimal() or not low <= int(text) < high:
+        if not re.fullmatch("-?[0-9]{1,15}", text) or not low <= int(text) < high:
             raise Misused(f"`{self.name}` is a whole number from {low} to {high - 1}")
         return int(text), int(text)
 
@@ -97,6 +99,7 @@ class Space:
         for box in where or ({},):
             sides = [axis.selected(box.get(axis.name)) for axis in self.axes]
             boxes += reduce(product, [*sides, days]).boxes
+            check_size(len(boxes))
         found = region_of(boxes)
         return None if found.boxes == (self.box,) else found
 
@@ -132,6 +135,13 @@ class Space:
 
 @lru_cache(maxsize=65_536)
 def _blocks(region: Region, frame: Frame, box: Box) -> Region:
+    try:
+        return _exact_blocks(region, frame, box)
+    except InvalidValue:  # too many boxes: touching more is sound
+        return Region((box,))
+
+
+def _exact_blocks(region: Region, frame: Frame, box: Box) -> Region:
     time = len(box) - 1
     if frame.period is not None:
         period = frame.period
@@ -151,7 +161,13 @@ def _collapsed(region: Region, into: Period, cutoff: int) -> Region:
         first = _steps(into, (low, low + 1))[0] if low < cutoff else low
         return first, max(high, _steps(into, (high - 1, high))[1]) if high <= cutoff else high
 
-    return region_of((*box[:-1], widened_days(box[-1])) for box in region.boxes)
+    try:
+        return region_of((*box[:-1], widened_days(box[-1])) for box in region.boxes)
+    except InvalidValue:  # too many boxes: touching all of the past is sound
+        past = (ALL_TIME[0], max(cutoff, max(box[-1][1] for box in region.boxes)))
+        hull = zip(*(box[:-1] for box in region.boxes), strict=True)
+        sides = ((min(low for low, _ in side), max(high for _, high in side)) for side in hull)
+        return Region(((*sides, past),))
 
 
 @lru_cache(maxsize=64)
@@ -170,14 +186,37 @@ def _steps(period: Period, days: Interval) -> Interval:
     return max(first, ALL_TIME[0]), start_of(period, index_of(period, high - 1) + 1)
 
 
+#: How the blocks of time are written, as `block_name` does.
+_WRITTEN = (
+    (Kind.YEAR, "[0-9]{4}"),
+    (Kind.QUARTER, "[0-9]{4}-Q[1-4]"),
+    (Kind.MONTH, "[0-9]{4}-[0-9]{2}"),
+    (Kind.WEEK, "[0-9]{4}-W[0-9]{2}"),
+    (Kind.DAY, "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+)
+
+
+def _day_named(kind: Kind, text: str) -> int:
+    """The first day of a block. Raises `ValueError`."""
+    match kind:
+        case Kind.YEAR:
+            text += "-01-01"
+        case Kind.QUARTER:
+            text = f"{text[:4]}-{3 * int(text[-1]) - 2:02}-01"
+        case Kind.MONTH | Kind.WEEK:
+            text += "-01" if kind is Kind.MONTH else "-1"
+    return date.fromisoformat(text).toordinal()
+
+
 def _days_named(text: str) -> Touched:
     """The days of a year, a month or a day. Raises `Misused`."""
-    kinds = {4: (Kind.YEAR, "-01-01"), 7: (Kind.MONTH, "-01"), 10: (Kind.DAY, "")}
     try:
-        kind, rest = kinds[len(text)]
-        day = date.fromisoformat(text + rest).toordinal()
-    except (KeyError, ValueError):
-        raise Misused(f"`{text}` is no year, month or day such as 2026-10-28") from None
+        kind, day = next(
+            (kind, _day_named(kind, text)) for kind, way in _WRITTEN if re.fullmatch(way, text)
+        )
+    except (StopIteration, ValueError):
+        shown = f"`{text}` is no day, week, month, quarter or year such as 2026-10-28 or 2026-W44"
+        raise Misused(shown) from None
     first, end = _steps(Period(kind), (day, day + 1))
     return Touched(((first, end - 1),))
 
@@ -275,9 +314,12 @@ class Layout:
             self.into, index_of(self.into, date(months // 12, months % 12 + 1, 1).toordinal())
         )
 
-    def named(self, point: Point, number: int) -> dict[str, str | int]:
+    def named(self, point: Point, number: int, cutoff: int = 0) -> dict[str, str | int]:
         """A place of a rule for people."""
-        return self.space.named(point, self.frames[self.frame_of[number]])
+        frame = self.frames[self.frame_of[number]]
+        if point[-1] < cutoff and self.collapses(number):
+            frame = replace(frame, period=self.into)
+        return self.space.named(point, frame)
 
 
 def layout_of(policy: CompiledPolicy, rules: Rules) -> Layout:

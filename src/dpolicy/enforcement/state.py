@@ -59,7 +59,8 @@ class State:
     """The fold of a log up to `head`.
 
     `policy_at` is the record of the policy in force; `open` says when each reservation runs out;
-    `month` is the first day of the month that the ledger has reached.
+    `month` is the first day of the month that the ledger has reached, which only moves on; `now`
+    that of whoever looks at it, and no part of what is folded.
     """
 
     head: Record | None = None
@@ -69,6 +70,7 @@ class State:
     open: dict[str, str] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list)
     month: int = 0
+    now: int = 0
     _numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
     _account: Account | None = None
     _changed: set[int] = field(default_factory=set)
@@ -77,6 +79,11 @@ class State:
     def sequence(self) -> int:
         """The number of the last record."""
         return self.head.sequence if self.head else 0
+
+    @property
+    def today(self) -> int:
+        """The month in which balances are looked at."""
+        return max(self.month, self.now)
 
     @property
     def account(self) -> Account:
@@ -88,7 +95,7 @@ class State:
     @property
     def balances(self) -> Balances:
         """What each rule has spent."""
-        found = self.account.balances(self.contents, self._changed, self.month)
+        found = self.account.balances(self.contents, self._changed, self.today)
         self._changed = set()
         return found
 
@@ -97,13 +104,9 @@ class State:
         for record in records:
             check_chain(self.head, record)
             said = glance(record.payload)
-            self.pass_time(said["at"])
+            self.month = max(self.month, month_of(said["at"]))
             self._take(said, record)
             self.head = record
-
-    def pass_time(self, at: str) -> None:
-        """The month of the ledger, which only moves on, whatever a clock says."""
-        self.month = max(self.month, month_of(at[:7]))
 
     def entry(self, release: str) -> Entry:
         """A release that is there."""
@@ -129,7 +132,7 @@ class State:
 
     def under(self, policy: CompiledPolicy) -> State:
         """The same history under another policy, to look at while this one does not change."""
-        other = State(self.head, policy, 0, self.entries, self.open, self.contents, self.month)
+        other = State(self.head, policy, 0, self.entries, self.open, self.contents, self.today)
         other._change_policy(policy)
         return other
 
@@ -142,7 +145,6 @@ class State:
                 self.contents[entry.content].releases.append(release)
 
     def _take(self, said: dict[str, Any], record: Record) -> None:
-        sequence = record.sequence
         match said["event"]:
             case "release-decided":
                 status = RESERVED if said["reserved"] else ALLOWED
@@ -155,14 +157,12 @@ class State:
             case "policy-applied":
                 event = from_bytes(record.payload)
                 if isinstance(event, PolicyApplied):
-                    self.policy_at = sequence
+                    self.policy_at = record.sequence
                     self._change_policy(compiled_of(event))
             case "release-committed" if said["body"] is not None:
-                content = self._content(said["body"], record)
-                self._replace(said["release"], COMMITTED, content, sequence)
+                self._replace(said["release"], COMMITTED, said["body"], record)
             case "release-relabelled":
-                content = self._content(said["body"], record)
-                self._replace(said["release"], None, content, sequence)
+                self._replace(said["release"], None, said["body"], record)
             case ended:
                 ends = {"release-committed": COMMITTED, "release-voided": VOIDED}
                 self._replace(said["release"], ends.get(ended, EXPIRED))
@@ -171,22 +171,20 @@ class State:
         release = said["release"]
         if release in self.entries:
             raise LedgerDamaged(f"the release `{release}` is in the ledger twice")
-        content = self._content(said["body"], record)
+        content = self._content(said["body"], record, self.month)
         self.entries[release] = Entry(status, record.sequence, record.sequence, content)
         if status in COUNTED:
             self._count(release, content, 1)
 
     def _replace(
-        self, release: str, status: str | None, content: int | None = None, charged: int = 0
+        self, release: str, status: str | None, body: Any = None, record: Record | None = None
     ) -> None:
-        """A release that stands otherwise now, or is charged for another content."""
+        """A release that stands otherwise now, or is charged for another content since then."""
         old = self.entry(release)
-        new = Entry(
-            status or old.status,
-            old.asked,
-            charged or old.charged,
-            old.content if content is None else content,
-        )
+        new = old._replace(status=status or old.status)
+        if record is not None:
+            content = self._content(body, record, self.contents[old.content].month)
+            new = new._replace(charged=record.sequence, content=content)
         self.open.pop(release, None) if status else None
         self.entries[release] = new
         before, after = old.status in COUNTED, new.status in COUNTED
@@ -201,11 +199,11 @@ class State:
             held.releases.append(release)
         self._changed.add(content)
 
-    def _content(self, body: Any, record: Record) -> int:
+    def _content(self, body: Any, record: Record, month: int) -> int:
         """The number of the content of a record, which is new if nobody asked for it before."""
         if not isinstance(body, dict):
             raise LedgerDamaged("a record has a `body` of the wrong shape")
-        key = (body.get("by", ""), mechanisms_of(record.payload), self.month)
+        key = (body.get("by", ""), mechanisms_of(record.payload), month)
         number = self._numbers.get(key) if isinstance(key[0], str) else None
         if number is None:
             check_body(body)
@@ -220,12 +218,12 @@ class State:
 
 
 @lru_cache(maxsize=1024)
-def month_of(text: str) -> int:
-    """The first day of a month such as 2026-10."""
+def month_of(at: str) -> int:
+    """The first day of the month of a time such as 2026-10-28T12:00:00+00:00."""
     try:
-        return date.fromisoformat(f"{text}-01").toordinal()
+        return date.fromisoformat(f"{at[:7]}-01").toordinal()
     except ValueError:
-        raise LedgerDamaged(f"a record was written at `{text}`, which is no month") from None
+        raise LedgerDamaged(f"a record was written at `{at[:40]}`, which is no time") from None
 
 
 def compiled_of(event: PolicyApplied) -> CompiledPolicy:

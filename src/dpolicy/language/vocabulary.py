@@ -181,6 +181,9 @@ def _check_partitions(policies: PolicySet, found: Findings) -> None:
         if partition.of is not None and partition.of not in policies.units:
             shown = f"there is no unit `{partition.of}`"
             found("P020", shown, partition.of.span, suggestion(partition.of, policies.units))
+        elif partition.of is not None and policies.units[partition.of].period is not None:
+            shown = f"`{partition.of}` has a period, so it is not somebody to have a value for ever"
+            found("P017", shown, partition.of.span, "name a unit without a period")
 
 
 def _label(name: Word, said: LabelStatement, found: Findings) -> Label:

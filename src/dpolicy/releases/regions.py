@@ -55,7 +55,7 @@ def region_of(boxes: Iterable[Box]) -> Region:
 
 def product(a: Region, b: Region) -> Region:
     """The points whose first axes lie in `a` and the rest in `b`: listed values, axis by axis."""
-    _check_size(len(a.boxes) * len(b.boxes))
+    check_size(len(a.boxes) * len(b.boxes))
     return Region(tuple(x + y for x in a.boxes for y in b.boxes))
 
 
@@ -127,7 +127,7 @@ class _Sweep:
             return ((),) if self.keep(True, True) else ()
         bounds = sorted({x for box in (*a, *b) for x in box[0]})
         self.steps += len(bounds)
-        _check_size(self.steps // STEPS_A_BOX)
+        check_size(self.steps // STEPS_A_BOX)
         done: list[Box] = []
         low, high = bounds[0], bounds[0]
         inner: tuple[Box, ...] = ()  # of the slab from `low` to `high`, which may still grow
@@ -136,7 +136,7 @@ class _Sweep:
             found = self.combined(in_a, in_b)
             if found != inner:
                 done += (((low, high), *box) for box in inner)
-                _check_size(len(done) + len(found))
+                check_size(len(done) + len(found))
                 low, inner = start, found
             high = end
         done += (((low, high), *box) for box in inner)
@@ -155,6 +155,7 @@ def _slabs(boxes: tuple[Box, ...], bounds: list[int]) -> Iterator[tuple[Box, ...
         yield inner if low <= step else ()
 
 
-def _check_size(boxes: int) -> None:
+def check_size(boxes: int) -> None:
+    """Raise `InvalidValue` for more boxes than a release may draw."""
     if boxes > MAX_BOXES:
         raise InvalidValue("R008", "the selection falls into too many boxes; use ranges")

@@ -1,0 +1,69 @@
+"""Files of releases that compete → the releases, each with the round in which it arrives.
+
+A file holds a list of releases, or one; a directory holds such files. `round` beside `release` says
+when it arrives, for simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dpolicy.errors import Misused, PolicyRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.parser import read_source
+from dpolicy.language.release import release_from
+from dpolicy.language.shape import INVALID, Number
+from dpolicy.language.source import List, Map, Node, Source, read_nodes
+from dpolicy.releases.request import Release
+
+_ROUND = Number("the number of a round", least=Fraction(0), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A release of a batch; `round` is None if nothing is said of it."""
+
+    release: Release
+    round: int | None
+
+
+def load_batch(path: Path) -> list[Entry]:
+    """All releases of a file or a directory, in order.
+
+    Raises `PolicyRejected` with every mistake in them, and `Misused` if an id occurs twice.
+    """
+    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+    found = Findings()
+    entries = [entry for file in files for entry in read_batch(read_source(file), found)]
+    if found.errors:
+        raise PolicyRejected(found.all)
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.release.id in seen:
+            raise Misused(f"the release `{entry.release.id}` is there twice")
+        seen.add(entry.release.id)
+    return entries
+
+
+def read_batch(source: Source, found: Findings) -> Iterator[Entry]:
+    """The releases of a text; mistakes go to `found`."""
+    node = read_nodes(source, found)
+    for item in node.items if isinstance(node, List) else (node,):
+        entry = None if item is None else _entry(item, found)
+        if entry is not None:
+            yield entry
+
+
+def _entry(node: Node, found: Findings) -> Entry | None:
+    number = None
+    if isinstance(node, Map) and (said := node.get("round")) is not None:
+        number = _ROUND.read(said, found)
+        others = tuple((key, value) for key, value in node.entries if key.text != "round")
+        node = Map(node.span, others)
+    release = release_from(node, found)
+    if release is None or number is INVALID:
+        return None
+    return Entry(release, None if number is None else int(number))

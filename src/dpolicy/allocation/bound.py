@@ -1,0 +1,141 @@
+"""A round → the most that any choice could be worth, and prices that prove it.
+
+Every limit implies a linear one, its line, so their linear programme bounds the round. Lines are
+added where the best choice in parts breaks a limit; a bound holds with any of them missing. What is
+told is not the solver's value but what its prices prove: for prices y ≥ 0 no choice is worth more
+than Σ y + Σ max(0, utility − price of the candidate's shares).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.allocation.loads import Floats, Scale, shares
+from dpolicy.allocation.solver import Model, installed
+from dpolicy.allocation.table import Ints, Table
+
+#: Lines to begin with, and to add at a time.
+_FIRST, _MORE = 100, 150
+#: So far a choice in parts may break a limit before its line is added, and rounds of adding.
+_LENIENT, _ROUNDS = 1e-3, 12
+#: A bound that falls by less than this part of it is good enough.
+_ENOUGH = 1e-3
+#: Sums of floats err by less.
+_MARGIN = 1 + 1e-9
+#: Steps that look for prices by hand.
+_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """A choice in parts, the lines that it keeps (those of `limits`), and what they are priced at.
+
+    `out` are those who take more than all of some line.
+    """
+
+    x: Floats
+    limits: Ints
+    lines: Floats
+    prices: Floats
+    out: NDArray[np.bool_]
+
+    def paid(self) -> Floats:
+        """What each candidate's shares cost at these prices."""
+        found: Floats = (self.prices[:, None] * self.lines).sum(axis=0)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """The most that a round can be worth, and the choice in parts and the prices that prove it."""
+
+    value: float
+    parts: Parts
+
+    def row_prices(self, table: Table) -> Floats:
+        """What the whole of what is left in each row is worth."""
+        rows = table.limit_rows[self.parts.limits]
+        found = np.zeros(len(table.inside))
+        np.add.at(found, rows, self.parts.prices)
+        return found
+
+
+def bound_of(scale: Scale) -> Bound:
+    """The bound of a round: by linear programme, or looser by hand if there is no solver."""
+    table = scale.table
+    parts = best_in_parts(scale) if installed() else _by_hand(scale)
+    worths = table.utilities[table.open & ~parts.out]
+    over = np.maximum(worths - parts.paid()[table.open & ~parts.out], 0)
+    return Bound(min(float(parts.prices.sum() + over.sum()), float(worths.sum())) * _MARGIN, parts)
+
+
+def best_in_parts(scale: Scale, columns: Ints | None = None, first: Ints | None = None) -> Parts:
+    """The best choice in parts, in one column each or in every candidate's own best column."""
+    table = scale.table
+    model = Model(table.utilities, table.open)
+    asked, lines = np.empty(0, np.intp), [np.empty((0, len(table.open)))]
+    out = np.zeros(len(table.open), dtype=np.bool_)
+    x, prices, value = table.open.astype(np.float64), np.empty(0), np.inf
+    for turn in range(_ROUNDS):
+        begin = first if turn == 0 and first is not None and len(first) else None
+        more = begin if begin is not None else _fullest(_loads(scale, x, columns), asked, turn)
+        if not len(more):
+            break
+        new = shares(table, more, None if columns is None else columns[more])
+        out |= (new > 1).any(axis=0)
+        new = np.minimum(new, 2.0)
+        asked = np.concatenate([asked, more])
+        lines.append(new)
+        model.close(out)
+        model.add(new, np.ones(len(new)))
+        answer, before = model.in_parts(), value
+        x, prices, value = answer.x, answer.prices, answer.bound
+        if turn and columns is None and before - value <= _ENOUGH * value:
+            break
+    return Parts(x, asked, np.concatenate(lines), prices, out)
+
+
+def _loads(scale: Scale, x: Floats, columns: Ints | None) -> Floats:
+    """How full a choice makes each limit, in its column or in the best one."""
+    found = scale.loads(x)
+    if columns is None:
+        columns = found.argmin(axis=1)
+    taken: Floats = found[np.arange(len(found)), columns]
+    return taken
+
+
+def _fullest(found: Floats, asked: Ints, turn: int) -> Ints:
+    """The most broken limits that were not asked for yet; of neighbours, which are alike, one."""
+    broken = np.where(found > 1 + _LENIENT, found, 0.0)
+    broken[asked] = 0.0
+    around = np.concatenate([[0.0], broken, [0.0]])
+    peaks = np.flatnonzero((broken > 0) & (broken >= around[:-2]) & (broken > around[2:]))
+    order = np.argsort(-broken[peaks], kind="stable")
+    return peaks[order[: _MORE if turn else _FIRST]]
+
+
+def _by_hand(scale: Scale) -> Parts:
+    """Prices that rise where the choice they lead to breaks a line, and fall where it does not."""
+    table = scale.table
+    everyone = table.open.astype(np.float64)
+    limits = _fullest(_loads(scale, everyone, None), np.empty(0, np.intp), 1)
+    lines = shares(table, limits)
+    out: NDArray[np.bool_] = np.any(lines > 1, axis=0)
+    lines = np.minimum(lines, 2.0)
+    worths = np.where(table.open & ~out, table.utilities, 0.0)
+    prices = best = np.zeros(len(limits))
+    least = worths.sum()
+    for step in range(_STEPS):
+        over = worths - (prices[:, None] * lines).sum(axis=0)
+        value = prices.sum() + np.maximum(over, 0).sum()
+        best, least = (prices, value) if value < least else (best, least)
+        slope = (lines * (over > 0)).sum(axis=1) - 1
+        length = (slope * slope).sum()
+        if length == 0:
+            break
+        stride = 0.1 * least / (1 + step / 10) / length
+        prices = np.maximum(prices + stride * slope, 0)
+    return Parts(everyone, limits, lines, best, out)

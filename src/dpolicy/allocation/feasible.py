@@ -1,0 +1,94 @@
+"""Candidates in some order → those that fit, one after the other, in exact integers.
+
+A candidate fits if every limit of its rows keeps some column at zero or above. Costs are not
+negative, so a set fits exactly if its members fit one after the other, in any order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.allocation.problem import Problem
+from dpolicy.allocation.table import Amounts, Ints, Table, table_of
+
+Chosen = NDArray[np.bool_]
+
+#: Limits that refused lately and are asked first, and the bytes of a word.
+_REMEMBERED = 24
+_WORD = 8
+
+
+def fits(problem: Problem, chosen: Chosen) -> bool:
+    """Whether all chosen candidates fit together."""
+    return bool((Filling(table_of(problem)).fill(np.flatnonzero(chosen)) == chosen).all())
+
+
+class Filling:
+    """A table made ready for filling it candidate by candidate, as often as needed."""
+
+    def __init__(self, table: Table) -> None:
+        self._open = table.open
+        self._meets = np.ascontiguousarray(table.inside.T).take(table.limit_rows, axis=1)
+        self._room = _padded(table.room, -1)
+        self._costs = _padded(table.costs.reshape(-1, table.costs.shape[2]), 0)
+        self._books = table.books[table.limit_rows] * len(table.open)
+
+    def fill(self, order: Iterable[int] | Ints) -> Chosen:
+        """Which candidates are taken if they come in this order."""
+        chosen = np.zeros(len(self._open), dtype=np.bool_)
+        room, refused = self._room.copy(), deque[int](maxlen=_REMEMBERED)
+        for candidate in np.asarray(order, dtype=np.intp).tolist():
+            if self._open[candidate]:
+                chosen[candidate] = self._take(candidate, room, refused)
+        return chosen
+
+    def broken(self, chosen: Chosen) -> Ints:
+        """The limits that the chosen candidates break together."""
+        room = self._room.copy()
+        touched = np.zeros(len(room), dtype=np.bool_)
+        for candidate in np.flatnonzero(chosen).tolist():
+            limits = self._meets[candidate].nonzero()[0]
+            room[limits] = self._after(candidate, room, limits)
+            touched[limits] = True
+        return np.flatnonzero(touched & ~_kept(room))
+
+    def _take(self, candidate: int, room: Amounts, refused: deque[int]) -> bool:
+        """Take a candidate's costs from the room if they fit everywhere.
+
+        Limits that refused lately are asked first: they mostly refuse the next one too.
+        """
+        meets = self._meets[candidate]
+        likely = [limit for limit in refused if meets[limit]]
+        if likely and not _kept(self._after(candidate, room, np.array(likely))).all():
+            return False
+        limits = meets.nonzero()[0]
+        after = self._after(candidate, room, limits)
+        kept = _kept(after)
+        if not kept.all():
+            refused.append(int(limits[kept.argmin()]))
+            return False
+        room[limits] = after
+        return True
+
+    def _after(self, candidate: int, room: Amounts, limits: Ints) -> Amounts:
+        """What a candidate would leave, −1 where nothing; so no sum goes beyond 64 bits."""
+        after = room.take(limits, axis=0)
+        after -= self._costs.take(self._books.take(limits) + candidate, axis=0)
+        return np.maximum(after, -1, out=after)
+
+
+def _padded(amounts: Amounts, value: int) -> Amounts:
+    """As many columns as make whole words of bytes, one byte a column."""
+    return np.pad(amounts, ((0, 0), (0, -amounts.shape[1] % _WORD)), constant_values=value)
+
+
+def _kept(room: Amounts) -> Chosen:
+    """Whether some column is left, line by line, eight columns at a time."""
+    words = (room >= 0).view(np.uint64)
+    kept: Chosen = reduce(np.bitwise_or, words.T) != 0
+    return kept

@@ -1,0 +1,64 @@
+"""A round of candidates as a sparse knapsack of many dimensions, and what a strategy makes of it.
+
+A row is a set of blocks of one rule that the same candidates touch. The chosen candidates of a row
+must fit into what is left there, at some certificate or at all that the rule names, for each of the
+vectors of what is left: different blocks of a row may rest on different certificates, so their
+elementwise minimum would be too strict. A row in which all its candidates fit together is no row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """Blocks of a rule: candidates by rising number, their costs, and what is left, in quanta.
+
+    `costs` is candidates × columns, `left` vectors × columns. Columns are certificates, and last
+    the δ-side, which always must fit. A certificate that is not offered has −1 left; one that does
+    not matter has INFINITE left.
+    """
+
+    rule: int
+    candidates: NDArray[np.intp]
+    costs: NDArray[np.int64]
+    left: NDArray[np.int64]
+    every: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Candidates by number: their ids and utilities, the contested rows, and who is out.
+
+    `fits_alone` is False for candidates that some rule refuses whatever the others do.
+    """
+
+    ids: tuple[str, ...]
+    utilities: NDArray[np.float64]
+    rows: tuple[Row, ...]
+    fits_alone: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """What a strategy chose, the most that any choice could be worth, and the prices of rows.
+
+    `prices` has the worth of one more unit (the whole of what is left) of each row, by row; it is
+    empty for strategies that know none.
+    """
+
+    chosen: NDArray[np.bool_]
+    bound: float
+    prices: NDArray[np.float64]
+
+    def utility(self, problem: Problem) -> float:
+        """What the chosen candidates are worth together."""
+        return float(problem.utilities[self.chosen].sum())
+
+    def gap(self, problem: Problem) -> float:
+        """How far the choice may be from the best, as a share of the bound."""
+        return 1 - self.utility(problem) / self.bound if self.bound > 0 else 0.0

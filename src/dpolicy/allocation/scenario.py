@@ -1,0 +1,129 @@
+"""A scenario file → what to simulate: a policy, arriving requests, rounds, cohorts and a strategy.
+
+policy: policy.yaml                        # paths are relative to the scenario
+requests: [requests.yaml]                  # lists of releases, each with its `round`
+rounds: {from: 1, to: 20}
+cohorts: {partition: cohort, active: 12}   # left out: users do not rotate
+unlocking: {steps: 12, slack: 0.4}         # left out: budgets are there from the start
+strategy: efficient
+timeout: 1                                 # rounds that consider a request before it is dropped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from dpolicy.allocation.batch import Entry, load_batch
+from dpolicy.allocation.rounds import Arrival, Outcome, Schedule, Seconds, Simulation
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.allocation.unlocking import Rotation, Unlocking
+from dpolicy.enforcement.check import certificates_of
+from dpolicy.enforcement.resolution import resolve
+from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.parser import read_source
+from dpolicy.language.shape import INVALID, Choice, Field, ListOf, Name, Number, Record, Shape, Text
+from dpolicy.language.source import read_nodes
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a scenario file says, with its files found."""
+
+    policy: Path
+    requests: tuple[Path, ...]
+    rounds: range
+    schedule: Schedule
+    strategy: str
+
+
+_COUNT = Number("a whole number from 1", least=Fraction(1), whole=True)
+_ROUND = Number("the number of a round", least=Fraction(0), whole=True)
+_SLACK = Number("a slack from 0 to 1", least=Fraction(0), most=Fraction(1))
+
+_ROUNDS = Record(
+    "`rounds`",
+    {"from": Field(_ROUND, default=Fraction(1)), "to": Field(_ROUND, required=True)},
+    lambda v, _: range(int(v["from"]), int(v["to"]) + 1),
+)
+_COHORTS = Record(
+    "`cohorts`",
+    {
+        "partition": Field(Name(), "a partition with a range", required=True),
+        "active": Field(_COUNT, "for how many rounds a cohort is selected", required=True),
+    },
+    lambda v, _: Rotation(str(v["partition"]), int(v["active"])),
+)
+_UNLOCKING = Record(
+    "`unlocking`",
+    {
+        "steps": Field(_COUNT, "after so many rounds all is unlocked", required=True),
+        "slack": Field(_SLACK, "how much faster the first half is", default=Fraction(0)),
+    },
+    lambda v, _: Unlocking(int(v["steps"]), Fraction(v["slack"])),
+)
+SCENARIO: Shape = Record(
+    "a scenario",
+    {
+        "policy": Field(Text("a path"), required=True),
+        "requests": Field(ListOf(Text("a path"), least=1), required=True),
+        "rounds": Field(_ROUNDS, required=True),
+        "cohorts": Field(_COHORTS),
+        "unlocking": Field(_UNLOCKING),
+        "strategy": Field(Choice(tuple(STRATEGIES), "a strategy"), default="efficient"),
+        "timeout": Field(_COUNT, "rounds that consider a request", default=Fraction(1)),
+    },
+    lambda values, _: values,
+)
+
+
+def load_scenario(file: Path) -> Scenario:
+    """The scenario of a file. Raises `PolicyRejected` with every mistake in it."""
+    found = Findings()
+    node = read_nodes(read_source(file), found)
+    said: Any = INVALID if node is None else SCENARIO.read(node, found)
+    if said is INVALID or found.errors:
+        raise PolicyRejected(found.all)
+    if said["unlocking"] is not None and said["cohorts"] is None:
+        raise Misused("`unlocking` goes by the age of cohorts: say `cohorts` as well")
+    return Scenario(
+        file.parent / str(said["policy"]),
+        tuple(file.parent / str(path) for path in said["requests"]),
+        said["rounds"],
+        Schedule(said["cohorts"], said["unlocking"], int(said["timeout"])),
+        str(said["strategy"]),
+    )
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int | None = None,
+    clock: Seconds = lambda: 0.0,
+) -> Iterator[Outcome]:
+    """The outcome of each round; with a seed, requests of a round arrive in another order."""
+    policy = load_policy(scenario.policy)
+    entries = [entry for path in scenario.requests for entry in load_batch(path)]
+    if seed is not None:
+        Random(seed).shuffle(entries)
+    arrivals = [_arrival(entry, policy, scenario.rounds) for entry in entries]
+    strategy = STRATEGIES[scenario.strategy]
+    simulation = Simulation(policy, strategy, scenario.schedule, clock)
+    return simulation.run(arrivals, scenario.rounds)
+
+
+def _arrival(entry: Entry, policy: CompiledPolicy, rounds: range) -> Arrival:
+    release = entry.release
+    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    if problems:
+        raise ReleaseRejected(problems)
+    utility = 1.0 if release.utility is None else float(release.utility)
+    number = rounds.start if entry.round is None else entry.round
+    if number not in rounds:
+        raise Misused(f"`{release.id}` arrives in round {number}, which is not simulated")
+    return Arrival(release.id, number, utility, mechanisms)

@@ -1,0 +1,66 @@
+"""`dpolicy allocate`: chooses among releases that compete, and charges the winners together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpolicy.allocation.batch import load_batch
+from dpolicy.allocation.ledger import Loser, Shared, allocate
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.cli.ledger_option import ledger_option, opened, who_option
+from dpolicy.cli.output import format_option, print_json
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@ledger_option
+@who_option
+@click.option(
+    "--strategy",
+    type=click.Choice(tuple(STRATEGIES)),
+    default="efficient",
+    show_default=True,
+    help="How to choose.",
+)
+@click.option("--dry-run", is_flag=True, help="Choose, and write nothing.")
+@format_option
+def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, format_: str) -> int:
+    """Choose among the releases of FILE, a YAML list or a directory of releases.
+
+    Each release says its `utility`; left out, it is 1. The winners are charged in one commit.
+    Losers are not recorded and may ask again.
+    """
+    releases = [entry.release for entry in load_batch(file)]
+    with opened(ledger) as point:
+        found = allocate(point, releases, STRATEGIES[strategy], by, dry_run=dry_run)
+    if format_ == "json":
+        print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
+    else:
+        _print(found, dry_run)
+    return 0
+
+
+def _print(found: Shared, dry_run: bool) -> None:
+    for decision in found.decisions:
+        if decision.replayed:
+            word = "allowed" if decision.allowed else "denied"
+            click.echo(f"{word}  {decision.release}  (decided before)")
+    for release in found.chosen:
+        click.echo(f"{click.style('would win' if dry_run else 'allowed', fg='green')}  {release}")
+    for loser in found.losers:
+        click.echo(f"{click.style('not chosen', fg='yellow')}  {loser.release}  {_why(loser)}")
+    click.echo(f"utility {found.utility:g} of at most {found.bound:g}, gap {100 * found.gap:.1f} %")
+
+
+def _why(loser: Loser) -> str:
+    if loser.refused:
+        return "; ".join(loser.refused)
+    rules = ", ".join(
+        f"{b.rule} @ {b.unit}" + (f" (price {b.price:.4g})" if b.price else "")
+        for b in loser.binding
+    )
+    if not loser.fits_alone:
+        return f"does not fit even alone: {rules}"
+    return f"fits alone, not beside the others: {rules}" if rules else "would still fit: ask again"

@@ -1,0 +1,208 @@
+"""A store and its state: who may read, who writes, and what waits to be written with it.
+
+Requests that wait while one is being written share the next commit. What is folded is what will be
+read again; if writing fails nothing happened, and whenever the state may be half changed it is read
+anew, from its snapshot if there is a good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, TypeVar
+
+from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
+from dpolicy.enforcement.state import State, month_of
+from dpolicy.errors import DPolicyError
+from dpolicy.ledger.events import Event, Record, ReleaseExpired, from_bytes, record_after
+from dpolicy.ledger.store import Log, Store
+
+#: A snapshot is kept at the end of a process that wrote so many records,
+WORTH_SAVING = 1_000
+#: and while it runs, after so many and half as many as there were before.
+SAVE_EVERY = 20_000
+
+Clock = Callable[[], datetime]
+Answer = TypeVar("Answer")
+
+
+def utc_now() -> datetime:
+    """The time on this machine's clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """One request that waits to be written."""
+
+    work: Callable[[Writing], Any]
+    answer: Any = None
+    error: BaseException | None = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Writing:
+    """A state that is being written to: what is emitted is folded in at once."""
+
+    state: State
+    log: Log
+    now: datetime
+    added: list[Record] = field(default_factory=list)
+
+    @property
+    def at(self) -> str:
+        """The time of an event, in UTC so that times can be compared."""
+        return stamp(self.now)
+
+    def emit(self, event: Event) -> int:
+        """Record an event; its number."""
+        record = record_after(self.state.head, event)
+        self.added.append(record)
+        self.state.follow([record])  # what is folded is what will be read again
+        return record.sequence
+
+    def event(self, sequence: int) -> Event:
+        """An event from before, or from the same commit."""
+        position = sequence - self.added[0].sequence if self.added else -1
+        if position >= 0:
+            return from_bytes(self.added[position].payload)
+        return event_at(self.log, sequence)
+
+
+def record_at(log: Store | Log, sequence: int) -> Record:
+    """A record that is there."""
+    return next(iter(log.after(sequence - 1)))
+
+
+def event_at(log: Store | Log, sequence: int) -> Event:
+    """The event of a record."""
+    return from_bytes(record_at(log, sequence).payload)
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as the ledger writes it."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+class Journal:
+    """The state of a ledger. Safe to share between threads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._writer = Lock()
+        self._queue: list[_Ticket] = []
+        self._queue_lock = Lock()
+        self._saved = 0
+        self._written = 0
+        self._doubtful = False
+        with self._writer:
+            self._state = self._opened()
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        with self._writer:
+            self._save(WORTH_SAVING)
+        self.store.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[State]:
+        with self._writer, self._doubted():
+            yield self._caught_up(self.store)
+
+    @contextmanager
+    def _doubted(self) -> Iterator[None]:
+        """After anything but a refusal the state may be half changed, and is read anew."""
+        try:
+            yield
+        except DPolicyError:
+            raise
+        except BaseException:
+            self._doubtful = True
+            raise
+
+    def _caught_up(self, log: Store | Log) -> State:
+        """The state with all that was written since, looked at now."""
+        if self._doubtful:
+            self._state, self._doubtful = self._opened(), False
+        self._doubtful = True
+        self._state.follow(log.after(self._state.sequence))
+        self._doubtful = False
+        self._state.now = month_of(stamp(self._clock()))
+        return self._state
+
+    def _opened(self) -> State:
+        """The state of the ledger, from its snapshot if there is a good one."""
+        found = self.store.load_snapshot()
+        state = found and from_snapshot(*found, lambda n: record_at(self.store, n))
+        if state:
+            self._saved = state.sequence
+        else:
+            state = State()
+        state.follow(self.store.after(state.sequence))
+        return state
+
+    def _save(self, at_least: int) -> None:
+        """Keep a snapshot if this process has written much since the last one."""
+        if self._written >= at_least and self._state.policy is not None:
+            with suppress(DPolicyError):  # what was written is safe, and the cache only a cache
+                self.store.save_snapshot(self._state.sequence, to_snapshot(self._state))
+            self._saved, self._written = self._state.sequence, 0
+
+    def write(self, work: Callable[[Writing], Answer]) -> Answer:
+        """Do work under the write lock, together with whatever else waits for it."""
+        ticket = _Ticket(work)
+        with self._queue_lock:
+            self._queue.append(ticket)
+        with self._writer:
+            if not ticket.done:
+                with self._queue_lock:
+                    batch, self._queue = self._queue, []
+                self._write_batch(batch)
+        if ticket.error is not None:
+            raise ticket.error
+        answer: Answer = ticket.answer
+        return answer
+
+    def _write_batch(self, batch: list[_Ticket]) -> None:
+        """One commit for all; if it fails, none of them happened and the state is read anew."""
+        try:
+            with self.store.writing() as log:
+                writing = Writing(self._caught_up(log), log, self._clock())
+                self._doubtful = True
+                _expire(writing)
+                for ticket in batch:
+                    _do(ticket, writing)
+                log.append(writing.added)
+            self._doubtful = False
+        except BaseException as error:
+            for ticket in batch:
+                ticket.error = error
+                ticket.done = True
+            raise
+        for ticket in batch:
+            ticket.done = True
+        self._written += len(writing.added)
+        self._save(max(SAVE_EVERY, self._saved // 2))
+
+
+def _do(ticket: _Ticket, writing: Writing) -> None:
+    """Work that is refused writes nothing; what others in the batch do is not touched."""
+    before = len(writing.added)
+    try:
+        ticket.answer = ticket.work(writing)
+    except DPolicyError as error:
+        if len(writing.added) != before:
+            raise
+        ticket.error = error
+
+
+def _expire(writing: Writing) -> None:
+    """Reservations whose time has passed stay spent; the log says so."""
+    passed = [r for r, expires in writing.state.open.items() if expires < writing.at]
+    for release in passed:
+        writing.emit(ReleaseExpired(writing.at, release))

@@ -1,0 +1,1 @@
+"""The evaluation of the paper, on our own engine (docs/evaluation.md)."""

@@ -1,0 +1,112 @@
+"""Problems admit exactly the sets that a look at every block admits, and lanes are balances."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from tests.allocation.worlds import World, points, random_world
+from tests.reference.rounds import admits, fits
+
+from dpolicy.allocation.building import build, build_on, busiest_axis
+from dpolicy.allocation.candidates import asked_of
+from dpolicy.allocation.lanes import Tracks, summed
+from dpolicy.allocation.pareto import thinned
+from dpolicy.allocation.unlocking import ALL_UNLOCKED
+from dpolicy.enforcement.balances import Balances
+from dpolicy.enforcement.check import prepared
+from dpolicy.privacy.loss import INFINITE
+from dpolicy.privacy.rows import width
+
+
+def spent(world: World) -> Balances:
+    balances = prepared(world.policy)[0].nothing()
+    for charge in chain.from_iterable(candidate.charges for candidate in world.past):
+        balances.add(charge, 1)
+    return balances
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_problem_admits_what_every_block_admits(seed: int) -> None:
+    world = random_world(seed)
+    of, balances = prepared(world.policy)[0], spent(world)
+    problem = build(of, balances, world.candidates, world.unlocked)
+    numbers = range(len(world.candidates))
+    touched = points()
+    for size in numbers:
+        for chosen in combinations(numbers, size + 1):
+            asked = [world.candidates[number] for number in chosen]
+            expected = fits(of, balances, asked, touched, world.unlocked)
+            assert admits(problem, chosen) == expected, (seed, chosen)
+
+
+def test_the_twin_sees_sets_of_both_kinds() -> None:
+    seen = set()
+    for seed in range(8):
+        world = random_world(seed)
+        of, balances = prepared(world.policy)[0], spent(world)
+        for n in range(len(world.candidates) - 1):
+            pair = world.candidates[n : n + 2]
+            alone = all(fits(of, balances, [c], points(), world.unlocked) for c in pair)
+            seen.add((alone, fits(of, balances, pair, points(), world.unlocked)))
+    assert seen == {(True, True), (True, False), (False, False)}
+
+
+@pytest.mark.parametrize("axis", range(5))
+def test_any_axis_may_be_swept(axis: int) -> None:
+    for seed in range(6):
+        world = random_world(seed, 4)
+        of, balances = prepared(world.policy)[0], spent(world)
+        asked = asked_of(of.layout, world.candidates)
+        tracks = Tracks.of_balances(balances, axis, list(asked))
+        one = build_on(of, tracks, world.candidates, asked)
+        other = build(of, balances, world.candidates)
+        sets = chain.from_iterable(combinations(range(4), n) for n in range(1, 5))
+        assert all(admits(one, chosen) == admits(other, chosen) for chosen in sets)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lanes_hold_what_balances_hold(seed: int) -> None:
+    world = random_world(seed, 8)
+    of, balances = prepared(world.policy)[0], spent(world)
+    everybody = [c for c in [*world.past, *world.candidates] if not c.refused]
+    asked = asked_of(of.layout, everybody)
+    axis = busiest_axis(asked, ALL_UNLOCKED, len(of.space))
+    tracks = Tracks(of.space, axis, width(of.certificates))
+    balances = of.nothing()
+    for half in (slice(0, 5), slice(5, None)):
+        chosen = np.zeros(len(everybody), bool)
+        chosen[half] = True
+        for candidate in everybody[half]:
+            for charge in candidate.charges:
+                balances.add(charge, 1)
+        for rule, wanted in asked.items():
+            won = wanted.only(chosen)
+            if won is not None:
+                tracks.charge(rule, won)
+    for rule in asked:
+        segments = balances.of(rule)
+        for point in points()[::7]:
+            assert (tracks.row_at(rule, point) == segments.row_at(point)).all()
+
+
+def test_sums_saturate_and_never_wrap() -> None:
+    table = np.array([[INFINITE, INFINITE - 1, 3]], np.int64)
+    counts = np.array([[0], [1], [2], [500]], np.int64)
+    assert summed(counts, table).tolist() == [
+        [0, 0, 0],
+        [INFINITE, INFINITE - 1, 3],
+        [INFINITE, INFINITE, 6],
+        [INFINITE, INFINITE, 1500],
+    ]
+
+
+def test_a_set_inside_another_with_no_less_left_is_no_row() -> None:
+    member = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]], bool)
+    of = np.array([0, 1, 1, 2, 3], np.intp)
+    left = np.array([[5, 5], [5, 4], [2, 9], [4, 3], [4, 4]], np.int64)
+    kept, vectors = thinned(member, of, left)
+    # The first set asks no more than the second does, the last no more than the third.
+    assert kept.tolist() == [1, 1, 2]
+    assert vectors.tolist() == [[5, 4], [2, 9], [4, 3]]

@@ -1,0 +1,109 @@
+"""Batches on a ledger: winners in one commit, losers told why, nothing if a winner does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpolicy.allocation.ledger import allocate
+from dpolicy.allocation.problem import Allocation, Problem
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import InvariantBroken, Misused
+from dpolicy.ledger.memory import MemoryStore
+
+POLICY = """\
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {}}
+schema:
+  attributes: {zip: {}}
+  partitions: {country: {values: [CH, DE]}}
+policies:
+  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 1}}
+each-release:
+  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 0.9}}
+"""
+
+
+def release(name: str, epsilon: float, utility: float, *countries: str) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "mechanism": {"kind": "declared", "epsilon": epsilon},
+        "attributes": ["zip"],
+    }
+    if countries:
+        said["where"] = [{"country": list(countries)}]
+    return {"release": name, "utility": utility, "mechanisms": [said]}
+
+
+BATCH = [
+    release("a", 0.6, 2, "CH"),
+    release("b", 0.6, 5, "CH"),
+    release("c", 0.6, 3, "DE"),
+    release("d", 0.95, 9),
+    release("e", 0.3, 1),
+]
+
+
+@pytest.fixture
+def point(tmp_path: Path) -> DecisionPoint:
+    (tmp_path / "policy.yaml").write_text(POLICY, "utf-8")
+    made = DecisionPoint(MemoryStore())
+    made.apply(tmp_path / "policy.yaml")
+    return made
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_winner_is_charged_and_every_loser_told(point: DecisionPoint, strategy: str) -> None:
+    found = allocate(point, BATCH, STRATEGIES[strategy])
+    assert {*found.chosen, *(loser.release for loser in found.losers)} == set("abcde")
+    assert set(point.entries) == set(found.chosen)
+    assert all(decision.allowed for decision in found.decisions)
+    assert found.utility <= found.bound
+    told = {loser.release: loser for loser in found.losers}
+    assert not told["d"].fits_alone and "cap" in told["d"].refused[0]
+    assert ("a" in told) != ("b" in told), "one of them fits, not both"
+    out = told.get("a") or told["b"]
+    assert out.fits_alone and [binding.rule for binding in out.binding] == ["global"]
+
+
+def test_the_best_choice_is_the_best(point: DecisionPoint) -> None:
+    found = allocate(point, BATCH, STRATEGIES["efficient"])
+    assert set(found.chosen) == {"b", "c", "e"}
+
+
+def test_a_dry_run_writes_nothing(point: DecisionPoint) -> None:
+    found = allocate(point, BATCH, STRATEGIES["efficient"], dry_run=True)
+    assert found.chosen and not found.decisions and not point.entries
+
+
+def test_a_batch_that_is_sent_again_keeps_its_answers(point: DecisionPoint) -> None:
+    first = allocate(point, BATCH, STRATEGIES["first-come"])
+    again = allocate(point, BATCH, STRATEGIES["first-come"])
+    assert not again.chosen
+    assert [d.release for d in again.decisions if d.replayed] == list(first.chosen)
+    assert set(point.entries) == set(first.chosen)
+
+
+def test_a_loser_that_fits_nowhere_is_told_the_rule(point: DecisionPoint) -> None:
+    point.submit(release("before", 0.8, 1))
+    found = allocate(point, [release("late", 0.4, 1, "DE")], STRATEGIES["first-come"])
+    assert not found.losers[0].fits_alone
+    assert [binding.rule for binding in found.losers[0].binding] == ["global"]
+
+
+def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> None:
+    def greedy(problem: Problem) -> Allocation:
+        return Allocation(np.ones(len(problem.ids), bool), 0.0, np.empty(0))
+
+    with pytest.raises(InvariantBroken):
+        allocate(point, [BATCH[0], BATCH[1]], greedy)
+    assert not point.entries
+
+
+def test_an_id_may_not_be_there_twice(point: DecisionPoint) -> None:
+    with pytest.raises(Misused, match="twice"):
+        allocate(point, [BATCH[0], BATCH[0]], STRATEGIES["first-come"])

@@ -1,0 +1,131 @@
+"""Rounds: what is unlocked, who waits, and that fast rounds choose what slow ones choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+from tests.allocation.worlds import mechanisms, points, small_policy
+from tests.reference.rounds import fits
+
+from dpolicy.allocation.building import build
+from dpolicy.allocation.candidates import Candidate, candidate_of
+from dpolicy.allocation.rounds import Arrival, Schedule, Simulation, narrowed
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.allocation.unlocking import ALL_UNLOCKED, Rotation, Unlocking, scaled, unlocked_in
+from dpolicy.enforcement.check import prepared
+from dpolicy.errors import Misused
+from dpolicy.privacy.loss import INFINITE
+from dpolicy.releases.regions import Region
+
+PAPER = Unlocking(12, Fraction(2, 5))
+SCHEDULE = Schedule(Rotation("cohort", 2), Unlocking(2, Fraction(2, 5)), patience=2)
+
+
+def test_the_schedule_of_the_paper() -> None:
+    shares = [round(float(PAPER.share(age)), 3) for age in range(1, 13)]
+    assert shares == [0.117, 0.233, 0.35, 0.467, 0.583, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1]
+
+
+@pytest.mark.parametrize("steps", range(1, 14))
+def test_what_is_unlocked_never_shrinks_nor_passes_the_whole(steps: int) -> None:
+    for slack in (Fraction(0), Fraction(2, 5), Fraction(1)):
+        shares = [Unlocking(steps, slack).share(age) for age in range(-1, steps + 3)]
+        assert shares == sorted(shares)
+        assert shares[0] == 0 and shares[-1] == 1
+
+
+def test_thresholds_are_scaled_down() -> None:
+    assert scaled(10, Fraction(2, 3)) == 6
+    assert scaled(-1, Fraction(2, 3)) == -1
+    assert scaled(INFINITE, Fraction(2, 3)) == INFINITE
+
+
+def test_a_cohort_is_active_for_its_rounds() -> None:
+    rotation = Rotation("cohort", 12)
+    assert [n for n in range(40) if n in range(*rotation.cohorts(20))] == list(range(9, 21))
+    now = unlocked_in(20, 1, rotation, PAPER)
+    assert now.shares[20] == PAPER.share(1) and now.shares[9] == 1
+    assert now.least((9, 21)) == PAPER.share(1)
+    assert now.least((8, 12)) == 0, "a retired cohort has nothing left to select"
+
+
+def test_a_region_is_narrowed_to_the_active_cohorts() -> None:
+    space = ((0, 8), (0, 4))
+    assert narrowed(None, space, 1, (-3, 2)) == Region((((0, 8), (0, 2)),))
+    split = Region((((0, 2), (0, 4)), ((4, 6), (1, 3))))
+    assert narrowed(split, space, 1, (2, 4)).boxes == (((0, 2), (2, 4)), ((4, 6), (2, 3)))
+    with pytest.raises(Misused, match="no cohort"):
+        narrowed(None, space, 1, (9, 12))
+
+
+def arrivals(seed: int) -> list[Arrival]:
+    draw, policy = Random(seed), small_policy()
+    return [
+        Arrival(f"r{n}", n % 3, draw.randrange(1, 9), mechanisms(policy, draw, f"r{n}"))
+        for n in range(24)
+    ]
+
+
+def slow(arriving: list[Arrival]) -> list[list[str]]:
+    """The same on ordinary balances, built anew each round, each winner charged by itself."""
+    policy = small_policy()
+    of = prepared(policy)[0]
+    balances, waiting, accepted = of.nothing(), list[Arrival](), []
+    rotation, unlocking = SCHEDULE.rotation, SCHEDULE.unlocking
+    assert rotation is not None and unlocking is not None
+    for number in range(3):
+        considered = [*waiting, *(a for a in arriving if a.round == number)]
+        candidates = [_candidate(a, rotation, number) for a in considered]
+        unlocked = unlocked_in(number, 1, rotation, unlocking)
+        problem = build(of, balances, candidates, unlocked)
+        chosen = STRATEGIES["first-come"](problem).chosen
+        winners = [c for c, wins in zip(candidates, chosen, strict=True) if wins]
+        active = [p for p in points() if p[1] in range(*rotation.cohorts(number))]
+        assert fits(of, balances, winners, active, unlocked)
+        for charge in (charge for winner in winners for charge in winner.charges):
+            balances.add(charge, 1)
+        accepted.append([winner.id for winner in winners])
+        left = [a for a, wins in zip(considered, chosen, strict=True) if not wins]
+        waiting = [a for a in left if a.round == number]
+    return accepted
+
+
+def _candidate(arrival: Arrival, rotation: Rotation, number: int) -> Candidate:
+    policy = small_policy()
+    space, active = prepared(policy)[0].space, rotation.cohorts(number)
+    moved = [replace(m, region=narrowed(m.region, space, 1, active)) for m in arrival.mechanisms]
+    if any(not m.region.boxes for m in moved if m.region):
+        return Candidate(arrival.id, arrival.utility, (), ("nobody",))
+    return candidate_of(policy, arrival.id, arrival.utility, moved)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fast_rounds_choose_what_slow_ones_choose(seed: int) -> None:
+    arriving = arrivals(seed)
+    simulation = Simulation(small_policy(), STRATEGIES["first-come"], SCHEDULE)
+    outcomes = list(simulation.run(arriving, range(3)))
+    assert [list(outcome.accepted) for outcome in outcomes] == slow(arriving)
+    assert any(outcome.accepted for outcome in outcomes)
+
+
+def test_requests_wait_until_they_are_dropped() -> None:
+    arriving = arrivals(1)
+    counts = []
+    for patience in (1, 2):
+        schedule = Schedule(SCHEDULE.rotation, SCHEDULE.unlocking, patience)
+        simulation = Simulation(small_policy(), STRATEGIES["first-come"], schedule)
+        outcomes = list(simulation.run(arriving, range(3)))
+        counts.append([outcome.considered for outcome in outcomes])
+        lost = outcomes[0].considered - len(outcomes[0].accepted)
+        assert outcomes[1].considered == 8 + (lost if patience == 2 else 0)
+    assert counts[0] == [8, 8, 8]
+
+
+def test_without_cohorts_everything_is_unlocked() -> None:
+    simulation = Simulation(small_policy(), STRATEGIES["first-come"], Schedule())
+    assert simulation._unlocked(3) is ALL_UNLOCKED
+    with pytest.raises(Misused, match="no partition with a range"):
+        Simulation(small_policy(), STRATEGIES["first-come"], Schedule(Rotation("country", 2)))

@@ -1,0 +1,97 @@
+"""A workload of the evaluation, in small: policies at a total budget, and requests as arrivals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpolicy.allocation.rounds import Simulation
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.enforcement.check import prepared
+from dpolicy.evaluation.workload import (
+    AS_RUN,
+    SCHEDULE,
+    Workload,
+    arrivals_of,
+    load_workload,
+    policy_of,
+)
+
+ORDERS = [1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6, 1e10]
+
+
+def asked(number: int, more: dict[str, int]) -> dict[str, Any]:
+    usual = {
+        "id": number,
+        "round": 11 + number // 4,
+        "mechanism": number % 2,
+        "ranges": [[0, 900], [200_000, 204_799]] if number % 3 else [[500, 1500]],
+        "utility": 10 + number,
+        "attributes": ["a0", "a1"] if number % 2 else ["a0"],
+        "deployment": "standard" if number % 4 else "black-box",
+    }
+    return {**usual, **more}
+
+
+@pytest.fixture(params=["context", "scope", "time"])
+def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Workload:
+    month = {"month": 103} if request.param == "time" else {}
+    scoped = request.param == "scope"
+    members = {"member": ["c0"]} if scoped else {}
+    said = {
+        "scenario": request.param,
+        "orders": ORDERS,
+        "categories": {"c0": {"risk": "high"}} if scoped else {},
+        "attributes": {"a0": {"risk": "low", **members}, "a1": {"risk": "high", **members}},
+        "mechanisms": [{"renyi": [0.01 * order for order in ORDERS]}, {"renyi": [0.2] * 14}],
+        "requests": [asked(n, month) for n in range(12)],
+    }
+    file = tmp_path / "small.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(said).encode()))
+    return load_workload(file)
+
+
+@pytest.mark.parametrize("total", AS_RUN)
+def test_a_policy_for_every_total(workload: Workload, total: int) -> None:
+    for as_run in (True, False):
+        policy = policy_of(workload, total, as_run=as_run)
+        rules = {"context": 2, "scope": 6, "time": 2}
+        assert policy.total == rules[workload.scenario]
+    assert policy_of(workload, total, baseline=True).total == 1
+
+
+def test_requests_arrive_and_rounds_stay_within_budgets(workload: Workload) -> None:
+    policy = policy_of(workload, 3)
+    arrivals = arrivals_of(workload, policy)
+    assert [arrival.round for arrival in arrivals] == [11 + n // 4 for n in range(12)]
+    wrapping = arrivals[1].mechanisms[0].region
+    assert wrapping is not None and len(wrapping.boxes) == 2
+    simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
+    outcomes = list(simulation.run(arrivals, range(11, 14)))
+    assert 0 < sum(len(outcome.accepted) for outcome in outcomes) < 12
+    of = prepared(policy)[0]
+    assert simulation.tracks is not None
+    for rule, lanes in simulation.tracks.lanes.items():
+        gate = of.gates_of(np.array([rule]))
+        for row in (row for lane in lanes for row in lane.steps.spent.T):
+            assert gate.hold(row[np.newaxis]).all()
+
+
+def test_a_wrapping_range_is_charged_once(workload: Workload) -> None:
+    policy = policy_of(workload, 20)
+    arrivals = arrivals_of(workload, policy)[1:2]
+    simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
+    list(simulation.run(arrivals, [11]))
+    assert simulation.tracks is not None
+    rule = next(iter(simulation.tracks.lanes))  # of users, so all days are one
+    found = {
+        slot: simulation.tracks.row_at(rule, (slot, 11, 735_000)).max()
+        for slot in (0, 900, 901, 199_999, 200_000, 204_799)
+    }
+    assert found[0] == found[900] == found[200_000] == found[204_799] > 0
+    assert found[901] == found[199_999] == 0

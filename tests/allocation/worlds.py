@@ -1,0 +1,144 @@
+"""Small random worlds: a policy with everything that splits rules, and releases that compete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from random import Random
+from typing import Any
+
+from dpolicy.allocation.candidates import Candidate, candidate_of
+from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked
+from dpolicy.enforcement.check import certificates_of
+from dpolicy.enforcement.judgement import read_request
+from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.language.source import Source
+from dpolicy.releases.regions import Point
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+
+POLICY = """\
+dpolicy: 1
+name: small
+accounting: {delta: 1e-6}
+units:
+  user: {}
+  user-month: {period: month}
+schema:
+  labels:
+    deployment: {values: [standard, model], required: true}
+  attributes:
+    age: {}
+    zip: {}
+  partitions:
+    slot: {from: 0, to: 4}
+    cohort: {from: 0, to: 2}
+    country: {values: [CH, DE]}
+    age: {from: 0, to: 1}
+policies:
+  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2.5}}
+  - name: models
+    kind: custom
+    when: 'labels.deployment == "model"'
+    unit: user
+    budget: {rho: 0.08}
+  - name: zip
+    kind: custom
+    when: '"zip" in attributes'
+    unit: user
+    budget: {renyi: {2: 0.2, 8: 0.8}}
+  - {name: age, kind: custom, when: '"age" in attributes', unit: user, budget: {epsilon: 2}}
+  - {name: months, kind: custom, when: always, unit: user-month, budget: {epsilon: 1.5}}
+each-release:
+  - {name: one, kind: custom, when: always, unit: user, budget: {epsilon: 2.2}}
+"""
+
+#: The places that the releases here can tell apart.
+DAYS = [date(2025, 12, 1), date(2026, 1, 1), date(2026, 2, 1), date(2026, 3, 1)]
+
+
+@dataclass(frozen=True)
+class World:
+    """Candidates on top of what others have spent."""
+
+    policy: CompiledPolicy
+    past: list[Candidate]
+    candidates: list[Candidate]
+    unlocked: Unlocked
+
+
+@lru_cache
+def small_policy() -> CompiledPolicy:
+    return compile_policy([Source("small.yaml", POLICY)])
+
+
+def points() -> list[Point]:
+    axes = [range(5), range(3), range(2), range(2), [day.toordinal() for day in DAYS]]
+    return list(product(*axes))
+
+
+def random_world(seed: int, count: int = 5) -> World:
+    draw, policy = Random(seed), small_policy()
+    past = [candidate(policy, draw, f"past-{n}", few=True) for n in range(draw.randrange(4))]
+    asked = [candidate(policy, draw, f"new-{n}") for n in range(count)]
+    shares = {cohort: Fraction(draw.randrange(2, 13), 12) for cohort in range(3)}
+    unlocked = draw.choice([ALL_UNLOCKED, Unlocked(1, shares)])
+    return World(policy, past, asked, unlocked)
+
+
+def candidate(policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False) -> Candidate:
+    return candidate_of(policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few))
+
+
+def mechanisms(
+    policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False
+) -> tuple[Resolved, ...]:
+    said = [_mechanism(draw, n, few) for n in range(draw.choice([1, 1, 2]))]
+    release = read_request({"release": name, "mechanisms": said})
+    found, problems = resolve(release, policy, certificates_of(policy))
+    assert not problems
+    return found
+
+
+def _mechanism(draw: Random, number: int, few: bool) -> dict[str, Any]:
+    times = draw.choice([4, 8]) if few else draw.choice([2, 3, 4, 6, 8])
+    kind: dict[str, Any] = draw.choice(
+        [
+            {"kind": "gaussian", "sigma": 2 * times},
+            {"kind": "laplace", "scale": times},
+            {"kind": "declared", "epsilon": 0.5, "delta": draw.choice([1e-9, 4e-8])},
+        ]
+    )
+    said: dict[str, Any] = {
+        "name": f"m{number}",
+        "mechanism": kind,
+        "unit": "user",
+        "additive": True,
+        "attributes": draw.choice([[], ["zip"], ["age"]]),
+        "labels": {"deployment": draw.choice(["standard", "model"])},
+    }
+    boxes = [_box(draw) for _ in range(draw.choice([0, 1, 1, 2]))]
+    if boxes:
+        said["where"] = boxes
+    if draw.random() < 0.5:
+        month = draw.choice([1, 2])
+        said["time"] = {"from": f"2026-0{month}-01", "to": f"2026-0{month}-20"}
+    return said
+
+
+def _box(draw: Random) -> dict[str, Any]:
+    box: dict[str, Any] = {"slot": _range(draw, 4)}
+    if draw.random() < 0.4:
+        box["cohort"] = _range(draw, 2)
+    if draw.random() < 0.3:
+        box["country"] = [draw.choice(["CH", "DE"])]
+    if draw.random() < 0.2:
+        box["age"] = _range(draw, 1)
+    return box
+
+
+def _range(draw: Random, most: int) -> dict[str, int]:
+    low, high = sorted((draw.randint(0, most), draw.randint(0, most)))
+    return {"from": low, "to": high}

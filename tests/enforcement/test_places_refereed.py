@@ -1,0 +1,187 @@
+"""What a referee found about places and the fold, each as the test that would have found it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.balances import Balances
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
+from dpolicy.language.source import Source
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.releases.body import release_of
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7, relation: change, COLLAPSE}
+units: {user: {}, user-day: {period: day}}
+schema:
+  attributes: {p: {risk: low}, views: {risk: low}}
+  partitions: {p: {from: 0, to: 9999, OF}, q: {from: 0, to: 9999}, r: {from: 0, to: 9999}}
+policies:
+"""
+DAYS = "  - {name: day, kind: custom, when: always, unit: user-day, budget: {rho: 1}}\n"
+COLLAPSE = "collapse: {after: 24 months, into: year}"
+
+
+def policy(rules: str, collapse: str = "uncovered: deny", of: str = "stable: true") -> Any:
+    text = HEAD.replace("COLLAPSE", collapse).replace("OF", of) + rules
+    return compile_policy([Source("p.yaml", text)])
+
+
+def body(name: str, rho: str, **more: Any) -> dict[str, Any]:
+    said = {"mechanism": {"kind": "declared", "rho": Fraction(rho)}, "unit": "user", **more}
+    return {"release": name, "mechanisms": [said]}
+
+
+def on(day: str) -> dict[str, str]:
+    return {"from": day, "to": day}
+
+
+class Clock:
+    def __init__(self, now: str) -> None:
+        self.at(now)
+
+    def at(self, now: str) -> None:
+        self.now = datetime.fromisoformat(now).replace(tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def started(compiled: CompiledPolicy, now: str) -> tuple[DecisionPoint, Clock, MemoryStore]:
+    clock, store = Clock(now), MemoryStore()
+    point = DecisionPoint(store, clock)
+    point.apply(compiled)
+    return point, clock, store
+
+
+def spent(point: DecisionPoint) -> list[Any]:
+    return [(b.rule.name, b.spent, b.holds) for b in point.budgets()]
+
+
+def again(store: MemoryStore, clock: Clock) -> DecisionPoint:
+    return DecisionPoint(MemoryStore(list(store.after(0))), clock)
+
+
+def test_a_value_for_a_day_is_no_value_for_ever() -> None:
+    with pytest.raises(PolicyRejected) as refused:
+        policy(DAYS, of="of: user-day")
+    assert "P017" in str(refused.value)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_void_is_not_taken_away_twice(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = "  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 10}}\n"
+    point, clock, store = started(policy(rule), "2026-01-01")
+    assert point.submit(body("a", "4")).allowed
+    assert point.reserve(body("b", "4")).allowed
+    point.budgets()
+    point.void("b", "nothing was read")
+    real = Balances.take_away
+
+    def interrupted(self: Balances, *arguments: Any) -> bool:
+        real(self, *arguments)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Balances, "take_away", interrupted)
+        with pytest.raises(error):
+            point.check(body("c", "1"))
+    assert spent(point) == spent(again(store, clock)) == [("all", {"rho": 4.0}, True)]
+
+
+def test_a_ledger_can_be_read_whatever_was_imported() -> None:
+    rule = "  - {name: p, kind: attribute, unit: user, budgets: {low: {rho: 9}}}\n"
+    point, clock, store = started(policy(rule + DAYS), "2026-01-01")
+    rows = [
+        {"p": {"from": n, "to": n}, "qr"[n % 2]: {"from": 9 * n, "to": 9 * n}} for n in range(300)
+    ]
+    point.import_past(body("wild", "0.1", where=rows))
+    assert point.submit(body("tiny", "0.001", where={"p": {"from": 1, "to": 1}})).allowed
+    assert spent(point) == spent(again(store, clock))
+    point.apply(policy(DAYS))
+
+
+def test_a_look_changes_no_decision() -> None:
+    answers = []
+    for looks in (False, True):
+        point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-30")
+        assert point.submit(body("a", "0.9", time=on("2023-03-01"))).allowed
+        assert point.submit(body("b", "0.5", time=on("2023-05-01"))).allowed
+        if looks:
+            point.budgets()
+        clock.at("2026-01-02")
+        told = point.check(body("c", "0.2", time=on("2023-07-01"))).allowed
+        answers.append(point.submit(body("c", "0.2", time=on("2023-07-01"))).allowed)
+        assert told == answers[-1]
+        assert not verify(store).findings
+        assert spent(point) == spent(again(store, clock))
+    assert answers == [False, False]
+
+
+def test_a_refusal_moves_no_time() -> None:
+    point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-30")
+    assert point.submit(body("a", "0.9", time=on("2023-03-01"))).allowed
+    clock.at("2026-01-01")
+    with pytest.raises(ReleaseRejected):
+        point.submit(body("b", "0.1", attributes=["unknown"]))
+    clock.at("2025-12-31")
+    assert point.submit(body("c", "0.9", time=on("2023-07-01"))).allowed
+    assert not verify(store).findings
+    assert spent(point) == spent(again(store, clock))
+
+
+def test_what_was_reserved_may_be_committed_later() -> None:
+    point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-31T12:00:00")
+    assert point.submit(body("a", "1", time=on("2023-03-01"))).allowed
+    assert point.reserve(body("b", "1", time=on("2023-05-01"))).allowed
+    clock.at("2026-01-01T06:00:00")
+    point.commit("b", used=body("b", "0.5", time=on("2023-05-01")))
+    ((_, used, holds),) = spent(point)
+    assert holds and used == {"rho": 1.0}
+    (balance,) = point.budgets()
+    assert balance.at == {"p": 0, "q": 0, "r": 0, "time": "2023"}
+    assert set(balance.spenders) == {"a", "b"}
+    assert spent(point) == spent(again(store, clock))
+
+
+def test_a_release_is_what_its_body_says() -> None:
+    point, _, _ = started(policy(DAYS), "2026-01-01")
+    small, large = (release_of(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50"))
+    assert not point.submit(replace(small, body=large.body)).allowed
+
+
+def test_small_releases_are_answered_soon() -> None:
+    """Overlaps of many kinds are refused; many mechanisms get no counter-offers."""
+    point, _, _ = started(policy(DAYS), "2026-01-01")
+    values = {"p": {"from": 0, "to": 9}}
+    crossing = [
+        {
+            **body("x", "0.01")["mechanisms"][0],
+            "where": [{"p": {"from": 100 * n + k, "to": 100 * n + k}} for n in range(60)],
+            "time": {"from": f"2026-01-{k + 1:02}", "to": f"2026-02-{k + 1:02}"},
+        }
+        for k in range(16)
+    ]
+    many = [{**body("x", "1")["mechanisms"][0], "where": values} for _ in range(1000)]
+    start = time.monotonic()
+    try:
+        point.submit({"release": "crossing", "mechanisms": crossing})
+    except Misused:
+        raise
+    except Exception as error:
+        assert "R008" in str(error)
+    decision = point.submit({"release": "many", "mechanisms": many})
+    assert not decision.allowed and decision.would_fit == ()
+    assert time.monotonic() - start < 60  # minutes before

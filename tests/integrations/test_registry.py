@@ -1,0 +1,476 @@
+"""Entries of the deployments registry: what is written has their shape, nothing read is free."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+
+from dpolicy.cli.main import exit_code
+from dpolicy.enforcement.check import charges, nowhere_above, prepared
+from dpolicy.enforcement.judgement import read_request, readable
+from dpolicy.integrations.registry import (
+    CARRIED,
+    PROBLEMS,
+    Told,
+    entry_of,
+    entry_text,
+    is_entry,
+    release_body,
+)
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.release import plain
+from dpolicy.language.source import Source, read_nodes
+from dpolicy.privacy.rows import added, loss_of
+from dpolicy.privacy.units import Relation
+from dpolicy.releases.request import Release
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = ROOT / "tests" / "data" / "registry"
+PAGE = ROOT / "docs" / "integrations" / "registry.md"
+VALIDATOR = Draft7Validator(
+    yaml.safe_load((DATA / "schema.yaml").read_text("utf-8")),
+    format_checker=Draft7Validator.FORMAT_CHECKER,
+)
+CURATOR = ("Bureau of Examples", "Government")
+POLICY = """\
+dpolicy: 1
+accounting: {delta: 1e-7, relation: RELATION}
+units: {user: {}, user-month: {period: month}, user-day: {period: day}}
+schema:
+  attributes: {zip: {risk: low}, diagnosis: {risk: high}}
+  partitions: {country: {values: [CH, DE, FR]}}
+  labels: {stage: {values: [final, tuning], default: final}}
+policies:
+  - {name: global, kind: custom, when: always, units: [user, user-month, user-day],
+     budget: {epsilon: 2}}
+  - {name: learning, kind: custom, when: 'mechanism == "gaussian" || by == "ada"', unit: user,
+     budget: {epsilon: 1}}
+  - {name: per-attribute, kind: attribute, unit: user,
+     budgets: {low: {epsilon: 1}, high: {rho: 0.1}}}
+  - name: stage
+    kind: extension
+    settings:
+      - {name: final, when: 'labels.stage == "final"', budget: same}
+      - {name: any, when: always, budget: {times: 2}}
+"""
+
+unhurried = settings(deadline=None, max_examples=60)
+
+
+def compiled(relation: str = "add-remove") -> CompiledPolicy:
+    return compile_policy([Source("policy.yaml", POLICY.replace("RELATION", relation))])
+
+
+POLICIES = (compiled("add-remove"), compiled("change"))
+
+
+def written(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], str]:
+    entry = entry_of(release, policy, "2026-10-28", "allowed", CURATOR)
+    return entry, entry_text(entry)
+
+
+def read_again(text: str) -> dict[str, Any]:
+    """The values of a text as our own strict reader takes them."""
+    found = Findings()
+    node = read_nodes(Source("entry.yaml", text), found)
+    assert node is not None and not found.all, found.all
+    values: dict[str, Any] = plain(node)
+    return values
+
+
+def stripped(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry that does not carry its release."""
+    about = {**entry["deployment"], "implementation": {}}
+    return {**entry, "deployment": about}
+
+
+def release(*mechanisms: Mapping[str, Any], **said: Any) -> Release:
+    return read_request({"release": "r1", **said, "mechanisms": list(mechanisms)})
+
+
+# Releases of all sorts
+
+amounts = st.integers(1, 4000).map(lambda n: Fraction(n, 1000))
+kinds = st.one_of(
+    st.fixed_dictionaries({"kind": st.just("gaussian"), "sigma": amounts.map(lambda a: a + 1)}),
+    st.fixed_dictionaries({"kind": st.just("laplace"), "scale": amounts.map(lambda a: a + 1)}),
+    st.fixed_dictionaries({"kind": st.just("declared"), "epsilon": amounts}),
+    st.fixed_dictionaries(
+        {"kind": st.just("declared"), "epsilon": amounts, "delta": st.just(Fraction("1e-9"))}
+    ),
+    st.fixed_dictionaries({"kind": st.just("declared"), "rho": amounts}),
+    st.fixed_dictionaries({"kind": st.just("declared"), "mu": amounts}),
+    st.just({"kind": "declared", "renyi": {"2": Fraction("0.1"), "8": Fraction("0.4")}}),
+    st.just(
+        {
+            "kind": "dp-sgd",
+            "noise-multiplier": Fraction(1),
+            "sampling-rate": Fraction("0.01"),
+            "steps": Fraction(1000),
+        }
+    ),
+)
+mechanisms = st.fixed_dictionaries(
+    {"mechanism": kinds},
+    optional={
+        "unit": st.sampled_from(["user", "user-month", "user-day"]),
+        "attributes": st.sampled_from([["zip"], ["diagnosis", "zip"]]),
+        "labels": st.sampled_from([{"stage": "final"}, {"stage": "tuning"}]),
+        "time": st.sampled_from([{"from": "2026-01-01", "to": "2026-02-10"}]),
+        "where": st.sampled_from([[{"country": ["CH"]}], [{"country": ["DE", "FR"]}]]),
+        "relation": st.sampled_from(["add-remove", "change"]),
+        "additive": st.just(True),
+    },
+)
+releases = st.builds(
+    lambda said, by: release(*said, **({"by": by} if by else {})),
+    st.lists(mechanisms, min_size=1, max_size=3),
+    st.sampled_from(["", "ada"]),
+)
+policies = st.sampled_from([0, 1])
+
+
+@unhurried
+@given(releases, policies)
+def test_what_is_written_is_an_entry_of_the_schema(asked: Release, number: int) -> None:
+    entry, text = written(asked, POLICIES[number])
+    assert yaml.safe_load(text) == entry
+    assert [error.message for error in VALIDATOR.iter_errors(yaml.safe_load(text))] == []
+    assert is_entry(read_again(text))
+    assert not is_entry(asked.body)
+
+
+def test_the_schema_can_fail() -> None:
+    entry, _ = written(release({"mechanism": {"kind": "declared", "rho": 1}}), POLICIES[0])
+    entry["deployment"]["basic"]["publication_date"] = "28/10/2026"
+    entry["deployment"]["privacy_loss"]["privacy_parameters"]["mu"] = 1
+    assert len(list(VALIDATOR.iter_errors(entry))) == 2
+
+
+# The law: import(export(x)) charges at least what x did
+
+
+def at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
+    """Whether no rule is charged less for the one than for the other, in any block."""
+    of, _ = prepared(policy)
+
+    def charged(asked: Release) -> Any:
+        found = readable(asked, policy)
+        return charges(of, found, [of.section.index.match(m.facts) for m in found])
+
+    return nowhere_above(of, charged(original), charged(imported))
+
+
+@unhurried
+@given(releases, policies)
+def test_an_import_charges_every_rule_at_least_what_the_release_did(
+    asked: Release, number: int
+) -> None:
+    policy = POLICIES[number]
+    body, problems = release_body(read_again(written(asked, policy)[1]), policy, Told())
+    assert not problems and body is not None
+    assert at_least(read_request(body), asked, policy)
+    assert body == asked.body
+
+
+def test_the_law_can_fail() -> None:
+    more = release({"mechanism": {"kind": "declared", "rho": Fraction("0.2")}})
+    less = release({"mechanism": {"kind": "declared", "rho": Fraction("0.1")}})
+    labelled = release({**less.body["mechanisms"][0], "attributes": ["zip"]})
+    elsewhere = release({**less.body["mechanisms"][0], "where": [{"country": ["CH"]}]})
+    assert at_least(more, less, POLICIES[0]) and not at_least(less, more, POLICIES[0])
+    assert at_least(labelled, less, POLICIES[0]) and not at_least(less, labelled, POLICIES[0])
+    assert at_least(less, elsewhere, POLICIES[0]) and not at_least(elsewhere, less, POLICIES[0])
+
+
+def losses(asked: Release, policy: CompiledPolicy) -> list[Any]:
+    """What all mechanisms of a release lose together, by unit."""
+    of, _ = prepared(policy)
+    rows = reduce(added, [m.costs for m in readable(asked, policy)])
+    return [loss_of(row, of.certificates) for row in rows]
+
+
+@unhurried
+@given(releases, policies)
+def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, number: int) -> None:
+    """Within one quantum for each mechanism; not where ε was converted at a δ, nor where the ledger
+    raised a cost to keep costs monotone, as it does for additive mechanisms on samples.
+    """
+    policy = POLICIES[number]
+    entry, _ = written(asked, policy)
+    body, problems = release_body(read_again(entry_text(stripped(entry))), policy, Told())
+    loss = entry["deployment"].get("privacy_loss")
+    if loss is None:
+        assert {p.code for p in problems} == {"G001"}
+        return
+    stated = loss["privacy_parameters"]
+    assert not problems and body is not None
+    [said] = body["mechanisms"]
+    assert said["unit"] == loss["privacy_unit"] and said["attributes"] == ["diagnosis", "zip"]
+    assert {k: v for k, v in said["mechanism"].items() if k != "kind"} == {
+        name: Fraction(repr(value)) for name, value in stated.items()
+    }
+    raised = any(m.additive and m.kind == "dp-sgd" for m in asked.mechanisms)
+    if raised or ("rho" not in stated and "delta" in stated):
+        return
+    place = ["user", "user-month", "user-day"].index(loss["privacy_unit"])
+    mine = losses(read_request(body), policy)[place]
+    theirs = losses(asked, policy)[place]
+    for got, was in zip(mine.amounts, theirs.amounts, strict=True):
+        assert got >= was - len(asked.mechanisms)
+    assert mine.delta >= theirs.delta
+
+
+# Entries of others
+
+
+def test_the_entry_of_wikimedia() -> None:
+    entry = read_again((DATA / "wikimedia.yaml").read_text("utf-8"))
+    policy = compile_policy(
+        [Source("p.yaml", POLICY.replace("RELATION", "add-remove").replace("user", "device"))]
+    )
+    _, problems = release_body(entry, policy, Told())
+    assert [p.code for p in problems] == ["G004"]
+    body, problems = release_body(entry, policy, Told(times=1))
+    assert not problems and body is not None
+    assert body["release"] == "current-pageviews-wikimedia-foundation-2023"
+    [said] = body["mechanisms"]
+    assert said["unit"] == "device-day"
+    assert said["mechanism"] == {"kind": "declared", "rho": Fraction("0.015"), "count": 1}
+
+
+def test_the_entry_of_the_census() -> None:
+    entry = read_again((DATA / "census.yaml").read_text("utf-8"))
+    _, problems = release_body(entry, POLICIES[0], Told())
+    assert [p.code for p in problems] == ["G003"]
+    assert "`user`, `user-month`, `user-day`" in problems[0].message
+    body, problems = release_body(entry, POLICIES[0], Told("user", Relation.CHANGE))
+    assert not problems and body is not None
+    assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", "rho": Fraction("2.63")}
+    assert body["mechanisms"][0]["relation"] == "change"
+    assert at_least(
+        read_request(release_body(entry, POLICIES[1], Told("user"))[0] or {}),
+        read_request(release_body(entry, POLICIES[1], Told("user", Relation.CHANGE))[0] or {}),
+        POLICIES[1],
+    )
+
+
+def foreign(variant: str | None, parameters: Any, unit: Any = "User level") -> dict[str, Any]:
+    return {
+        "url_slug": "theirs",
+        "deployment": {
+            "dp_variant": {"variant_name": variant},
+            "privacy_loss": {"privacy_unit": unit, "privacy_parameters": parameters},
+            "deployment_model": {"release_type": "One release"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("variant", "parameters", "fields"),
+    [
+        ("Pure DP", {"epsilon": 1.5}, {"epsilon": "1.5"}),
+        ("Pure DP", {"epsilon": 1, "delta": 1e-6}, {"epsilon": "1", "delta": "1e-6"}),
+        ("Approximate DP", {"epsilon": 1, "delta": "1e-10"}, {"epsilon": "1", "delta": "1e-10"}),
+        ("Zero-concentrated DP", {"rho": 0.5}, {"rho": "0.5"}),
+        ("Zero Concentrated DP", {"rho": 1, "epsilon": 9, "delta": 1e-5}, {"rho": "1"}),
+        ("Zero-concentrated DP", {"epsilon": 2, "delta": 1e-5}, {"epsilon": "2", "delta": "1e-5"}),
+        ("Renyi DP", {"epsilon": 2, "delta": 1e-5}, {"epsilon": "2", "delta": "1e-5"}),
+        ("Gaussian DP", {"mu": 0.3}, {"mu": "0.3"}),
+        (None, {"rho": 0.1}, {"rho": "0.1"}),
+    ],
+)
+def test_which_parameters_are_charged(
+    variant: str | None, parameters: dict[str, Any], fields: dict[str, str]
+) -> None:
+    body, problems = release_body(foreign(variant, parameters), POLICIES[0], Told())
+    assert not problems and body is not None
+    said = {name: Fraction(value) for name, value in fields.items()}
+    assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", **said}
+    assert body["mechanisms"][0]["unit"] == "user"
+    assert read_request(body).id == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("entry", "codes"),
+    [
+        ({}, ["G001"]),
+        ({"deployment": []}, ["G001", "G001", "G004", "G001"]),
+        (foreign("Pure DP", {"epsilon": "two"}), ["G001"]),
+        (foreign("Pure DP", {"epsilon": "1e9999999999"}), ["G001"]),
+        (foreign("Pure DP", [1]), ["G001"]),
+        (foreign("Pure DP", {}), ["G002"]),
+        (foreign("Pure DP", {"epsilon": -1}), ["M005"]),
+        (foreign("Approximate DP", {"epsilon": 1}), ["G002"]),
+        (foreign("Approximate DP", {"epsilon": 1, "delta": 2}), ["M010"]),
+        (foreign("Zero-concentrated DP", {"rho": 1, "delta": 1e-5}), ["G002"]),
+        (foreign("Renyi DP", {"epsilon": 1}), ["G002"]),
+        (foreign("Custom", {"epsilon": 1}), ["G002"]),
+        (foreign(None, {"epsilon": 1}), ["G002"]),
+        (foreign("Pure DP", {"epsilon": 1}, "household"), ["G003"]),
+        (foreign("Pure DP", {"epsilon": 1}, None), ["G001"]),
+        (foreign("Custom", {"epsilon": 1}, "household"), ["G003", "G002"]),
+    ],
+)
+def test_every_problem_is_told(entry: dict[str, Any], codes: list[str]) -> None:
+    body, problems = release_body(entry, POLICIES[0], Told())
+    assert body is None
+    assert [p.code for p in problems] == codes
+    assert all(p.code in PROBLEMS or p.code.startswith("M") for p in problems)
+
+
+def carrying(text: str, **parameters: Any) -> dict[str, Any]:
+    entry = foreign("Zero-concentrated DP", parameters or {"rho": 0.1})
+    entry["deployment"]["implementation"] = {"additional_information": f"Hello\n{CARRIED}{text}"}
+    return entry
+
+
+GOOD = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r1"}'
+
+
+@pytest.mark.parametrize(
+    ("entry", "codes"),
+    [
+        (carrying(GOOD), []),
+        (carrying(GOOD, rho=0.2), ["G006"]),
+        (carrying(f"{GOOD}\n{CARRIED}{GOOD}"), ["G005"]),
+        (carrying("{"), ["G005"]),
+        (carrying("[]"), ["G005"]),
+        (carrying("7"), ["G005"]),
+        (carrying(GOOD.replace("rho", "sigma")), ["G005"]),
+        (carrying("[" * 100_000), ["G005"]),
+    ],
+)
+def test_a_release_that_is_carried_is_checked(entry: dict[str, Any], codes: list[str]) -> None:
+    body, problems = release_body(entry, POLICIES[0], Told())
+    assert [p.code for p in problems] == codes
+    assert (body is None) == bool(codes)
+
+
+def test_a_carried_release_happened_once() -> None:
+    _, problems = release_body(carrying(GOOD), POLICIES[0], Told(times=3))
+    assert [p.code for p in problems] == ["G004"]
+
+
+def test_a_release_of_a_unit_that_is_gone_is_an_entry_of_the_first_tier() -> None:
+    asked = release({"mechanism": {"kind": "declared", "rho": 1}, "unit": "household"})
+    entry, text = written(asked, POLICIES[0])
+    assert entry["deployment"]["administrative"]["tier"] == 1
+    assert "privacy_loss" not in entry["deployment"]
+    assert not list(VALIDATOR.iter_errors(yaml.safe_load(text)))
+
+
+# The commands
+
+
+@pytest.fixture
+def dpolicy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """Runs commands in a directory with a policy and two releases in a ledger."""
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY.replace("RELATION", "change"), "utf-8")
+
+    def run(line: str, code: int = 0) -> tuple[str, str]:
+        assert exit_code(shlex.split(line)) == code, capsys.readouterr().err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    run("apply policy.yaml --ledger a.db")
+    for number, fields in enumerate(("rho: 0.001", "epsilon: 0.1"), 1):
+        text = f"release: r{number}\nmechanisms: [{{mechanism: {{kind: declared, {fields}}}}}]\n"
+        Path(f"r{number}.yaml").write_text(text, "utf-8")
+        run(f"submit r{number}.yaml --ledger a.db")
+    return run
+
+
+def test_a_whole_ledger_goes_there_and_back(dpolicy: Any) -> None:
+    out, err = dpolicy("export --ledger a.db --to registry --curator Us --curator-type Nonprofit")
+    entries = list(yaml.safe_load_all(out))
+    assert [entry["url_slug"] for entry in entries] == ["r1", "r2"]
+    assert not [error for entry in entries for error in VALIDATOR.iter_errors(entry)]
+    assert entries[0]["deployment"]["basic"]["data_curators"][0]["data_curator_name"] == "Us"
+    assert "to be filled in" in err
+    Path("all.yaml").write_text(f"# ours\n---\n{out}", "utf-8")
+    dpolicy("apply policy.yaml --ledger b.db")
+    dpolicy("import all.yaml --ledger b.db")
+    assert dpolicy("budgets --ledger b.db") == dpolicy("budgets --ledger a.db")
+    before = dpolicy("budgets --ledger a.db")
+    dpolicy("import all.yaml --ledger a.db")  # they are there already
+    assert dpolicy("budgets --ledger a.db") == before
+
+
+def test_one_release_goes_there(dpolicy: Any) -> None:
+    out, _ = dpolicy("export --ledger a.db --to registry --release r2")
+    assert [entry["url_slug"] for entry in yaml.safe_load_all(out)] == ["r2"]
+    assert "no release `r9`" in dpolicy("export --ledger a.db --to registry --release r9", 64)[1]
+    dpolicy("export --ledger a.db --to csv --release r2", 64)
+    assert dpolicy("export --ledger a.db --to csv")[0].count("\n") == 3
+    assert dpolicy("export --ledger a.db")[0].count("\n") == 3
+
+
+def test_what_was_not_spent_is_no_entry(dpolicy: Any) -> None:
+    text = "release: big\nmechanisms: [{mechanism: {kind: declared, epsilon: 9}}]\n"
+    Path("big.yaml").write_text(text, "utf-8")
+    dpolicy("submit big.yaml --ledger a.db", 2)
+    assert "was denied" in dpolicy("export --ledger a.db --to registry --release big", 64)[1]
+    assert "big" not in dpolicy("export --ledger a.db --to registry")[0]
+
+
+def test_an_entry_of_others_is_imported(dpolicy: Any) -> None:
+    census = shlex.quote(str(DATA / "census.yaml"))
+    assert "G003" in dpolicy(f"import {census} --ledger a.db", 3)[1]
+    assert "G003" in dpolicy(f"import {census} --ledger a.db --unit usr", 3)[1]
+    line = f"import {census} --ledger a.db --unit user --relation change --label stage=final"
+    assert "now exceeded: global" in dpolicy(line)[1]
+
+
+def test_how_an_import_goes_wrong(dpolicy: Any) -> None:
+    census = shlex.quote(str(DATA / "census.yaml"))
+    assert "under a policy" in dpolicy(f"import {census} --ledger new.db --unit user", 64)[1]
+    dpolicy("import r1.yaml --ledger a.db --unit user", 64)
+    dpolicy(f"import {census} --ledger a.db --unit user --label stage", 64)
+    assert "R005" in dpolicy(f"import {census} --ledger a.db --unit user --label stage=x", 3)[1]
+    Path("twice.yaml").write_text("deployment: {}\n---\nurl_slug: x\ndeployment: {a: 1, a: 2}\n")
+    assert "twice.yaml#2:3" in dpolicy("import twice.yaml --ledger a.db", 3)[1]
+    Path("mixed.yaml").write_text("deployment: {}\n---\nrelease: x\n")
+    assert "mixed.yaml#2: it is no entry" in dpolicy("import mixed.yaml --ledger a.db", 3)[1]
+    Path("long.yaml").write_text("deployment: {}\n" + "---\ndeployment: {}\n" * 120_000)
+    assert "larger than" in dpolicy("import long.yaml --ledger a.db", 3)[1]
+    Path("empty.yaml").write_text("# nothing\n---\n")
+    dpolicy("import empty.yaml --ledger a.db", 3)
+
+
+def test_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = PAGE.read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    shown = re.search(r"```yaml\n(.+?)```", page, re.DOTALL)
+    assert shown is not None and shown[1].count("\n") == 10
+    Path("theirs.yaml").write_text(shown[1], "utf-8")
+    commands = re.findall(r"^\$ dpolicy (.+)$", page, re.MULTILINE)
+    assert len(commands) >= 5
+    for line in commands:
+        command, _, target = line.partition(" > ")
+        assert exit_code(shlex.split(command)) == 0, (line, capsys.readouterr().err)
+        out = capsys.readouterr().out
+        if target:
+            Path(target).write_text(out, "utf-8")
+
+
+def test_every_problem_is_on_the_page() -> None:
+    page = PAGE.read_text("utf-8")
+    assert [code for code in PROBLEMS if code not in page] == []
