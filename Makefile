@@ -36,7 +36,10 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/compile.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/cost.py
-	$(BIN)/python benchmarks/decide.py --history 5000
+	PYTHONPATH=. $(BIN)/python benchmarks/decide.py
+	$(BIN)/python benchmarks/regions.py
+	$(BIN)/python benchmarks/strategies.py
+	$(BIN)/python benchmarks/allocate.py --quick
 
 DEMO := build/demo
 demo: setup  ## an example's rules, its releases decided on a ledger of their own, and all stories

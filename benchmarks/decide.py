@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -149,7 +148,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "ledger.db"
         durable("SQLite", lambda: SqliteStore(str(place)), few, chosen.durable)
-    with contextmanager(running)() as server:
+    with running() as server:
         durable("PostgreSQL", lambda: PostgresStore(server.url), few, chosen.durable)
 
 

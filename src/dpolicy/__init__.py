@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpolicy.allocation.ledger import allocate
     from dpolicy.enforcement.decision_point import DecisionPoint
     from dpolicy.errors import DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.language.release import load_release
@@ -17,6 +18,7 @@ __all__ = [
     "DecisionPoint",
     "InvalidValue",
     "PolicyRejected",
+    "allocate",
     "load_policy",
     "load_release",
 ]
@@ -27,6 +29,7 @@ _HOMES = {
     "DecisionPoint": "dpolicy.enforcement.decision_point",
     "InvalidValue": "dpolicy.errors",
     "PolicyRejected": "dpolicy.errors",
+    "allocate": "dpolicy.allocation.ledger",
     "load_policy": "dpolicy.rules.compiler",
     "load_release": "dpolicy.language.release",
 }

@@ -71,18 +71,18 @@ def test_every_winner_is_charged_and_every_loser_told(point: DecisionPoint, stra
 
 
 def test_the_best_choice_is_the_best(point: DecisionPoint) -> None:
-    found = allocate(point, BATCH, STRATEGIES["efficient"])
+    found = allocate(point, BATCH, "efficient")
     assert set(found.chosen) == {"b", "c", "e"}
 
 
 def test_a_dry_run_writes_nothing(point: DecisionPoint) -> None:
-    found = allocate(point, BATCH, STRATEGIES["efficient"], dry_run=True)
+    found = allocate(point, BATCH, "efficient", dry_run=True)
     assert found.chosen and not found.decisions and not point.entries
 
 
 def test_a_batch_that_is_sent_again_keeps_its_answers(point: DecisionPoint) -> None:
-    first = allocate(point, BATCH, STRATEGIES["first-come"])
-    again = allocate(point, BATCH, STRATEGIES["first-come"])
+    first = allocate(point, BATCH, "first-come")
+    again = allocate(point, BATCH, "first-come")
     assert not again.chosen
     assert [d.release for d in again.decisions if d.replayed] == list(first.chosen)
     assert set(point.entries) == set(first.chosen)
@@ -90,7 +90,7 @@ def test_a_batch_that_is_sent_again_keeps_its_answers(point: DecisionPoint) -> N
 
 def test_a_loser_that_fits_nowhere_is_told_the_rule(point: DecisionPoint) -> None:
     point.submit(release("before", 0.8, 1))
-    found = allocate(point, [release("late", 0.4, 1, "DE")], STRATEGIES["first-come"])
+    found = allocate(point, [release("late", 0.4, 1, "DE")], "first-come")
     assert not found.losers[0].fits_alone
     assert [binding.rule for binding in found.losers[0].binding] == ["global"]
 
@@ -106,4 +106,4 @@ def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> 
 
 def test_an_id_may_not_be_there_twice(point: DecisionPoint) -> None:
     with pytest.raises(Misused, match="twice"):
-        allocate(point, [BATCH[0], BATCH[0]], STRATEGIES["first-come"])
+        allocate(point, [BATCH[0], BATCH[0]], "first-come")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.allocation.candidates import Asked, Candidate, asked_of
-from dpolicy.allocation.lanes import Numbers, Steps, Sweep, Tracks, counted, leaves, swept
+from dpolicy.allocation.lanes import Numbers, Steps, Sweep, Tracks, counted, leaves, swept, united
 from dpolicy.allocation.pareto import merged, minimal, thinned
 from dpolicy.allocation.problem import Problem, Row
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked, scaled
@@ -182,7 +182,7 @@ def _crossed(
     """The segments that meet steps of a lane where not all fit, and what is left there."""
     bounds = sweep.bounds
     first, last = np.searchsorted(steps.starts, [bounds[0], bounds[-1]])
-    at = np.union1d(bounds[:-1], steps.starts[first:last])
+    at = united(bounds[:-1], steps.starts[first:last])
     segment = np.searchsorted(bounds, at, side="right") - 1
     cell = np.searchsorted(steps.starts, at, side="right") - 1
     spent = steps.spent[terms.columns].take(cell, axis=1).T

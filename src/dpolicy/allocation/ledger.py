@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpolicy.allocation.building import build
 from dpolicy.allocation.candidates import Candidate, candidate_of
 from dpolicy.allocation.problem import Allocation, Problem, Row
-from dpolicy.allocation.strategies import Strategy
+from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.judgement import read_request, readable
@@ -95,20 +95,21 @@ class Shared:
 def allocate(
     point: DecisionPoint,
     releases: Sequence[Release | Body],
-    strategy: Strategy,
+    strategy: Strategy | str = "efficient",
     by: str = "",
     *,
     dry_run: bool = False,
 ) -> Shared:
     """Choose among releases and charge the winners together, or only say what would be chosen."""
+    chooses = _strategy(strategy)
     asked = [read_request(release) for release in releases]
     _check_ids(asked)
     if dry_run:
-        return point.consult(lambda state: shared(state, asked, strategy)[0])
+        return point.consult(lambda state: shared(state, asked, chooses)[0])
     told: list[Shared] = []
 
     def choose(state: State) -> Sequence[Release]:
-        answer, charged = shared(state, asked, strategy)
+        answer, charged = shared(state, asked, chooses)
         told.append(answer)
         return charged
 
@@ -116,6 +117,14 @@ def allocate(
     if len(told) != 1:
         raise InvariantBroken("a batch was not chosen once")
     return replace(told[0], decisions=decisions)
+
+
+def _strategy(told: Strategy | str) -> Strategy:
+    if not isinstance(told, str):
+        return told
+    if told not in STRATEGIES:
+        raise Misused(f"there is no strategy `{told}`; there are {', '.join(STRATEGIES)}")
+    return STRATEGIES[told]
 
 
 def shared(

@@ -34,7 +34,7 @@ def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, form
     """
     releases = [entry.release for entry in load_batch(file)]
     with opened(ledger) as point:
-        found = allocate(point, releases, STRATEGIES[strategy], by, dry_run=dry_run)
+        found = allocate(point, releases, strategy, by, dry_run=dry_run)
     if format_ == "json":
         print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
     else:

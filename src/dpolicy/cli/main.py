@@ -28,6 +28,7 @@ FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
 
 #: Commands by name; each lives in a module of its own that is imported when it is called.
 COMMANDS = {
+    "allocate": "dpolicy.cli.allocate",
     "apply": "dpolicy.cli.apply",
     "budgets": "dpolicy.cli.budgets",
     "calibrate": "dpolicy.cli.calibrate",
@@ -43,6 +44,7 @@ COMMANDS = {
     "log": "dpolicy.cli.log",
     "rules": "dpolicy.cli.rules",
     "schema": "dpolicy.cli.schema",
+    "simulate": "dpolicy.cli.simulate",
     "submit": "dpolicy.cli.submit",
     "test": "dpolicy.cli.test",
     "verify": "dpolicy.cli.verify",

@@ -20,7 +20,7 @@ from dpolicy.enforcement.readout import Readout, read_off, readout
 from dpolicy.enforcement.resolution import Resolved
 from dpolicy.enforcement.segments import Segments
 from dpolicy.errors import PredicateFailed
-from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate
+from dpolicy.privacy.certificates import PURE, Certificate
 from dpolicy.privacy.filter import Gates, gates
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.rows import Rows, added, width
@@ -101,7 +101,7 @@ class Verdict:
 @lru_cache(maxsize=64)
 def certificates_of(policy: CompiledPolicy) -> Certificates:
     """The certificates in which losses are kept under a policy."""
-    used: set[Certificate] = {PURE, RHO, MU_SQUARED}
+    used: set[Certificate] = {PURE}
     orders = policy.policies.accounting.orders
     for section in policy.sections:
         rules = section.rules

@@ -109,6 +109,12 @@ def read_off(
     budget: Budget, profile: Profile, orders: Sequence[Fraction]
 ) -> tuple[Certificate, ...]:
     """The certificates that a readout needs, also those at which the budget is no use."""
-    if not isinstance(budget, EpsilonDelta):
-        return ()
-    return tuple(certificate for certificate, _ in conversions(budget, profile, orders))
+    match budget:
+        case EpsilonDelta():
+            return tuple(certificate for certificate, _ in conversions(budget, profile, orders))
+        case Gdp():
+            return (MU_SQUARED,)
+        case Renyi(orders=stated):
+            return tuple(renyi(order) for order, _ in stated)
+        case Zcdp() | Unlimited():
+            return (RHO,)
