@@ -67,6 +67,7 @@ class Account:
         self._changing = False
         self._spendings: dict[int, Spending | None] = {}
         self._by_base: dict[int, list[int]] = {}
+        self._indexed = 0
         self._expected: dict[tuple[str, bytes], tuple[Resolved, ...]] = {}
 
     def balances(self, contents: list[Content], changed: set[int], month: int) -> Balances:
@@ -118,8 +119,9 @@ class Account:
         self, rule: int, contents: list[Content], at: Point | None
     ) -> Iterator[tuple[int, Rows]]:
         """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
-        for number, content in enumerate(contents):
-            self._spending(number, content)
+        for number in range(self._indexed, len(contents)):
+            self._spending(number, contents[number])
+        self._indexed = len(contents)
         section = self.of.section
         base, unit = rule // section.rules.width, int(self.of.units_of(np.array([rule]))[0])
         for number in sorted(self._by_base.get(base, ())):

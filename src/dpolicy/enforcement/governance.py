@@ -27,6 +27,8 @@ from dpolicy.releases.regions import Point, Region
 from dpolicy.rules.compiler import CompiledPolicy, Section
 from dpolicy.rules.rule import Rule
 
+#: For so many rules, the fullest, releases are named.
+MOST_TOLD = 1_000
 #: How many releases are named for a rule.
 MOST_SPENDERS = 5
 
@@ -60,7 +62,8 @@ class Balance:
 def balances(state: State, within: Region | None = None) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
-    Only places in `within` are looked at, if that is given.
+    Only places in `within` are looked at, if that is given. Who spent most is told for the fullest
+    rules, which are first of all those that are broken.
     """
     if state.policy is None:
         return []
@@ -71,14 +74,15 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
         number = int(numbers[position])
         points[position], rows[position] = _worst(of, spent, number, within)
-    held = of.gates_of(numbers).hold(rows)
+    gates = of.gates_of(numbers)
+    held, fullest = gates.hold(rows), set(np.argsort(gates.room(rows))[:MOST_TOLD].tolist())
     return [
         Balance(
             of.section.rules[number],
             of.readout_of(number)(rows[position]),
             loss_of(rows[position], of.certificates),
             bool(held[position]),
-            most_spent(state, number, points.get(position)),
+            most_spent(state, number, points.get(position)) if position in fullest else (),
             of.layout.named(points[position], number, cutoff) if position in points else {},
         )
         for position, number in enumerate(numbers.tolist())
