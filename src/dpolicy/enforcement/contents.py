@@ -90,7 +90,8 @@ class Account:
             for charge in self.charges(number, contents[number]) if more > 0 else ():
                 self._balances.add(charge, more)
             self._charged[number] = contents[number].count
-        if cutoff:
+        older = any(self.of.layout.cutoff(contents[n].month) < cutoff for n in changed)
+        if cutoff != self._cutoff or older:
             self._balances.collapse(cutoff)
         self._cutoff, self._changing = cutoff, False
         return self._balances
@@ -101,9 +102,14 @@ class Account:
             self._expected.clear()
         self._expected[release.by, encode(release.body["mechanisms"])] = mechanisms
 
-    def restore(self, balances: Balances, contents: list[Content]) -> None:
+    @property
+    def cutoff(self) -> int:
+        """The day before which time steps are kept together in the balances."""
+        return self._cutoff
+
+    def restore(self, balances: Balances, contents: list[Content], cutoff: int) -> None:
         """Take over balances in which all contents are charged already."""
-        self._balances = balances
+        self._balances, self._cutoff = balances, cutoff
         self._charged = {number: content.count for number, content in enumerate(contents)}
 
     def charges(self, number: int, content: Content) -> tuple[Charge, ...]:

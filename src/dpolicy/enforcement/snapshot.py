@@ -23,7 +23,7 @@ from dpolicy.ledger.events import PolicyApplied, Record, from_bytes
 from dpolicy.privacy.rows import width
 
 #: What a snapshot depends on besides the ledger; raised whenever losses or states change.
-WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 1"
+WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 2"
 
 
 def to_snapshot(state: State) -> bytes:
@@ -52,6 +52,7 @@ def _header(state: State) -> dict[str, Any]:
         "releases": list(state.entries),
         "open": state.open,
         "month": state.month,
+        "cutoff": state.account.cutoff,
         "contents": [
             (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.contents
         ],
@@ -72,7 +73,8 @@ def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]
                 return None
             state = _entries(header, arrays, head)
             account = Account(compiled_of(event))
-            account.restore(_balances(account, header, arrays), state.contents)
+            balances = _balances(account, header, arrays)
+            account.restore(balances, state.contents, header["cutoff"])
     except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
         return None
     state.restore(account, header["policy"])
