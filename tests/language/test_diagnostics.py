@@ -64,6 +64,7 @@ PLACES = {
     "P104-partition-of-its-own-attribute": ["9:12"],
     "P105-lowers-a-budget": ["8:43"],
     "P106-order-not-verified": ["12:13"],
+    "P107-partition-without-an-owner": ["6:5"],
 }
 
 #: Where there is nothing to advise beyond the message.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpolicy.errors import InvalidValue, Misused
 from dpolicy.language.model import Collapse, Partition
+from dpolicy.language.vocabulary import smallest
 from dpolicy.predicates.expression import Predicate, reads_attribute
 from dpolicy.privacy.calendars import Kind, Period, index_of, is_window, start_of
 from dpolicy.privacy.units import Relation, Touched, Unit, within
@@ -365,10 +366,8 @@ def _has_one_value(said: Partition, unit: Unit, policy: CompiledPolicy) -> bool:
     if said.of is not None:
         owner = vocabulary.units[str(said.of)].entity
     else:
-        entities = {unit.entity for unit in vocabulary.units.values()}
-        larger = {above for _, above in vocabulary.entities}
-        smallest = entities - larger
-        if len(smallest) != 1:
+        owners = smallest(vocabulary.units, vocabulary.entities)
+        if len(owners) != 1:
             return False
-        owner = smallest.pop()
+        (owner,) = owners
     return unit.entity == owner or vocabulary.covers(owner, unit.entity)

@@ -84,4 +84,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "P105": ("a function that lowers a budget", "Contexts usually loosen budgets."),
     "P106": ("a stated order that could not be verified", "It is not used."),
+    "P107": (
+        "a partition without an owner",
+        "Where several units stand side by side, only `of` can say which of them has one value.",
+    ),
 }

@@ -39,10 +39,10 @@ def read_vocabulary(policies: PolicySet, found: Findings) -> Vocabulary:
     units = _units(policies, found)
     _check_categories(policies, found)
     _check_attributes(policies, found)
-    _check_partitions(policies, found)
     labels = {str(name): _label(name, said, found) for name, said in policies.labels.items()}
     schema = Schema(frozenset(map(str, policies.attributes)), labels)
     entities = _entities_covered(policies, found)
+    _check_partitions(policies, smallest(units, entities), found)
     return Vocabulary(units, entities, _covered(units, entities), schema)
 
 
@@ -171,7 +171,13 @@ def _check_level(word: Word | None, known: tuple[str, ...], what: str, found: Fi
         found("P024", f"there is no {what} `{word}`", word.span, suggestion(word, known))
 
 
-def _check_partitions(policies: PolicySet, found: Findings) -> None:
+def smallest(units: Mapping[str, Unit], entities: frozenset[tuple[str, str]]) -> frozenset[str]:
+    """The entities that cover no other."""
+    larger = {above for _, above in entities}
+    return frozenset(unit.entity for unit in units.values()) - larger
+
+
+def _check_partitions(policies: PolicySet, owners: frozenset[str], found: Findings) -> None:
     for name, partition in policies.partitions.items():
         if partition.first is not None and partition.last is not None:
             if partition.first > partition.last:
@@ -184,6 +190,10 @@ def _check_partitions(policies: PolicySet, found: Findings) -> None:
         elif partition.of is not None and policies.units[partition.of].period is not None:
             shown = f"`{partition.of}` has a period, so it is not somebody to have a value for ever"
             found("P017", shown, partition.of.span, "name a unit without a period")
+        elif partition.of is None and len(owners) > 1:
+            shown = f"`{name}` does not say whose it is, so it splits no rule"
+            choices = ", ".join(f"`{owner}`" for owner in sorted(owners)[:5])
+            found("P107", shown, name.span, f"say `of`: one of {choices}")
 
 
 def _label(name: Word, said: LabelStatement, found: Findings) -> Label:
