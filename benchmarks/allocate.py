@@ -1,39 +1,78 @@
 """What strategies make of the paper's workloads, and how long a round takes.
 
-Prints a line for each scenario, total budget and strategy: utility over all rounds, the sum of the
-bounds of its rounds, how far below it stayed, CPU seconds a round (building and charging, then
-choosing), the memory of the process, and how many requests were accepted. Each line is a process of
-its own. `--workloads` is the directory of their files; `--quick` runs three rounds at one budget.
+Prints a line for each scenario, total budget, strategy and seed: utility over all rounds, the sum
+of the bounds of its rounds, how far below it stayed, CPU seconds a round (building and charging,
+then choosing), the memory of the process, and how many requests were accepted. Each line is a
+process of its own. `--seeds N` generates workloads from seeds 0 to N-1, one if not said, and prints
+mean utilities and the gain of `price` over `efficient` seed by seed; `--workloads` reads the files
+of a directory instead. `--quick` runs three rounds at one budget.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import mean
 from time import process_time
+from typing import NamedTuple
 
 from dpolicy.allocation.rounds import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.evaluation.generator import generated
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
+    Workload,
     arrivals_of,
     load_workload,
     policy_of,
 )
 
-WORKLOADS = Path("workloads")
 SCENARIOS = ("context", "scope", "time")
 TOTALS = (3, 5, 7, 10, 15, 20)
 
-#: Scenario, total budget, strategy, rounds, whether it is the baseline, where the workloads are.
-Run = tuple[str, int, str, int, bool, Path]
+#: The strategy whose gain is printed, and the one that it is compared with.
+BETTER, USUAL = "price", "efficient"
+
+
+class Run(NamedTuple):
+    """What one process does; `source` is a seed, or the directory of workload files."""
+
+    scenario: str
+    total: int
+    strategy: str
+    rounds: int
+    baseline: bool
+    source: int | Path
 
 
 def main() -> None:
     """Print the table."""
+    said = _said()
+    rounds = 3 if said.quick else said.rounds
+    sources = [said.workloads] if said.workloads else list(range(said.seeds))
+    print(
+        f"{'scenario':9} {'ε_t':>4} {'strategy':11} {'seed':>4} {'utility':>9} {'bound':>9} "
+        f"{'gap %':>6} {'build s':>8} {'choose s':>8} {'MB':>5} {'accepted':>8}"
+    )
+    for scenario in said.scenario or SCENARIOS:
+        for total in said.total or ([10] if said.quick else TOTALS):
+            utilities: dict[str, list[float]] = {}
+            for strategy in said.strategy or STRATEGIES:
+                for source in sources:
+                    run = Run(scenario, total, strategy, rounds, said.baseline, source)
+                    with get_context("spawn").Pool(1) as alone:
+                        utility, text = alone.apply(line, (run,))
+                    print(text, flush=True)
+                    utilities.setdefault(strategy, []).append(utility)
+            if not said.workloads:
+                print("\n".join(summary(scenario, total, utilities)), flush=True)
+
+
+def _said() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="three rounds, ε_t = 10")
     parser.add_argument("--scenario", choices=SCENARIOS, action="append")
@@ -41,40 +80,57 @@ def main() -> None:
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), action="append")
     parser.add_argument("--rounds", type=int, default=len(ROUNDS))
     parser.add_argument("--baseline", action="store_true", help="one rule for everything")
-    parser.add_argument("--workloads", type=Path, default=WORKLOADS)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N-1")
+    source.add_argument("--workloads", type=Path, metavar="DIRECTORY")
     said = parser.parse_args()
-    rounds = 3 if said.quick else said.rounds
-    totals = said.total or ([10] if said.quick else list(TOTALS))
-    print(
-        f"{'scenario':9} {'ε_t':>4} {'strategy':11} {'utility':>9} {'bound':>9} {'gap %':>6} "
-        f"{'build s':>8} {'choose s':>8} {'MB':>5} {'accepted':>8}"
-    )
-    for scenario in said.scenario or SCENARIOS:
-        for total in totals:
-            for strategy in said.strategy or STRATEGIES:
-                run = (scenario, total, strategy, rounds, said.baseline, said.workloads)
-                with get_context("spawn").Pool(1) as alone:
-                    print(alone.apply(line, (run,)), flush=True)
+    if said.seeds < 1:
+        parser.error("--seeds needs at least 1")
+    return said
 
 
-def line(run: Run) -> str:
-    """One line of the table."""
-    scenario, total, strategy, rounds, baseline, where = run
-    workload = load_workload(where / f"{scenario}.json.gz")
-    policy = policy_of(workload, total, baseline=baseline)
-    simulation = Simulation(policy, STRATEGIES[strategy], SCHEDULE, process_time)
+def line(run: Run) -> tuple[float, str]:
+    """The utility of a run, and its line of the table."""
+    workload = workload_of(run)
+    policy = policy_of(workload, run.total, baseline=run.baseline)
+    simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE, process_time)
     arrivals = arrivals_of(workload, policy)
-    outcomes = list(simulation.run(arrivals, ROUNDS[:rounds]))
+    outcomes = list(simulation.run(arrivals, ROUNDS[: run.rounds]))
     utility, bound = sum(o.utility for o in outcomes), sum(o.bound for o in outcomes)
-    building = sum(o.building + o.charging for o in outcomes) / rounds
-    choosing = sum(o.choosing for o in outcomes) / rounds
+    building = sum(o.building + o.charging for o in outcomes) / run.rounds
+    choosing = sum(o.choosing for o in outcomes) / run.rounds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     accepted = sum(len(o.accepted) for o in outcomes)
-    return (
-        f"{scenario:9} {total:4} {strategy:11} {utility:9.0f} {bound:9.0f} "
+    seed = run.source if isinstance(run.source, int) else "file"
+    return utility, (
+        f"{run.scenario:9} {run.total:4} {run.strategy:11} {seed:>4} {utility:9.0f} {bound:9.0f} "
         f"{100 * (1 - utility / bound):6.2f} {building:8.3f} {choosing:8.3f} {memory:5} "
         f"{accepted:8}"
     )
+
+
+def workload_of(run: Run) -> Workload:
+    """The requests of a run: generated, or read."""
+    if isinstance(run.source, int):
+        return generated(run.scenario, run.source)
+    return load_workload(run.source / f"{run.scenario}.json.gz")
+
+
+def summary(scenario: str, total: int, utilities: Mapping[str, Sequence[float]]) -> list[str]:
+    """The mean of each strategy over the seeds, and what the better one gains."""
+    lines = [
+        f"{scenario:9} {total:4} {strategy:11} mean {mean(found):9.0f}"
+        for strategy, found in utilities.items()
+    ]
+    if BETTER in utilities and USUAL in utilities:
+        pairs = zip(utilities[BETTER], utilities[USUAL], strict=True)
+        gains = [100 * (better / usual - 1) for better, usual in pairs]
+        each = " ".join(f"{gain:+.2f}" for gain in gains)
+        lines.append(
+            f"{scenario:9} {total:4} {BETTER} over {USUAL}, % by seed: {each}; "
+            f"min {min(gains):+.2f}, mean {mean(gains):+.2f}"
+        )
+    return lines
 
 
 if __name__ == "__main__":

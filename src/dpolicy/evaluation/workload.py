@@ -75,7 +75,11 @@ class Workload:
 def load_workload(file: Path) -> Workload:
     """The workload of a file, packed or not."""
     raw = file.read_bytes()
-    said = json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)
+    return read_workload(json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw))
+
+
+def read_workload(said: Mapping[str, Any]) -> Workload:
+    """The workload of plain values, as a file has them."""
     return Workload(
         said["scenario"],
         tuple(said["orders"]),
