@@ -58,6 +58,12 @@ class ReleaseRejected(DPolicyError):
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
+    def about(self, release: str) -> ReleaseRejected:
+        """The same, saying which of several releases it is about."""
+        return ReleaseRejected(
+            [InvalidValue(p.code, f"`{release}`: {p.message}") for p in self.problems]
+        )
+
 
 class Misused(DPolicyError):
     """A call that cannot be meant, with the reason."""

@@ -9,7 +9,7 @@ import pytest
 
 from dpolicy.allocation.batch import load_batch
 from dpolicy.allocation.scenario import load_scenario, simulate
-from dpolicy.errors import Misused, PolicyRejected
+from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
 
 POLICY = """\
 dpolicy: 1
@@ -98,3 +98,16 @@ def test_a_batch_is_a_list_or_a_directory(folder: Path) -> None:
     (folder / "batch" / "z.yaml").write_text(asked("x", 1, 0.1), "utf-8")
     with pytest.raises(Misused, match="twice"):
         load_batch(folder / "batch")
+
+
+def test_an_id_is_there_once_in_all_files(folder: Path) -> None:
+    text = SCENARIO.replace("[requests.yaml]", "[requests.yaml, requests.yaml]")
+    (folder / "scenario.yaml").write_text(text, "utf-8")
+    with pytest.raises(Misused, match="twice"):
+        list(simulate(load_scenario(folder / "scenario.yaml")))
+
+
+def test_a_release_that_cannot_be_read_is_named(folder: Path) -> None:
+    (folder / "requests.yaml").write_text(asked("lost", 1, 0.4).replace("[zip]", "[zap]"), "utf-8")
+    with pytest.raises(ReleaseRejected, match="`lost`: `mechanism 1`: there is no attribute `zap`"):
+        list(simulate(load_scenario(folder / "scenario.yaml")))

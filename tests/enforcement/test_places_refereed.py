@@ -185,3 +185,21 @@ def test_small_releases_are_answered_soon() -> None:
     decision = point.submit({"release": "many", "mechanisms": many})
     assert not decision.allowed and decision.would_fit == ()
     assert time.monotonic() - start < 60  # minutes before
+
+
+def test_a_batch_is_decided_and_recorded_at_one_time() -> None:
+    """A month that ends in between would let the record differ from the decision."""
+    store = MemoryStore()
+    ticks = iter(range(10**6))
+
+    def clock() -> datetime:
+        return datetime(2025, 12, 31, tzinfo=UTC) if next(ticks) % 2 == 0 else NEW_YEAR
+
+    point = DecisionPoint(store, clock)
+    point.apply(policy(DAYS, COLLAPSE))
+    for number in range(6):
+        point.submit(body(f"r{number}", "0.4", time=on(f"2023-0{number + 1}-01")))
+    assert not verify(store).findings
+
+
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,8 @@ when it arrives, for simulations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -40,12 +41,15 @@ def load_batch(path: Path) -> list[Entry]:
     entries = [entry for file in files for entry in read_batch(read_source(file), found)]
     if found.errors:
         raise PolicyRejected(found.all)
-    seen: set[str] = set()
-    for entry in entries:
-        if entry.release.id in seen:
-            raise Misused(f"the release `{entry.release.id}` is there twice")
-        seen.add(entry.release.id)
+    check_ids([entry.release for entry in entries])
     return entries
+
+
+def check_ids(releases: Sequence[Release]) -> None:
+    """Raise `Misused` if an id occurs twice."""
+    twice = [name for name, count in Counter(r.id for r in releases).items() if count > 1]
+    if twice:
+        raise Misused(f"the release `{twice[0]}` is there twice")
 
 
 def read_batch(source: Source, found: Findings) -> Iterator[Entry]:

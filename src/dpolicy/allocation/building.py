@@ -22,6 +22,7 @@ from dpolicy.allocation.problem import Problem, Row
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked, scaled
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import Prepared
+from dpolicy.errors import Misused
 from dpolicy.privacy.filter import NEVER
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.rows import Rows
@@ -118,13 +119,15 @@ def build_on(
 def _all_terms(of: Prepared, asked: dict[int, Asked], count: int) -> Iterator[_Terms]:
     """Rules in the columns that matter to one of them, last the δ-side.
 
-    Costs above all limits are cut just above them, and a limit with which sums could overflow is
-    lowered, so a comparison is exact or errs against the candidates.
+    Costs above all limits are cut just above them; limits with which sums could overflow are
+    refused. So every comparison is exact.
     """
     rules = [rule for rule, wanted in asked.items() if len(wanted.owner)]
     gates = of.gates_of(np.array(rules, np.intp))
     largest = LARGEST_SUM // (count + 1) - 1
-    limits = np.where(gates.most >= INFINITE, INFINITE, np.minimum(gates.most, largest))
+    if ((gates.most > largest) & (gates.most < INFINITE)).any():
+        raise Misused(f"a budget is too large to add up {count} candidates exactly; ask for fewer")
+    limits = gates.most
     last = limits.shape[1] - 1
     matters = ((limits > NEVER) & (limits < INFINITE))[:, :last]
     columns = np.append(np.flatnonzero(np.any(matters, axis=0)), last)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.allocation.batch import check_ids
 from dpolicy.allocation.building import build
 from dpolicy.allocation.candidates import Candidate, candidate_of
 from dpolicy.allocation.problem import Allocation, Problem, Row
@@ -22,7 +23,7 @@ from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.judgement import read_request, readable
 from dpolicy.enforcement.state import State
-from dpolicy.errors import InvariantBroken, Misused
+from dpolicy.errors import Misused, ReleaseRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
@@ -32,7 +33,7 @@ from dpolicy.rules.compiler import CompiledPolicy
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A rule that keeps a release out, and what one more of its budget would be worth, if known."""
+    """A rule that keeps a release out, and what as much again as is left of it would be worth."""
 
     rule: str
     unit: str
@@ -103,20 +104,25 @@ def allocate(
     """Choose among releases and charge the winners together, or only say what would be chosen."""
     chooses = _strategy(strategy)
     asked = [read_request(release) for release in releases]
-    _check_ids(asked)
+    check_ids(asked)
+    seen, found = point.consult(lambda state: (_moment(state), shared(state, asked, chooses)))
     if dry_run:
-        return point.consult(lambda state: shared(state, asked, chooses)[0])
-    told: list[Shared] = []
+        return found[0]
 
     def choose(state: State) -> Sequence[Release]:
-        answer, charged = shared(state, asked, chooses)
-        told.append(answer)
-        return charged
+        """What was chosen while others could write, or a new choice if somebody did."""
+        nonlocal found
+        if _moment(state) != seen:
+            found = shared(state, asked, chooses)
+        return found[1]
 
     decisions = point.submit_together(choose, by)
-    if len(told) != 1:
-        raise InvariantBroken("a batch was not chosen once")
-    return replace(told[0], decisions=decisions)
+    return replace(found[0], decisions=decisions)
+
+
+def _moment(state: State) -> tuple[int, int]:
+    """All that a choice depends on besides the candidates."""
+    return state.sequence, state.today
 
 
 def _strategy(told: Strategy | str) -> Strategy:
@@ -151,17 +157,14 @@ def shared(
     return answer, [*known, *winners]
 
 
-def _check_ids(releases: Sequence[Release]) -> None:
-    ids = [release.id for release in releases]
-    twice = next((name for name in ids if ids.count(name) > 1), None)
-    if twice is not None:
-        raise Misused(f"the release `{twice}` is there twice")
-
-
 def _candidate(policy: CompiledPolicy, release: Release, today: int) -> Candidate:
     """A release that does not say its utility counts as one."""
     utility = 1.0 if release.utility is None else float(release.utility)
-    return candidate_of(policy, release.id, utility, readable(release, policy), today)
+    try:
+        mechanisms = readable(release, policy)
+    except ReleaseRejected as error:
+        raise error.about(release.id) from None
+    return candidate_of(policy, release.id, utility, mechanisms, today)
 
 
 def _losers(

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dpolicy.allocation.batch import Entry, load_batch
+from dpolicy.allocation.batch import Entry, check_ids, load_batch
 from dpolicy.allocation.rounds import Arrival, Outcome, Schedule, Seconds, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import Rotation, Unlocking
@@ -109,6 +109,7 @@ def simulate(
     """The outcome of each round; with a seed, requests of a round arrive in another order."""
     policy = load_policy(scenario.policy)
     entries = [entry for path in scenario.requests for entry in load_batch(path)]
+    check_ids([entry.release for entry in entries])
     if seed is not None:
         Random(seed).shuffle(entries)
     arrivals = [_arrival(entry, policy, scenario.rounds) for entry in entries]
@@ -121,7 +122,7 @@ def _arrival(entry: Entry, policy: CompiledPolicy, rounds: range) -> Arrival:
     release = entry.release
     mechanisms, problems = resolve(release, policy, certificates_of(policy))
     if problems:
-        raise ReleaseRejected(problems)
+        raise ReleaseRejected(problems).about(release.id)
     utility = 1.0 if release.utility is None else float(release.utility)
     number = rounds.start if entry.round is None else entry.round
     if number not in rounds:

@@ -112,7 +112,7 @@ class Journal:
     @contextmanager
     def reading(self) -> Iterator[State]:
         with self._writer, self._doubted():
-            yield self._caught_up(self.store)
+            yield self._caught_up(self.store, self._clock())
 
     @contextmanager
     def _doubted(self) -> Iterator[None]:
@@ -125,14 +125,14 @@ class Journal:
             self._doubtful = True
             raise
 
-    def _caught_up(self, log: Store | Log) -> State:
+    def _caught_up(self, log: Store | Log, now: datetime) -> State:
         """The state with all that was written since, looked at now."""
         if self._doubtful:
             self._state, self._doubtful = self._opened(), False
         self._doubtful = True
         self._state.follow(log.after(self._state.sequence))
         self._doubtful = False
-        self._state.now = month_of(stamp(self._clock()))
+        self._state.now = month_of(stamp(now))
         return self._state
 
     def _opened(self) -> State:
@@ -172,7 +172,8 @@ class Journal:
         """One commit for all; if it fails, none of them happened and the state is read anew."""
         try:
             with self.store.writing() as log:
-                writing = Writing(self._caught_up(log), log, self._clock())
+                now = self._clock()
+                writing = Writing(self._caught_up(log, now), log, now)
                 self._doubtful = True
                 _expire(writing)
                 for ticket in batch:

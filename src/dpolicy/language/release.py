@@ -178,7 +178,9 @@ RELEASE: Shape = Record(
     {
         "release": Field(Name("an id"), "chosen by the client", required=True),
         "by": Field(Name(), "who asks", default=""),
-        "utility": Field(Number("a utility that is not negative", least=Fraction(0))),
+        "utility": Field(
+            Number("a utility from 0 to 10¹²", least=Fraction(0), most=Fraction(10**12))
+        ),
         "mechanisms": Field(ListOf(MECHANISM, "a list of mechanisms", least=1), required=True),
     },
     lambda values, _: values,
