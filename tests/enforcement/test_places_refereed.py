@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from dpolicy.enforcement import governance
 from dpolicy.enforcement.audit import verify
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.places import layout_of
 from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
+from dpolicy.predicates.expression import reads_attribute
 from dpolicy.releases.body import release_of
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -203,3 +206,60 @@ def test_a_batch_is_decided_and_recorded_at_one_time() -> None:
 
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+MANY = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {}, user-day: {period: day}, moved: {relation: replace}}
+schema:
+  attributes: {p: {risk: low}, q: {risk: low}, views: {risk: low}}
+  labels: {l: {values: [a, b], default: a}}
+  partitions:
+    p: {from: 0, to: 9, of: user}
+    q: {from: 0, to: 9, of: user}
+    r: {from: 0, to: 9, of: user, stable: false}
+policies:
+  - {name: per, kind: attribute, units: [user, user-day, moved], budgets: {low: {rho: 1}}}
+  - name: first
+    kind: extension
+    settings:
+      - {name: some, when: '"p" in attributes', budget: same}
+      - {name: any, when: always, budget: {times: 2}}
+  - name: second
+    kind: extension
+    settings:
+      - {name: some, when: '"q" in attributes && labels.l == "a"', budget: same}
+      - {name: label, when: 'labels.l == "a"', budget: {times: 2}}
+      - {name: any, when: always, budget: {times: 3}}
+"""
+
+
+def test_what_splits_a_rule_follows_from_the_rule_alone() -> None:
+    compiled = compile_policy([Source("p.yaml", MANY)])
+    rules = compiled.cumulative.rules
+    layout = layout_of(compiled, rules)
+    names, units = ("p", "q", "r"), compiled.checked.vocabulary.units
+    for rule in rules:
+        unit = units[rule.unit]
+        reads = {n for n in names if any(reads_attribute(p, n) for p in rule.predicates)}
+        splits = set() if unit.name == "moved" else {"p", "q"} - reads
+        frame = layout.frames[layout.frame_of[rule.number]]
+        assert {names[n] for n in frame.partitions} == splits, rule.name
+        assert frame.period == (None if unit.name == "moved" else unit.period)
+    assert len(layout.frames) > 3
+
+
+def test_leaks_that_break_a_rule_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rules are told, those that are broken come first."""
+    monkeypatch.setattr(governance, "MOST_TOLD", 1)
+    rules = (
+        "  - {name: full, kind: custom, when: always, unit: user,"
+        " budget: {epsilon: 1.01, delta: 0.1}}\n"
+        "  - {name: leaky, kind: custom, when: always, unit: user, budget: {epsilon: 9}}\n"
+    )
+    point, _, _ = started(policy(rules), "2026-01-01")
+    leaking = {"kind": "declared", "epsilon": 1, "delta": Fraction(1, 10**3)}
+    point.import_past({"release": "leak", "mechanisms": [{"mechanism": leaking, "unit": "user"}]})
+    told = {b.rule.name: (b.holds, b.spenders) for b in point.budgets()}
+    assert told == {"full": (True, ()), "leaky": (False, ("leak",))}

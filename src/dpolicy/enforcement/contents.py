@@ -126,7 +126,8 @@ class Account:
     ) -> Iterator[tuple[int, Rows]]:
         """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
         for number in range(self._indexed, len(contents)):
-            self._spending(number, contents[number])
+            if contents[number].count:  # what never counted is not worth reading
+                self._spending(number, contents[number])
         self._indexed = len(contents)
         section = self.of.section
         base, unit = rule // section.rules.width, int(self.of.units_of(np.array([rule]))[0])

@@ -75,7 +75,8 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
         number = int(numbers[position])
         points[position], rows[position] = _worst(of, spent, number, within)
     gates = of.gates_of(numbers)
-    held, fullest = gates.hold(rows), set(np.argsort(gates.room(rows))[:MOST_TOLD].tolist())
+    held = gates.hold(rows)
+    fullest = set(np.lexsort((gates.room(rows), held))[:MOST_TOLD].tolist())
     return [
         Balance(
             of.section.rules[number],

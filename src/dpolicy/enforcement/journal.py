@@ -111,6 +111,7 @@ class Journal:
 
     @contextmanager
     def reading(self) -> Iterator[State]:
+        """The state as it is now, which must not be changed."""
         with self._writer, self._doubted():
             yield self._caught_up(self.store, self._clock())
 
@@ -149,7 +150,8 @@ class Journal:
     def _save(self, at_least: int) -> None:
         """Keep a snapshot if this process has written much since the last one."""
         if self._written >= at_least and self._state.policy is not None:
-            with suppress(DPolicyError):  # what was written is safe, and the cache only a cache
+            # What was written is safe and the cache only a cache: no answer may fail for it.
+            with suppress(DPolicyError, OSError, MemoryError):
                 self.store.save_snapshot(self._state.sequence, to_snapshot(self._state))
             self._saved, self._written = self._state.sequence, 0
 

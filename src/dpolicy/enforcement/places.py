@@ -134,7 +134,7 @@ class Space:
         return told
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2048)
 def _blocks(region: Region, frame: Frame, box: Box) -> Region:
     try:
         return _exact_blocks(region, frame, box)
@@ -153,7 +153,7 @@ def _exact_blocks(region: Region, frame: Frame, box: Box) -> Region:
     return region
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2048)
 def _collapsed(region: Region, into: Period, cutoff: int) -> Region:
     """A region that touches all of a long-ago block if it touches any of it (theory 6.3)."""
 
@@ -328,27 +328,27 @@ def layout_of(policy: CompiledPolicy, rules: Rules) -> Layout:
     names = tuple(map(str, policy.policies.partitions))
     units = policy.checked.vocabulary.units
     own = [splitting(policy, units[base.unit]) for base in rules.bases]
-    bases = [_read(names, [base.predicate]) for base in rules.bases]
-    settings = [
-        _read(names, [setting.predicate for setting in rules.settings_of(combination)])
-        for combination in range(rules.width)
-    ]
+    read = [frozenset[int]()]  # by all settings of a combination; the last axis turns fastest
+    for axis in rules.axes:
+        own_of_axis = [_read(names, setting.predicate) for setting in axis]
+        read = [before | more for before in read for more in own_of_axis]
+    alike: dict[frozenset[int], list[int]] = {}
+    for combination, partitions in enumerate(read):
+        alike.setdefault(partitions, []).append(combination)
     numbers: dict[Frame, int] = {}
     found = np.empty((len(own), rules.width), dtype=np.intp)
-    alike = {read: [n for n, other in enumerate(settings) if other == read] for read in settings}
-    for base, frame in enumerate(own):
-        for read, combinations in alike.items():
-            left = Frame(frame.partitions - bases[base] - read, frame.period)
-            found[base, combinations] = numbers.setdefault(left, len(numbers))
+    for position, (base, frame) in enumerate(zip(rules.bases, own, strict=True)):
+        splits = frame.partitions - _read(names, base.predicate)
+        for partitions, combinations in alike.items():
+            left = Frame(splits - partitions, frame.period)
+            found[position, combinations] = numbers.setdefault(left, len(numbers))
     collapse = policy.policies.accounting.collapse
     return Layout(space_of(policy), tuple(numbers), found.reshape(-1), collapse)
 
 
-def _read(names: Sequence[str], predicates: Sequence[Predicate]) -> frozenset[int]:
-    """The partitions whose attribute a scope reads."""
-    return frozenset(
-        n for n, name in enumerate(names) if any(reads_attribute(p, name) for p in predicates)
-    )
+def _read(names: Sequence[str], predicate: Predicate) -> frozenset[int]:
+    """The partitions whose attribute a predicate reads."""
+    return frozenset(n for n, name in enumerate(names) if reads_attribute(predicate, name))
 
 
 def splitting(policy: CompiledPolicy, unit: Unit) -> Frame:

@@ -1,0 +1,101 @@
+"""A snapshot spares reading, is never believed blindly, and losing it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from tests.enforcement.scenes import pure, started
+
+from dpolicy.enforcement import journal, snapshot
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.state import State
+from dpolicy.ledger.events import Record
+from dpolicy.ledger.memory import MemoryStore
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """A ledger with a snapshot of all its records."""
+    monkeypatch.setattr(journal, "WORTH_SAVING", 1)
+    made = MemoryStore()
+    point = started(store=made)
+    for number in range(5):
+        point.submit(pure(f"r{number}", "0.1"))
+    point.reserve(pure("held", "0.1"))
+    point.close()
+    return made
+
+
+def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[Any]]:
+    """How many records are read to open a ledger, and what is then spent."""
+    read: list[Record] = []
+    real = State.follow
+
+    def follow(self: State, records: Iterable[Record]) -> None:
+        taken = list(records)
+        read.extend(taken)
+        real(self, taken)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "follow", follow)
+        point = DecisionPoint(store)
+        return len(read), [(b.rule.name, b.loss, b.spenders) for b in point.budgets()]
+
+
+def test_it_spares_reading_and_gives_the_same(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = list(store.after(0))
+    short, spent = seen(store, monkeypatch)
+    long, again = seen(MemoryStore(records), monkeypatch)
+    assert (short, long) == (0, len(records))
+    assert spent == again
+
+
+def test_a_reservation_can_be_ended_after_it(store: MemoryStore) -> None:
+    point = DecisionPoint(store)
+    point.void("held", "nothing was read")
+    assert (
+        point.budgets()[0].loss
+        == DecisionPoint(MemoryStore(list(store.after(0)))).budgets()[0].loss
+    )
+    assert point.submit(pure("r0", "0.1")).replayed
+
+
+@pytest.mark.parametrize("what", ["garbage", "cut", "other code", "other history"])
+def test_one_that_is_not_good_is_not_used(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    sequence, data = store.load_snapshot() or (0, b"")
+    records = list(store.after(0))
+    if what == "garbage":
+        data = b"x" * len(data)
+    elif what == "cut":
+        data = data[: len(data) // 2]
+    elif what == "other code":
+        monkeypatch.setattr(snapshot, "WRITTEN_BY", "another version")
+    else:
+        other = started(store=(made := MemoryStore()))
+        for number in range(6):
+            other.submit(pure(f"x{number}", "0.2"))
+        records = list(made.after(0))
+    kept = MemoryStore(records)
+    kept.save_snapshot(sequence, data)
+    count, spent = seen(kept, monkeypatch)
+    assert count == len(records)
+    assert spent == seen(MemoryStore(records), monkeypatch)[1]
+
+
+def test_an_answer_does_not_fail_for_it(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: MemoryStore, sequence: int, data: bytes) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(MemoryStore, "save_snapshot", full)
+    monkeypatch.setattr(journal, "SAVE_EVERY", 1)
+    point = DecisionPoint(store)
+    assert point.submit(pure("new", "0.1")).allowed
+    point.close()
