@@ -31,7 +31,8 @@ def command(ledger: str, format_: str) -> int:
         for finding in audit.findings:
             click.echo(f"record {finding.sequence}: {finding.problem}")
     else:
-        click.echo(f"{audit.records} records verify; the last hash is {audit.head or 'none'}")
+        told = "1 record verifies" if audit.records == 1 else f"{audit.records} records verify"
+        click.echo(f"{told}; the last hash is {audit.head or 'none'}")
     return TAMPERED if audit.findings else 0
 
 

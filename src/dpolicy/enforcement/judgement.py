@@ -59,7 +59,10 @@ def judge(state: State, release: Release) -> Decision:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
     mechanisms = readable(release, policy)
     state.account.expect(release, mechanisms)
-    verdict = decide(policy, state.balances, mechanisms, state.today)
+    try:
+        verdict = decide(policy, state.balances, mechanisms, state.today)
+    except InvalidValue as error:  # its mechanisms overlap in too many ways
+        raise ReleaseRejected([error]) from None
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
