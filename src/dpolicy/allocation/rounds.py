@@ -15,6 +15,7 @@ import numpy as np
 from dpolicy.allocation.building import build_on, busiest_axis
 from dpolicy.allocation.candidates import Candidate, asked_of, candidate_of
 from dpolicy.allocation.lanes import Tracks
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.problem import Allocation, Problem
 from dpolicy.allocation.strategies import Strategy
 from dpolicy.allocation.unlocking import (
@@ -95,6 +96,7 @@ class Simulation:
         self._waiting: list[Arrival] = []
         self._cohorts = cohort_axis(space_of(policy), schedule.rotation)
         self.tracks: Tracks | None = None
+        self.market = Market.opened(len(self._of.space))
 
     def run(self, arrivals: Iterable[Arrival], rounds: Iterable[int]) -> Iterator[Outcome]:
         """The outcome of each round, one after the other."""
@@ -115,8 +117,12 @@ class Simulation:
             axis = busiest_axis(asked, unlocked, len(self._of.space))
             self.tracks = Tracks(self._of.space, axis, width(self._of.certificates))
         problem = build_on(self._of, self.tracks, candidates, asked, unlocked)
+        later = self.market.later(self._of, asked, len(candidates), self._cohorts)
+        problem = replace(problem, later=later)
         built = self._clock()
         allocation = self.strategy(problem)
+        if len(allocation.prices):
+            self.market = self.market.after(problem, allocation)
         chosen = self._clock()
         for rule, wanted in asked.items():
             won = wanted.only(allocation.chosen)
