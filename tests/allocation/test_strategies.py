@@ -37,7 +37,8 @@ def row(costs: list[list[int]], left: list[list[int]], every: bool = False) -> R
     """A row of all candidates; the δ-side is added and never binds."""
     amounts = np.array([[*line, 0] for line in costs], dtype=np.int64)
     room = np.array([[*line, INFINITE] for line in left], dtype=np.int64)
-    return Row(0, np.arange(len(costs)), amounts, room, every)
+    everyone = np.arange(len(costs))
+    return Row(0, everyone, everyone, amounts, room, every)
 
 
 def greedy(found: Problem) -> np.ndarray:
@@ -101,7 +102,7 @@ def test_the_order_of_candidates_does_not_matter_to_exact(
     for old in found.rows:
         new = place[old.candidates]
         by = np.argsort(new)
-        rows.append(replace(old, candidates=new[by], costs=old.costs[by]))
+        rows.append(replace(old, candidates=new[by], kinds=old.kinds[by]))
     ids = tuple(found.ids[number] for number in order)
     alone = found.fits_alone[order]
     other = Problem(ids, found.utilities[order], tuple(rows), alone)

@@ -54,8 +54,9 @@ class _Terms:
         """The share of the whole budget that vectors leave, at the certificate with most."""
         whole = np.array(self.limits[:-1], np.float64)
         counts = (whole > 0) & (whole < INFINITE)
-        shares: NDArray[np.float64] = left[:, :-1][:, counts] / whole[counts]
-        return shares.max(axis=1, initial=0.0)
+        shares = left[:, :-1][:, counts] / whole[counts]
+        most: NDArray[np.float64] = shares.max(axis=1, initial=0.0)
+        return most
 
     def hold(self, amounts: Rows, limits: Rows) -> NDArray[np.bool_]:
         """Whether amounts are within limits, along the last axis."""
@@ -252,16 +253,14 @@ def _rows(contest: _Contest, fits: NDArray[np.bool_]) -> Iterator[Row]:
         left[:, :-1][least[of, :-1] > left[:, :-1]] = NEVER
         of, left = minimal(of, left)
     used = np.flatnonzero(np.diff(of, prepend=-1))
-    sets, items = np.nonzero(member[of[used]])
-    owners, costs = asked.owner[items], terms.table[asked.kind].take(items, axis=0)
     vectors = np.append(used, len(of)).tolist()
-    ends = np.searchsorted(sets, np.arange(len(used) + 1)).tolist()
     rest = np.maximum.reduceat(terms.rest(left), used) if len(used) else left[:0]
-    for number in range(len(used)):
-        inside = slice(ends[number], ends[number + 1])
+    for number, inside in enumerate(member[of[used]]):
+        items = np.flatnonzero(inside)
         own = left[vectors[number] : vectors[number + 1]]
         at = contest.places[first[of[used[number]]]]
-        yield Row(terms.rule, owners[inside], costs[inside], own, terms.every, at, rest[number])
+        who, kinds = asked.owner[items], asked.kind[items]
+        yield Row(terms.rule, who, kinds, terms.table, own, terms.every, at, float(rest[number]))
 
 
 def _least(counts: NDArray[np.int64], table: Rows) -> Rows:

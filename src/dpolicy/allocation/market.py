@@ -90,5 +90,6 @@ def _shares(of: Prepared, rule: int, asked: Asked) -> NDArray[np.float64]:
     """By kind of cost, the share of the whole budget that it takes at its best certificate."""
     limits = of.gates_of(np.array([rule], np.intp)).most[0, :-1]
     counts = (limits > 0) & (limits < INFINITE)
-    shares: NDArray[np.float64] = asked.table[:, :-1][:, counts] / limits[counts]
-    return shares.min(axis=1, initial=1.0)
+    shares = asked.table[:, :-1][:, counts] / limits[counts]
+    least: NDArray[np.float64] = shares.min(axis=1, initial=1.0)
+    return least

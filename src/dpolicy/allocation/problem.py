@@ -18,19 +18,25 @@ from numpy.typing import NDArray
 class Row:
     """Blocks of a rule: candidates by rising number, their costs, and what is left, in quanta.
 
-    `costs` is candidates × columns, `left` vectors × columns. Columns are certificates, and last
-    the δ-side, which always must fit. A certificate that is not offered has −1 left; one that does
-    not matter has INFINITE left. `at` is one of the blocks, and `rest` the share of the whole
-    budget that is left there, at the certificate with most.
+    `table` has each kind of cost once, kinds × columns; `left` is vectors × columns. Columns are
+    certificates, and last the δ-side, which always must fit. A certificate that is not offered has
+    −1 left; one that does not matter has INFINITE left. `at` is one of the blocks, and `rest` the
+    share of the whole budget that is left there, at the certificate with most.
     """
 
     rule: int
     candidates: NDArray[np.intp]
-    costs: NDArray[np.int64]
+    kinds: NDArray[np.intp]
+    table: NDArray[np.int64]
     left: NDArray[np.int64]
     every: bool
     at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     rest: float = 1.0
+
+    @property
+    def costs(self) -> NDArray[np.int64]:
+        """What each candidate costs, candidates × columns."""
+        return self.table.take(self.kinds, axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
