@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.allocation.loads import Floats, Scale, shares
+from dpolicy.allocation.problem import Allocation
 from dpolicy.allocation.rounding import sharper
 from dpolicy.allocation.solver import Model, installed
 from dpolicy.allocation.table import Ints, Table
@@ -67,6 +68,10 @@ class Bound:
 
     value: float
     parts: Parts
+
+    def with_choice(self, table: Table, chosen: NDArray[np.bool_]) -> Allocation:
+        """A choice beside it."""
+        return Allocation(chosen, self.value, self.row_prices(table))
 
     def row_prices(self, table: Table) -> Floats:
         """What the whole of what is left in each row is worth."""

@@ -70,20 +70,23 @@ class Market:
         for rule in np.unique(self.rules).tolist():
             if rule in asked:
                 here, wanted = self.rules == rule, asked[rule]
-                held = _held(wanted, self.blocks[here], cohorts) @ worths[here]
-                shares = _shares(of, rule, wanted)[wanted.kind[wanted.item]]
-                np.add.at(found, wanted.owner[wanted.item], held * shares)
+                taken = _taken(wanted, _shares(of, rule, wanted), self.blocks[here], cohorts)
+                found[np.unique(wanted.owner)] += (taken * worths[here]).sum(axis=1)
         return found
 
 
-def _held(asked: Asked, blocks: Places, without: int | None) -> NDArray[np.bool_]:
-    """Which blocks lie in which boxes, boxes × blocks, one axis aside."""
-    held = np.ones((len(asked.item), len(blocks)), bool)
+def _taken(
+    asked: Asked, shares: NDArray[np.float64], blocks: Places, without: int | None
+) -> NDArray[np.float64]:
+    """The largest share of each block that each candidate takes, one axis aside."""
+    taken = np.repeat(shares[asked.kind[asked.item]][:, None], len(blocks), axis=1)
     for axis in range(blocks.shape[1]):
         if axis != without:
             at = blocks[:, axis]
-            held &= (asked.low[axis][:, None] <= at) & (at < asked.high[axis][:, None])
-    return held
+            taken *= (asked.low[axis][:, None] <= at) & (at < asked.high[axis][:, None])
+    first = np.flatnonzero(np.diff(asked.owner[asked.item], prepend=-1))
+    most: NDArray[np.float64] = np.maximum.reduceat(taken, first, axis=0)
+    return most
 
 
 def _shares(of: Prepared, rule: int, asked: Asked) -> NDArray[np.float64]:

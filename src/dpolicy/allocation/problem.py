@@ -58,8 +58,8 @@ class Problem:
 class Allocation:
     """What a strategy chose, the most that any choice could be worth, and the prices of rows.
 
-    `prices` has the worth of one more unit (the whole of what is left) of each row, by row; it is
-    empty for strategies that know none.
+    `prices` has the worth of as much again as is left of each row, by row; it is empty for
+    strategies that know none.
     """
 
     chosen: NDArray[np.bool_]

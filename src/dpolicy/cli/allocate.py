@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from dpolicy.allocation.batch import load_batch
-from dpolicy.allocation.ledger import Loser, Shared, allocate
+from dpolicy.allocation.ledger import allocate
 from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.allocation.told import Loser, Shared
 from dpolicy.cli.ledger_option import ledger_option, opened, who_option
 from dpolicy.cli.output import format_option, print_json
 
@@ -43,15 +44,21 @@ def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, form
 
 
 def _print(found: Shared, dry_run: bool) -> None:
-    for decision in found.decisions:
-        if decision.replayed:
-            word = "allowed" if decision.allowed else "denied"
-            click.echo(f"{word}  {decision.release}  (decided before)")
+    allowed = {decision.release: decision.allowed for decision in found.decisions}
+    for release in found.known:
+        word = "" if dry_run else ("allowed  " if allowed[release] else "denied  ")
+        click.echo(f"{word}{release}  (decided before)")
     for release in found.chosen:
         click.echo(f"{click.style('would win' if dry_run else 'allowed', fg='green')}  {release}")
     for loser in found.losers:
         click.echo(f"{click.style('not chosen', fg='yellow')}  {loser.release}  {_why(loser)}")
+        for offer in loser.would_fit:
+            change, *what = offer.values()
+            click.echo(f"            would fit: {change} {' '.join(str(w) for w in what)}")
     click.echo(f"utility {found.utility:g} of at most {found.bound:g}, gap {100 * found.gap:.1f} %")
+    for price in found.prices if dry_run else ():
+        where = f"{price.rule.name} @ {price.rule.unit}"
+        click.echo(f"one more {price.notion} for {where} would be worth about {price.worth:.4g}")
 
 
 def _why(loser: Loser) -> str:

@@ -23,7 +23,7 @@ from dpolicy.allocation.table import Ints, Table, table_of
 #: Nodes that a programme counts for at least, and limits that are added to it at a time.
 _LEAST, _MORE = 50, 60
 #: Nodes of all programmes, times candidates: a node takes longer where there are more of them.
-_WORK = 150_000
+_WORK = 50_000
 #: Sums of floats, and the solver's, err by less.
 _MARGIN = 1 + 1e-9
 

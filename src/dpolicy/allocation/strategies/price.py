@@ -40,12 +40,12 @@ def price(problem: Problem) -> Allocation:
     table = table_of(problem)
     if problem.later is None or not problem.later.any():
         chosen, bound = priced(Scale(table), Filling(table))
-        return Allocation(chosen, bound.value, bound.row_prices(table))
+        return bound.with_choice(table, chosen)
     bound = bound_of(Scale(table))
     net = table.utilities - _PATIENCE * problem.later
     patient = replace(table, utilities=np.maximum(net, 0), open=table.open & (net > 0))
     chosen, _ = priced(Scale(patient), Filling(patient))
-    return Allocation(chosen, bound.value, bound.row_prices(table))
+    return bound.with_choice(table, chosen)
 
 
 def priced(scale: Scale, filling: Filling) -> tuple[Chosen, Bound]:
