@@ -107,3 +107,27 @@ def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> 
 def test_an_id_may_not_be_there_twice(point: DecisionPoint) -> None:
     with pytest.raises(Misused, match="twice"):
         allocate(point, [BATCH[0], BATCH[0]], "first-come")
+
+
+def test_losers_are_told_what_would_fit_beside_the_winners(point: DecisionPoint) -> None:
+    for dry_run in (True, False):
+        found = allocate(point, BATCH, "efficient", dry_run=dry_run)
+        told = {loser.release: loser.would_fit for loser in found.losers}
+        (noise,) = (offer for offer in told["a"] if "factor" in offer)
+        assert noise["change"] == "scale every noise parameter by"
+    changed = release("a-2", 0.6 / noise["factor"], 2, "CH")
+    assert point.submit(changed).allowed, "the winners are charged by now"
+
+
+def test_what_one_more_epsilon_would_be_worth(point: DecisionPoint) -> None:
+    batch = [release(f"r{n}", 0.5, 10 - n) for n in range(6)]
+    found = allocate(point, batch, "price", dry_run=True)
+    (price,) = found.prices
+    assert (price.rule.name, price.notion) == ("global", "epsilon")
+    assert price.worth == pytest.approx(16), "two more of 8 and of 7 or 8 at the margin"
+
+
+def test_a_dry_run_tells_what_was_decided_before(point: DecisionPoint) -> None:
+    point.submit(BATCH[0])
+    found = allocate(point, BATCH, "efficient", dry_run=True)
+    assert found.known == ("a",) and "a" not in found.chosen

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpolicy.allocation import rounding
 from dpolicy.allocation.rounding import sharper
 
 SHARES = st.one_of(
@@ -76,7 +75,7 @@ def test_a_rounding_that_rounds_too_far_is_caught(monkeypatch: pytest.MonkeyPatc
     def up(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.ceil(numbers) if np.ndim(numbers) == 2 else floor(numbers)
 
-    monkeypatch.setattr(rounding.np, "floor", up)
+    monkeypatch.setattr(np, "floor", up)
     drawn = np.random.default_rng(0)
     caught = 0
     for _ in range(200):

@@ -223,3 +223,10 @@ def test_canary_a_bound_in_one_column_is_caught() -> None:
     table = table_of(found)
     assert shares(table, np.array([0]), np.array([0])).sum() > 1 == knapsack.best(found) - 1
     assert shares(table, np.array([0])).sum() <= 1
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_exact_does_not_depend_on_what_a_utility_is_counted_in(unit: float) -> None:
+    costs = [[6], [5], [5], [4]]
+    found = problem([u * unit for u in (6.0, 5.0, 5.0, 1.0)], row(costs, [[10]]))
+    assert np.flatnonzero(exact(found).chosen).tolist() == [1, 2]

@@ -36,10 +36,10 @@ def _share(
 ) -> float:
     """The share of a rule's budget that a candidate takes in a block, whatever the cohort."""
     limits = of.gates_of(np.array([rule])).most[0, :-1].tolist()
-    places = [
-        (*block[:cohorts], cohort, *block[cohorts + 1 :])
-        for cohort in (range(*of.space[cohorts]) if cohorts is not None else ())
-    ] or [block]
+    places = [block]
+    if cohorts is not None:
+        before, beyond = block[:cohorts], block[cohorts + 1 :]
+        places = [(*before, cohort, *beyond) for cohort in range(*of.space[cohorts])]
     most = 0.0
     for place in places:
         rows = [

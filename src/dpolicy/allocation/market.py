@@ -70,12 +70,12 @@ class Market:
         for rule in np.unique(self.rules).tolist():
             if rule in asked:
                 here, wanted = self.rules == rule, asked[rule]
-                taken = _taken(wanted, _shares(of, rule, wanted), self.blocks[here], cohorts)
+                taken = taken_of(wanted, shares_of(of, rule, wanted), self.blocks[here], cohorts)
                 found[np.unique(wanted.owner)] += (taken * worths[here]).sum(axis=1)
         return found
 
 
-def _taken(
+def taken_of(
     asked: Asked, shares: NDArray[np.float64], blocks: Places, without: int | None
 ) -> NDArray[np.float64]:
     """The largest share of each block that each candidate takes, one axis aside."""
@@ -89,7 +89,7 @@ def _taken(
     return most
 
 
-def _shares(of: Prepared, rule: int, asked: Asked) -> NDArray[np.float64]:
+def shares_of(of: Prepared, rule: int, asked: Asked) -> NDArray[np.float64]:
     """By kind of cost, the share of the whole budget that it takes at its best certificate."""
     limits = of.gates_of(np.array([rule], np.intp)).most[0, :-1]
     counts = (limits > 0) & (limits < INFINITE)
