@@ -9,7 +9,7 @@ depend on others, so one pass finds all that are out; the rows without them are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpolicy.allocation.candidates import Asked, Candidate, Places, asked_of
 from dpolicy.allocation.lanes import Numbers, Steps, Sweep, Tracks, counted, leaves, swept, united
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.pareto import merged, minimal, thinned
 from dpolicy.allocation.problem import Problem, Row
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked, scaled
@@ -95,12 +96,16 @@ def build(
     balances: Balances,
     candidates: Sequence[Candidate],
     unlocked: Unlocked = ALL_UNLOCKED,
+    market: Market | None = None,
 ) -> Problem:
     """The problem of choosing among candidates on top of what was spent."""
     asked = asked_of(of.layout, candidates)
     axis = busiest_axis(asked, unlocked, len(of.space))
     tracks = Tracks.of_balances(balances, axis, list(asked))
-    return build_on(of, tracks, candidates, asked, unlocked)
+    problem = build_on(of, tracks, candidates, asked, unlocked)
+    if market is None:
+        return problem
+    return replace(problem, later=market.later(of, asked, len(candidates), unlocked.axis))
 
 
 def build_on(

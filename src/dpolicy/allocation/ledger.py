@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpolicy.allocation.batch import check_ids
 from dpolicy.allocation.building import build
 from dpolicy.allocation.candidates import Candidate, candidate_of
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.problem import Allocation, Problem, Row
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.allocation.told import Binding, Loser, Price, Shared
@@ -55,12 +56,18 @@ def allocate(
     by: str = "",
     *,
     dry_run: bool = False,
+    market: Market | None = None,
 ) -> Shared:
-    """Choose among releases and charge the winners together, or only say what would be chosen."""
+    """Choose among releases and charge the winners together, or only say what would be chosen.
+
+    With a market of earlier rounds, `price` leaves to later ones what they would pay more for.
+    """
     chooses = _strategy(strategy)
     asked = [read_request(release) for release in releases]
     check_ids(asked)
-    seen, found = point.consult(lambda state: (_moment(state), _chosen(state, asked, chooses)))
+    seen, found = point.consult(
+        lambda state: (_moment(state), _chosen(state, asked, chooses, market))
+    )
     decisions: tuple[Decision, ...] = ()
     if not dry_run:
 
@@ -68,7 +75,7 @@ def allocate(
             """What was chosen while others could write, or a new choice if somebody did."""
             nonlocal found
             if _moment(state) != seen:
-                found = _chosen(state, asked, chooses)
+                found = _chosen(state, asked, chooses, market)
             return found.submitted
 
         decisions = point.submit_together(choose, by)
@@ -88,7 +95,9 @@ def _strategy(told: Strategy | str) -> Strategy:
     return STRATEGIES[told]
 
 
-def _chosen(state: State, releases: Sequence[Release], strategy: Strategy) -> _Choice:
+def _chosen(
+    state: State, releases: Sequence[Release], strategy: Strategy, market: Market | None
+) -> _Choice:
     """Who would win in this state, and what to submit: those known before, then the winners."""
     policy = state.policy
     if policy is None:
@@ -96,7 +105,7 @@ def _chosen(state: State, releases: Sequence[Release], strategy: Strategy) -> _C
     known = tuple(release for release in releases if release.id in state.entries)
     asked = [release for release in releases if release.id not in state.entries]
     candidates = [_candidate(policy, release, state.today) for release in asked]
-    problem = build(prepared(policy)[0], state.balances, candidates)
+    problem = build(prepared(policy)[0], state.balances, candidates, market=market)
     allocation = strategy(problem)
     after = state.balances.copy()
     winners = np.flatnonzero(allocation.chosen).tolist()
@@ -111,6 +120,7 @@ def _chosen(state: State, releases: Sequence[Release], strategy: Strategy) -> _C
         tuple(release.id for release in known),
         _losers(state, policy, asked, candidates, problem, allocation),
         _prices(policy, problem, allocation),
+        market=market and market.after(problem, allocation),
     )
     submitted = (*known, *(asked[number] for number in winners))
     return _Choice(told, submitted, policy, after, state.today)
@@ -163,7 +173,10 @@ def _losers(
             continue
         alone = bool(problem.fits_alone[number])
         rules = binding.get(number, ()) if alone else _alone(state, policy, release)
-        found.append(Loser(release.id, alone, candidates[number].refused, tuple(rules)))
+        later = None if problem.later is None else float(problem.later[number])
+        found.append(
+            Loser(release.id, alone, candidates[number].refused, tuple(rules), later=later)
+        )
     return tuple(found)
 
 

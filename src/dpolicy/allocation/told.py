@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpolicy.allocation.market import Market
 from dpolicy.privacy.budget import as_json
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.rule import Rule
@@ -32,7 +33,8 @@ class Loser:
     """A release that was not chosen: whether it would fit alone, what it does not fit beside, and
     what would fit instead once the winners are charged.
 
-    Without anything that binds it would still fit: ask again.
+    Without anything that binds it would still fit: ask again. `later` is what earlier rounds paid
+    for what it takes.
     """
 
     release: str
@@ -40,6 +42,7 @@ class Loser:
     refused: tuple[str, ...]
     binding: tuple[Binding, ...]
     would_fit: tuple[Mapping[str, Any], ...] = ()
+    later: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -49,6 +52,7 @@ class Loser:
             "refused": list(self.refused),
             "binding": [binding.as_json() for binding in self.binding],
             "would-fit": [dict(offer) for offer in self.would_fit],
+            "later": self.later,
         }
 
 
@@ -77,6 +81,7 @@ class Shared:
 
     `decisions` are those of the winners, and of releases that were decided before; nothing in a
     dry run, where `chosen` still tells the winners and `known` those that were decided before.
+    `market` has the prices of this round too.
     """
 
     utility: float
@@ -87,6 +92,7 @@ class Shared:
     losers: tuple[Loser, ...]
     prices: tuple[Price, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    market: Market | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

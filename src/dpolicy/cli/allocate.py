@@ -8,6 +8,7 @@ import click
 
 from dpolicy.allocation.batch import load_batch
 from dpolicy.allocation.ledger import allocate
+from dpolicy.allocation.price_list import load_prices, save_prices
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.told import Loser, Shared
 from dpolicy.cli.ledger_option import ledger_option, opened, who_option
@@ -25,9 +26,22 @@ from dpolicy.cli.output import format_option, print_json
     show_default=True,
     help="How to choose.",
 )
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Carries prices from round to round, for the strategy `price`: read, and written anew.",
+)
 @click.option("--dry-run", is_flag=True, help="Choose, and write nothing.")
 @format_option
-def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, format_: str) -> int:
+def command(
+    file: Path,
+    ledger: str,
+    by: str,
+    strategy: str,
+    prices: Path | None,
+    dry_run: bool,
+    format_: str,
+) -> int:
     """Choose among the releases of FILE, a YAML list or a directory of releases.
 
     Each release says its `utility`; left out, it is 1. The winners are charged in one commit.
@@ -35,7 +49,11 @@ def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, form
     """
     releases = [entry.release for entry in load_batch(file)]
     with opened(ledger) as point:
-        found = allocate(point, releases, strategy, by, dry_run=dry_run)
+        policy = point.policy
+        market = load_prices(prices, policy) if prices and policy else None
+        found = allocate(point, releases, strategy, by, dry_run=dry_run, market=market)
+    if prices and policy and found.market and not dry_run:
+        save_prices(prices, policy, found.market)
     if format_ == "json":
         print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
     else:
@@ -70,4 +88,8 @@ def _why(loser: Loser) -> str:
     )
     if not loser.fits_alone:
         return f"does not fit even alone: {rules}"
-    return f"fits alone, not beside the others: {rules}" if rules else "would still fit: ask again"
+    if rules:
+        return f"fits alone, not beside the others: {rules}"
+    if loser.later:
+        return f"would still fit; earlier rounds paid {loser.later:.4g} for what it takes"
+    return "would still fit: ask again"
