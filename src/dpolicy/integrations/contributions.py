@@ -215,7 +215,7 @@ def contributions(
             raise Misused(
                 f"`{limit.unit.name}` does not split time into blocks: limit another unit"
             )
-    for fine, coarse in zip(found, found[1:], strict=False):
+    for fine, coarse in pairwise(found):
         nested = within(fine.unit.period, coarse.unit.period)
         if fine.unit.entity != coarse.unit.entity or not nested:
             raise Misused(f"a `{fine.unit.name}` does not lie in one `{coarse.unit.name}`")
