@@ -1,4 +1,4 @@
-"""Columns that a query was found to use → its attributes, or a refusal (theory 0.2).
+"""Columns that a query uses → its attributes, or a refusal (theory 0.2).
 
 A query that uses what its gate does not declare is not run: the policy would not have been asked
 about it. Declaring more than is used is allowed, and charged.
@@ -6,6 +6,7 @@ about it. Declaring more than is used is allowed, and charged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from dpolicy.errors import Misused
@@ -21,6 +22,13 @@ def check_attributes(used: Collection[str], names: Names, declared: Collection[s
     if missing:
         shown = ", ".join(f"`{name}`" for name in missing)
         raise Misused(f"the query uses {shown}, which its attributes do not name")
+
+
+def named_in(text: str, columns: Collection[str]) -> list[str]:
+    """The columns whose names stand in an SQL text, be it in a constant; case does not matter."""
+    folded = text.casefold()
+    words = set(re.findall(r"\w+", folded))
+    return [c for c in columns if c.casefold() in (words if c.isidentifier() else folded)]
 
 
 def _attributes(column: str, names: Names) -> Sequence[str]:

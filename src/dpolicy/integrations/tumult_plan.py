@@ -7,12 +7,13 @@ What is found may be too much and never too little.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tmlt.analytics import _query_expr as steps
+
+from dpolicy.integrations.attributes import named_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,13 @@ def use_of(query: Any, known: Known) -> Use:
 
 def _nodes(query: Any) -> Iterator[Any]:
     yield query
-    for child in ("child", "left_child", "right_child"):
-        if hasattr(query, child):
-            yield from _nodes(getattr(query, child))
+    for child in _children(query):
+        yield from _nodes(child)
+
+
+def _children(node: Any) -> list[Any]:
+    names = ("child", "left_child", "right_child")
+    return [getattr(node, name) for name in names if hasattr(node, name)]
 
 
 def _is_table(node: Any) -> bool:
@@ -85,7 +90,7 @@ def _named(node: Any, known: Known) -> Collection[str]:
         case steps.Rename():
             return list(dict(node.column_mapper))
         case steps.Filter():
-            return _words(node.condition, _all(node, known))
+            return named_in(node.condition, _all(node, known))
         case steps.GetGroups() | steps.DropNullAndNan() | steps.DropInfinity():
             return node.columns or _all(node, known)
         case steps.JoinPublic() if node.join_columns:
@@ -113,14 +118,4 @@ def _keys(node: Any) -> list[str]:
 
 def _all(node: Any, known: Known) -> list[str]:
     """Every column that a step is given."""
-    children = [
-        getattr(node, n) for n in ("child", "left_child", "right_child") if hasattr(node, n)
-    ]
-    return [name for child in children for name in child.schema(known.catalog)]
-
-
-def _words(condition: str, columns: Collection[str]) -> list[str]:
-    """The columns that stand in an SQL condition, or in a text in it; case does not matter."""
-    text = condition.casefold()
-    words = set(re.findall(r"\w+", text))
-    return [c for c in columns if (c.casefold() in (words if c.isidentifier() else text))]
+    return [name for child in _children(node) for name in child.schema(known.catalog)]
