@@ -1,4 +1,4 @@
-"""A query of SmartNoise SQL → a release of the mechanisms it really runs, asked for before it reads.
+"""A query of SmartNoise SQL → a release of all that it really runs, asked for before it reads.
 
 `Privacy(epsilon=…)` is the loss of one mechanism and not of a query: an average is a sum, a count
 and a count of people. The mechanisms are taken from the rewritten query that is about to run, after
