@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, pure, started
+from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, policy, pure, started
+from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, InvalidValue, Misused, ReleaseRejected
 from dpolicy.integrations.gate import Gate, Reserves
 from dpolicy.integrations.rounding import downward, loss, upward
+from dpolicy.ledger.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,6 +119,52 @@ def test_what_read_nothing_is_given_back() -> None:
             late()
 
 
+class Clock:
+    """The time, which only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 10, 28, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def slow(clock: Clock) -> DecisionPoint:
+    point = DecisionPoint(MemoryStore(), clock)
+    point.apply(policy(GLOBAL))
+    return point
+
+
+def test_a_run_may_take_longer_than_its_reservation() -> None:
+    clock = Clock()
+    point = slow(clock)
+    with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
+        clock.now += timedelta(days=3)
+    assert status(point, run.release) == "expired"
+    assert not left(point, "0.1")
+
+
+def test_what_ran_out_is_not_given_back_in_part() -> None:
+    clock = Clock()
+    point = slow(clock)
+    with (
+        pytest.raises(Misused, match="expired"),
+        Gate(point).reserve("run", mechanism(epsilon=2)) as run,
+    ):
+        run.used(mechanism(epsilon=1))
+        clock.now += timedelta(days=3)
+    assert not left(point, "0.1")
+
+
+def test_a_run_that_was_voided_meanwhile_is_an_error() -> None:
+    point = started()
+    with (
+        pytest.raises(Misused, match="voided"),
+        Gate(point).reserve("run", mechanism(epsilon=2)) as run,
+    ):
+        point.void(run.release, "a mistake: it is running")
+
+
 def test_a_gate_states_what_is_the_same_for_all() -> None:
     point = started(GLOBAL, ZIP % "{epsilon: 1}")
     gate = Gate(
@@ -140,6 +189,22 @@ def test_a_gate_states_what_is_the_same_for_all() -> None:
     spent = {b.rule.name: b.spent for b in point.budgets({"country": "CH", "time": "2026-10-01"})}
     assert spent["global"]["epsilon"] == pytest.approx(0.375)  # 3/2 for the user, not 2 days
     assert spent["zips"]["epsilon"] == pytest.approx(0.375)
+
+
+PAGE = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: add-remove}, user-day: {period: day, relation: add-remove}}
+schema: {attributes: {page-views: {risk: low}}}
+"""
+
+
+def test_the_example_of_the_page() -> None:
+    point = started(GLOBAL.replace("epsilon: 2", "epsilon: 4"), head=PAGE)
+    known = run_example("gate", point=point)
+    assert status(point, known["run"].release) == "committed"
+    (balance,) = point.budgets()
+    assert balance.spent["epsilon"] == pytest.approx(3.5)
 
 
 def killed(way: str, ledger: Path) -> DecisionPoint:

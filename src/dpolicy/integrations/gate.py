@@ -77,8 +77,8 @@ class Gate:
         The id of the release is the name and something that makes it unique, so that every run is
         charged. Who gives the id of the `release` can run it once, for ever.
         """
-        asked = release or f"{name}-{uuid4().hex}"
-        decision = self.point.reserve(self._body(asked, mechanisms))
+        asked = self._body(release or f"{name}-{uuid4().hex}", mechanisms)
+        decision = self.point.reserve(asked)
         if not decision.allowed:
             raise Denied(decision)
         if release and decision.replayed:  # a unique id is replayed only by a client that retries
@@ -93,10 +93,11 @@ class Gate:
 class Run:
     """A reserved release, while it is run. Leaving it commits: in full after any exception."""
 
-    def __init__(self, gate: Gate, release: str, decision: Decision) -> None:
-        self.release = release
+    def __init__(self, gate: Gate, asked: Body, decision: Decision) -> None:
+        self.release: str = asked["release"]
         self.decision = decision
         self._gate = gate
+        self._asked = asked
         self._used: Body | None = None
         self._open = True
 
@@ -118,7 +119,18 @@ class Run:
         """End the run, charged for what was used."""
         self._check_open()
         self._open = False
-        self._gate.point.commit(self.release, used=self._used)
+        try:
+            self._gate.point.commit(self.release, used=self._used)
+        except Misused:
+            if self._used is not None or not self._ran_out():
+                raise
+
+    def _ran_out(self) -> bool:
+        """Whether the reservation ended by itself, in a long run, and so counts as spent.
+
+        Asked for again, it is then still allowed; of one that somebody voided nothing is.
+        """
+        return self._gate.point.reserve(self._asked).allowed
 
     def _check_open(self) -> None:
         if not self._open:
