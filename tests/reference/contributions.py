@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from tests.reference.calendar_days import KEYS
+from tests.reference.calendar_days import KEYS, tumbling_key
 
 from dpolicy.integrations.contributions import Contributions
 from dpolicy.privacy.calendars import Period
@@ -50,7 +50,11 @@ def _first(named: Sequence[tuple[Record, object]], most: int) -> list[Record]:
 
 def block(period: Period | None, day: date) -> Hashable:
     """The block that a day lies in."""
-    return None if period is None else KEYS[str(period)](day)
+    if period is None:
+        return None
+    if period.start is not None:
+        return tumbling_key(period.days, period.start)(day)
+    return KEYS[str(period)](day)
 
 
 def histogram(records: Sequence[Record], about: tuple[date, date]) -> Counter[str]:

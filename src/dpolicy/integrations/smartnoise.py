@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from snsql.sql.private_reader import PrivateReader
@@ -58,12 +59,13 @@ class GatedReader:
         self._names = columns or {}
         self._public_groups = public_groups
         self._name = name
+        self._turn = Lock()  # SmartNoise keeps the options of a query in the reader
 
     def execute(self, query: str) -> list[Any]:
         """The rows of the answer, the names of its columns first."""
         parsed = self._inner.parse_query_string(query)
         self._check(parsed, query)
-        with ExitStack() as stack:
+        with self._turn, ExitStack() as stack:
             self._inner.ask = lambda mechanisms: stack.enter_context(
                 self._gate.reserve(self._name, *map(self._stated, mechanisms))
             )
