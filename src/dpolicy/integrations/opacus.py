@@ -62,7 +62,7 @@ class Training:
         """Count a step, or refuse it before it does anything."""
         if self.steps_taken >= self._steps:
             raise Misused(f"all {self._steps} steps that were reserved have been taken")
-        if optimizer.noise_multiplier < self._noise:
+        if not optimizer.noise_multiplier >= self._noise:  # NaN is no noise
             said = f"`{optimizer.noise_multiplier}`, below the reserved `{self._noise}`"
             raise Misused(f"the noise multiplier is {said}")
         if optimizer.accumulated_iterations != 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-#: Steps of a plan that name every column they use in an expression, and where their inputs are.
+#: Steps of a plan that name every column they use, and where their inputs are.
 _STEPS = {
     "Filter": ("input",),
     "GroupBy": ("input",),
@@ -52,21 +52,16 @@ def _of_plan(node: Any) -> Iterator[str | None]:
 
 
 def _of_expression(said: Any) -> Iterator[str | None]:
+    """Every word that is said: one that is also the name of a column may well be meant as such."""
     if isinstance(said, list):
         for item in said:
             yield from _of_expression(item)
     elif isinstance(said, dict):
         for key, value in said.items():
-            if key == "Column":
-                yield value
-            elif key == "Selector":
-                yield from _of_selector(value)
-            elif key in _SWEEPING:
-                yield None
-            else:
-                yield from _of_expression(value)
-    elif said in _SWEEPING:
-        yield None
+            yield from _of_expression(key)
+            yield from _of_selector(value) if key == "Selector" else _of_expression(value)
+    elif isinstance(said, str):
+        yield None if said in _SWEEPING else said
 
 
 def _of_selector(said: Any) -> Iterator[str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -197,9 +198,10 @@ def test_noise_may_grow_and_not_shrink() -> None:
     with planned(point_with(), steps=5) as made:
         made.optimizer.noise_multiplier = 2 * NOISE
         take(made, 1)
-        made.optimizer.noise_multiplier = 0.99 * NOISE
-        with pytest.raises(Misused, match="below the reserved"):
-            take(made, 1)
+        for less in (0.99 * NOISE, math.nan):
+            made.optimizer.noise_multiplier = less
+            with pytest.raises(Misused, match="below the reserved"):
+                take(made, 1)
     assert made.steps_taken == 1
 
 

@@ -87,6 +87,11 @@ def test_the_ledger_agrees_with_the_accountant(event: Any) -> None:
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
+def test_a_record_that_becomes_zero_is_removed_from_a_sum() -> None:
+    ours, theirs = charged(events.SelfComposedDpEvent(SAMPLED, 10), ZERO)
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
 @pytest.mark.parametrize("steps", [1, 7, 8, [3, 20, 5]])
 def test_trees(steps: Any) -> None:
     event = events.SingleEpochTreeAggregationDpEvent(2.0, steps)
