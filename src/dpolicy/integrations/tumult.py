@@ -117,7 +117,7 @@ class GatedSession:
     def delete_view(self, source_id: str) -> None:
         """Forget a view."""
         self._session.delete_view(source_id)
-        del self._tables[source_id]
+        self._tables.pop(source_id)
 
     def add_public_dataframe(self, source_id: str, dataframe: DataFrame) -> None:
         """A table that needs no protection."""
@@ -135,7 +135,13 @@ class GatedSession:
         With `partition`, the column holds that partition of the policy, and a part is charged where
         it is. Without, all parts are charged everywhere: they add up.
         """
+        if source_id not in self._tables:
+            raise Misused(f"there is no private table `{source_id}`")
         table, part = self._tables[source_id], frozenset({column})
+        if partition is not None and not table.as_is:
+            raise Misused(
+                f"`{source_id}` may have another `{column}` than the data: not a partition"
+            )
         if self._session.get_id_column(source_id) is not None:  # rows are kept by a hash over all
             part = self._columns
         children = self._session.partition_and_create(
@@ -147,7 +153,7 @@ class GatedSession:
                 child,
                 self._notion,
                 self._columns,
-                {name: Use(table.columns | (part & self._columns), table.made)},
+                {name: replace(table, columns=table.columns | (part & self._columns))},
                 names=self._names,
                 name=self._name,
             )

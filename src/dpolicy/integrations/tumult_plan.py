@@ -15,13 +15,27 @@ from tmlt.analytics import _query_expr as steps
 
 from dpolicy.integrations.attributes import named_in
 
+#: Steps that leave rows or columns out, and change none.
+_LEAVING_OUT = (
+    steps.PrivateSource,
+    steps.Select,
+    steps.Filter,
+    steps.DropNullAndNan,
+    steps.DropInfinity,
+    steps.EnforceConstraint,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The columns of the data that were used so far, and names that were made on the way."""
+    """The columns of the data that were used so far, and names that were made on the way.
+
+    `as_is` says that every row is one of the data, with nothing in it changed.
+    """
 
     columns: frozenset[str]
     made: frozenset[str] = frozenset()
+    as_is: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,12 @@ def use_of(query: Any, known: Known) -> Use:
     used = named & known.columns
     if named - known.columns - made:  # such as `x_left` after a join: nobody knows of what
         used = set(known.columns)
-    return Use(frozenset(used.union(*(table.columns for table in tables))), frozenset(made))
+    as_is = all(isinstance(node, _LEAVING_OUT) for node in nodes)
+    return Use(
+        frozenset(used.union(*(table.columns for table in tables))),
+        frozenset(made),
+        as_is and all(table.as_is for table in tables),
+    )
 
 
 def _nodes(query: Any) -> Iterator[Any]:

@@ -210,6 +210,19 @@ def test_parts_of_a_partition_do_not_add_up(spark: SparkSession) -> None:
     assert len(point.entries) == 2
 
 
+def test_what_was_changed_is_no_partition(spark: SparkSession) -> None:
+    """Else everybody could be moved to Austria, and nobody else would be charged."""
+    session = session_of(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+    moved = QueryBuilder("visits").select(["page"])
+    moved = moved.map(lambda row: {"country": "AT"}, {"country": "VARCHAR"}, augment=True)
+    session.create_view(moved, "moved")
+    with pytest.raises(Misused, match="not a partition"):
+        session.partition_and_create("moved", "country", {"at": "AT"}, partition="country")
+    session.create_view(QueryBuilder("visits").filter("income > 3"), "rich")
+    parts = session.partition_and_create("rich", "country", {"at": "AT"}, partition="country")
+    assert parts["at"]._gate.where == [{"country": ["AT"]}]
+
+
 def test_the_column_of_a_partition_is_used(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2}")
     session = session_of(point, Watched(spark).frame, attributes=["page"])
