@@ -43,6 +43,7 @@ class Training:
         self._steps = steps
         self._noise = noise_multiplier
         self._drawn = 0
+        self._open = True
 
     def stopped(self, because: str) -> None:
         """Say why fewer steps are taken than planned: by outputs alone, or nothing of the data.
@@ -60,6 +61,8 @@ class Training:
 
     def _begin(self, optimizer: Any) -> None:
         """Count a step, or refuse it before it does anything."""
+        if not self._open:
+            raise Misused("the training is over; what is run now is another release")
         if self.steps_taken >= self._steps:
             raise Misused(f"all {self._steps} steps that were reserved have been taken")
         if not optimizer.noise_multiplier >= self._noise:  # NaN is no noise
@@ -84,6 +87,7 @@ def training(
     steps: int,
     name: str = "training",
     engine: PrivacyEngine | None = None,
+    poisson_sampling: bool = True,
     **options: Any,
 ) -> Iterator[Training]:
     """Reserve so many steps, make a training private, and commit it when the block ends.
@@ -91,6 +95,8 @@ def training(
     The arguments are those of `PrivacyEngine.make_private`, and `steps`. All steps are charged,
     unless the training says that it `stopped`.
     """
+    if not poisson_sampling:
+        raise Misused("batches that are not Poisson samples cost more than is known (theory 3.6)")
     _check(gate, module, optimizer, options)
     made = Training(steps, noise_multiplier)
     rate = 1 / len(data_loader)
@@ -107,7 +113,10 @@ def training(
             max_grad_norm=max_grad_norm,
             **options,
         )
-        yield made
+        try:
+            yield made
+        finally:
+            made._open = False
         if made.because and made.steps_taken < steps:
             taken = max(1, made.steps_taken)
             run.used(_stated(planned, noise_multiplier, rate, taken))
@@ -117,8 +126,6 @@ def _check(gate: Gate, module: Any, optimizer: Any, options: dict[str, Any]) -> 
     """Everything that can be refused before anything is reserved."""
     if gate.relation not in (None, "add-remove"):
         raise Misused(f"Opacus bounds what is added or removed, not `{gate.relation}`")
-    if not options.get("poisson_sampling", True):
-        raise Misused("batches that are not Poisson samples cost more than is known (theory 3.6)")
     unknown = sorted(options.keys() - OPTIONS)
     if unknown:
         raise Misused(f"`{unknown[0]}` is not passed on: it changes what a step costs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +130,7 @@ def test_a_training_costs_what_opacus_says() -> None:
 
 def test_the_accountant_of_opacus_counts_along() -> None:
     engine = PrivacyEngine(accountant="rdp")
-    with planned(point_with(), steps=12, engine=engine) as made:
+    with planned(point_with(), steps=12, engine=engine, poisson_sampling=True) as made:
         take(made, 12)
     assert engine.accountant.history == [(NOISE, 0.1, 12)]
 
@@ -175,6 +176,19 @@ def test_a_stop_that_gives_its_reason_gives_the_rest_back() -> None:
         take(made, 5)
         made.stopped("the shift was over")
     assert spent(point) == pytest.approx(by_opacus(5), rel=1e-9)
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+def test_no_step_is_taken_after_the_end(error: type[Exception] | None) -> None:
+    with contextlib.suppress(ZeroDivisionError), planned(point_with(), steps=15) as made:
+        take(made, 5)
+        if error:
+            raise error
+        made.stopped("the shift was over")
+    before = weights(made)
+    with pytest.raises(Misused, match="training is over"):
+        take(made, 1)
+    assert unchanged(made, before)
 
 
 def test_a_stop_without_a_reason_does_not() -> None:
