@@ -48,6 +48,7 @@ POLICY_SETS = {
     "census-2020": (11, 11),
     "governance": (3, 2),
     "research-rounds": (4, 3),
+    "contributions": (2, 2),
 }
 
 
