@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpolicy.allocation.rounds import Simulation
+from dpolicy.allocation.candidates import candidate_of
+from dpolicy.allocation.rounds import Simulation, narrowed
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.check import decide, prepared
+from dpolicy.evaluation.generator import generated
 from dpolicy.evaluation.workload import (
     AS_RUN,
     SCHEDULE,
@@ -95,3 +98,26 @@ def test_a_wrapping_range_is_charged_once(workload: Workload) -> None:
     }
     assert found[0] == found[900] == found[200_000] == found[204_799] > 0
     assert found[901] == found[199_999] == 0
+
+
+@pytest.mark.parametrize("scenario", ["context", "scope", "time"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strategy: str) -> None:
+    """All of a round's winners, on whole budgets, by the same `decide` as single releases."""
+    found = generated(scenario, 7)
+    policy = policy_of(found, 3)
+    of, rotation = prepared(policy)[0], SCHEDULE.rotation
+    assert rotation is not None
+    arrivals = {a.id: a for a in arrivals_of(found, policy) if a.round == 11 and int(a.id) < 80}
+    simulation = Simulation(policy, STRATEGIES[strategy], SCHEDULE)
+    outcome = simulation.round(11, list(arrivals.values()))
+    assert 0 < len(outcome.accepted) < len(arrivals)
+    balances, active = of.nothing(), rotation.cohorts(11)
+    for winner in outcome.accepted:
+        mechanisms = [
+            replace(m, region=narrowed(m.region, of.space, 1, active))
+            for m in arrivals[winner].mechanisms
+        ]
+        assert decide(policy, balances, mechanisms).allowed
+        for charge in candidate_of(policy, winner, 1, mechanisms).charges:
+            balances.add(charge, 1)
