@@ -66,9 +66,7 @@ async def load(server: Server, seconds: float) -> list[float]:
     waits: list[float] = []
     until = time.monotonic() + seconds
     run = str(time.time_ns())
-    await asyncio.gather(
-        *(one_client(server, f"{run}-{n}", until, waits) for n in range(CLIENTS))
-    )
+    await asyncio.gather(*(one_client(server, f"{run}-{n}", until, waits) for n in range(CLIENTS)))
     return waits
 
 

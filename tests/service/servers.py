@@ -30,7 +30,11 @@ schema:
     country: {values: [AT, CH]}
 policies:
   - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2, delta: 0}}
-  - {name: zips, kind: custom, when: '"zip" in attributes', unit: user, budget: {epsilon: 1, delta: 0}}
+  - name: zips
+    kind: custom
+    when: '"zip" in attributes'
+    unit: user
+    budget: {epsilon: 1, delta: 0}
 """
 
 #: Who there is. Their tokens are their names, made long.
