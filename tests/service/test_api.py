@@ -289,7 +289,6 @@ def test_an_authzen_evaluation_never_spends(ana: Caller, olga: Caller) -> None:
         evaluation(asked, action="spend"),
         {**evaluation(asked), "resource": {"type": "release", "id": "x"}},
         evaluation(release(next(NAMES), attributes=["nothing"])),
-        {},
     ):
         said = ana.post("/access/v1/evaluation", wrong)
         assert said["decision"] is False and said["context"]["code"]
@@ -298,7 +297,13 @@ def test_an_authzen_evaluation_never_spends(ana: Caller, olga: Caller) -> None:
     assert [one["decision"] for one in found] == [True, False, True]
     short = {**many, "options": {"evaluations_semantic": "deny_on_first_deny"}}
     assert len(ana.post("/access/v1/evaluations", short)["evaluations"]) == 2
-    assert ana.post("/access/v1/evaluations", {"evaluations": [{}] * 51}, 413)
+    for wrong in ({}, {**evaluation(asked), "subject": "ana"}):
+        assert ana.post("/access/v1/evaluation", wrong, 422)["code"] == "invalid"
+    for wrong in ({}, {"evaluations": [{}] * 51}, {"evaluations": [1]}):
+        assert ana.post("/access/v1/evaluations", wrong, 422)["code"] == "invalid"
+    assert not ana.post("/access/v1/evaluations", {"evaluations": [{}]})["evaluations"][0][
+        "decision"
+    ]
     assert olga.get("/v1/log/head")["sequence"] == before
 
 
