@@ -6,17 +6,27 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cryptography.x509.oid import NameOID
 from tests.service.servers import (
     ROLES,
     Server,
@@ -378,6 +388,33 @@ def test_without_an_access_file_only_this_machine_is_served(tmp_path: Path) -> N
         assert (rebound.status_code, rebound.json()["code"]) == (421, "wrong-host")
         evil = {"origin": "http://evil.example.org"}
         assert client.post("/v1/check", json=release("x"), headers=evil).status_code == 403
+
+
+def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now, here = datetime.now(UTC), x509.IPAddress(ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder(name, name, CURVE.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+        .sign(CURVE, hashes.SHA256())
+    )
+    secret = CURVE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(secret)
+    (tmp_path / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    options = (
+        "--certificate",
+        str(tmp_path / "certificate.pem"),
+        "--key",
+        str(tmp_path / "key.pem"),
+    )
+    with serving(str(tmp_path / "ledger.db"), *options) as server:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+        assert httpx.get(f"{server.url}/health/live", verify=trusted).status_code == 200
+    alone = ["serve", "--ledger", str(tmp_path / "ledger.db"), *options[:2]]
+    assert exit_code(alone) == 64
 
 
 def test_other_addresses_need_an_access_file(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "calibrate": "dpolicy.cli.calibrate",
     "check": "dpolicy.cli.check",
     "commit": "dpolicy.cli.commit",
+    "copy": "dpolicy.cli.copy",
     "cost": "dpolicy.cli.cost",
     "diff": "dpolicy.cli.diff",
     "export": "dpolicy.cli.export",
