@@ -6,7 +6,7 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
@@ -61,16 +61,24 @@ class Balance:
         }
 
 
-def balances(state: State, within: Region | None = None) -> list[Balance]:
+def balances(
+    state: State,
+    within: Region | None = None,
+    wanted: Callable[[Rule], bool] | None = None,
+    told: int = MOST_TOLD,
+) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
-    Only places in `within` are looked at, if that is given. Who spent most is told for the fullest
-    rules, which are first of all those that are broken.
+    Only places in `within` and rules that are `wanted` are looked at, if these are given. Who spent
+    most is `told` for the fullest rules, which are first of all those that are broken.
     """
     if state.policy is None:
         return []
     of, _ = prepared(state.policy)
     spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    if wanted is not None:
+        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(chosen, dtype=bool)]
     cutoff = of.layout.cutoff(state.today)
     rows, points = spent.spent(numbers), {}
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
@@ -78,7 +86,7 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
         points[position], rows[position] = _worst(of, spent, number, within)
     gates = of.gates_of(numbers)
     held = gates.hold(rows)
-    fullest = set(np.lexsort((gates.room(rows), held))[:MOST_TOLD].tolist())
+    fullest = set(np.lexsort((gates.room(rows), held))[:told].tolist())
     return [
         Balance(
             of.section.rules[number],
