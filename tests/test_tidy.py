@@ -21,8 +21,9 @@ LAYERS = (
     ("language",),
     ("rules", "ledger"),  # they never see each other; enforcement joins them
     ("enforcement",),
-    ("cases", "integrations", "allocation"),
+    ("cases", "integrations", "allocation", "client"),
     ("evaluation",),
+    ("service",),
     ("cli",),
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

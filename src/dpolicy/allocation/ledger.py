@@ -24,7 +24,13 @@ from dpolicy.allocation.told import Binding, Loser, Price, Shared
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import offers, read_request, readable
+from dpolicy.enforcement.judgement import (
+    no_policy,
+    not_proposed,
+    offers,
+    read_request,
+    readable,
+)
 from dpolicy.enforcement.state import State
 from dpolicy.errors import Misused, ReleaseRejected
 from dpolicy.privacy.budget import amount
@@ -101,9 +107,11 @@ def _chosen(
     """Who would win in this state, and what to submit: those known before, then the winners."""
     policy = state.policy
     if policy is None:
-        raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
+        raise no_policy()
     known = tuple(release for release in releases if release.id in state.entries)
     asked = [release for release in releases if release.id not in state.entries]
+    for release in asked:
+        not_proposed(state, release.id)  # before anything of the round is written
     candidates = [_candidate(policy, release, state.today) for release in asked]
     problem = build(prepared(policy)[0], state.balances, candidates, market=market)
     allocation = strategy(problem)

@@ -6,8 +6,8 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any
@@ -17,6 +17,8 @@ import numpy as np
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import Prepared, prepared
 from dpolicy.enforcement.state import State
+from dpolicy.language.model import PolicySet
+from dpolicy.predicates.expression import Always
 from dpolicy.privacy.budget import EpsilonDelta, as_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.report import shown_up
@@ -59,16 +61,24 @@ class Balance:
         }
 
 
-def balances(state: State, within: Region | None = None) -> list[Balance]:
+def balances(
+    state: State,
+    within: Region | None = None,
+    wanted: Callable[[Rule], bool] | None = None,
+    told: int = MOST_TOLD,
+) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
-    Only places in `within` are looked at, if that is given. Who spent most is told for the fullest
-    rules, which are first of all those that are broken.
+    Only places in `within` and rules that are `wanted` are looked at, if these are given. Who spent
+    most is `told` for the fullest rules, which are first of all those that are broken.
     """
     if state.policy is None:
         return []
     of, _ = prepared(state.policy)
     spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    if wanted is not None:
+        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(chosen, dtype=bool)]
     cutoff = of.layout.cutoff(state.today)
     rows, points = spent.spent(numbers), {}
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
@@ -76,7 +86,7 @@ def balances(state: State, within: Region | None = None) -> list[Balance]:
         points[position], rows[position] = _worst(of, spent, number, within)
     gates = of.gates_of(numbers)
     held = gates.hold(rows)
-    fullest = set(np.lexsort((gates.room(rows), held))[:MOST_TOLD].tolist())
+    fullest = set(np.lexsort((gates.room(rows), held))[:told].tolist())
     return [
         Balance(
             of.section.rules[number],
@@ -157,6 +167,23 @@ def differences(old: CompiledPolicy, new: CompiledPolicy) -> list[Difference]:
     return found
 
 
+def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
+    """Whether whatever the new policy allows, the old one would have allowed; in doubt, it is not.
+
+    Everything but the rules must be said alike. A rule that is added only binds, unless it is the
+    first to cover some mechanism, which would have been denied for want of any rule.
+    """
+    if old is None or _rest(old) != _rest(new):
+        return False
+    kinds = {difference.kind for difference in differences(old, new)}
+    everything = any(all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules)
+    return kinds <= ({"tightened", "added"} if everything else {"tightened"})
+
+
+def _rest(policy: CompiledPolicy) -> PolicySet:
+    return replace(policy.policies, name=None, policies=(), each_release=())
+
+
 def _by_name(section: Section) -> dict[tuple[str, str], Rule]:
     return {(rule.name, rule.unit): rule for rule in section.rules}
 
@@ -204,6 +231,15 @@ def smallest_budget(balance: Balance) -> dict[str, float | None]:
     if isinstance(budget, EpsilonDelta) and bound.delta:
         return {**spent, "delta": shown_up(leaks * budget.delta / bound.delta)}
     return dict.fromkeys(spent)
+
+
+def conflict_json(conflict: Balance) -> dict[str, Any]:
+    """A conflict for programs: the rule, who is at fault, and the smallest budget that would do."""
+    return {
+        **conflict.as_json(),
+        "releases": list(conflict.spenders),
+        "smallest-budget": smallest_budget(conflict),
+    }
 
 
 def share_used(balance: Balance) -> Fraction | None:

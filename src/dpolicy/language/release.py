@@ -104,7 +104,8 @@ class _Selected:
                 return _RANGE.read(node, report)
             case List():
                 values = ListOf(Name(), least=1).read(node, report)
-                return values if values is INVALID else tuple(sorted(set(map(str, values))))
+                some = values is not INVALID and values  # none is left if each was wrong
+                return tuple(sorted(set(map(str, values)))) if some else INVALID
             case _:
                 value = Name().read(node, report)
                 return value if value is INVALID else (str(value),)
@@ -132,8 +133,8 @@ class _Where:
 
 
 @dataclass(frozen=True, slots=True)
-class _Day:
-    """A date such as 2026-10-28."""
+class Day:
+    """A date such as 2026-10-28, in a release or elsewhere."""
 
     title: str = "a date such as 2026-10-28"
 
@@ -152,7 +153,7 @@ class _Day:
 
 _TIME = Record(
     "`time`",
-    {"from": Field(_Day(), "the first day"), "to": Field(_Day(), "the last day")},
+    {"from": Field(Day(), "the first day"), "to": Field(Day(), "the last day")},
     lambda v, _: {key: day.isoformat() for key, day in v.items() if day is not None},
 )
 

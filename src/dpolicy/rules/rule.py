@@ -7,13 +7,13 @@ are kept as the factors they are made of and built one by one when somebody look
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, overload
 
 from dpolicy.language.source import Span
 from dpolicy.predicates.expression import Predicate
-from dpolicy.privacy.budget import Budget
+from dpolicy.privacy.budget import Budget, as_json
 from dpolicy.privacy.thresholds import Bound, Profile
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ class Rules(Sequence[Rule]):
     budget_numbers: NDArray[np.int32]
     bound_numbers: NDArray[np.int32]
     each_release: bool
+    #: How many rules one base becomes.
+    width: int = field(init=False)
 
-    @property
-    def width(self) -> int:
-        """How many rules one base becomes."""
-        return prod(len(axis) for axis in self.axes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", prod(len(axis) for axis in self.axes))
 
     def __len__(self) -> int:
         return len(self.bases) * self.width
@@ -141,3 +141,18 @@ class Rules(Sequence[Rule]):
 
     def __iter__(self) -> Iterator[Rule]:
         return (self[number] for number in range(len(self)))
+
+
+def rule_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
+    """A rule for programs."""
+    return {
+        "name": rule.name,
+        "unit": rule.unit,
+        "budget": as_json(rule.budget),
+        "kept": witness is None,
+        "implied-by": None if witness is None else witness.name,
+        "implied-by-unit": None if witness is None else witness.unit,
+        "each-release": rule.each_release,
+        "policies": list(rule.policies),
+        "source": [str(span) for span in rule.sources],
+    }
