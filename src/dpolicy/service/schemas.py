@@ -153,7 +153,14 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "Loser": _object(
-        {"release": _TEXT, "fits-alone": _FLAG, "refused": _TEXTS, "binding": _list(_MAP)}
+        {
+            "release": _TEXT,
+            "fits-alone": _FLAG,
+            "refused": _TEXTS,
+            "binding": _list(_MAP),
+            "would-fit": _list(_MAP),
+            "later": {"type": ["number", "null"]},
+        }
     ),
     "Allocated": _placed(
         {
@@ -163,7 +170,9 @@ SCHEMAS: dict[str, Schema] = {
             "bound": _NUMBER,
             "gap": _NUMBER,
             "chosen": _TEXTS,
+            "decided-before": _TEXTS,
             "losers": _list(ref("Loser")),
+            "prices": _list(_MAP),
             "decisions": _list(ref("Decision")),
         }
     ),
