@@ -23,6 +23,7 @@ LAYERS = (
     ("enforcement",),
     ("cases", "integrations", "allocation"),
     ("evaluation",),
+    ("service",),
     ("cli",),
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

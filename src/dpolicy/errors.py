@@ -6,6 +6,8 @@
     ├── PolicyRejected      a policy text with mistakes; carries all of its diagnostics
     ├── ReleaseRejected     a release that a policy cannot read; carries all that is wrong with it
     ├── Misused             a call that makes no sense here, such as voiding what was not reserved
+    ├── Refused             a service refuses who asks, or how it is asked (code, message)
+    ├── Waiting             a second person must approve first; carries the proposal
     ├── Conflicting         a policy that the past has already broken; carries the conflicts
     ├── LedgerDamaged       the ledger does not verify, or is of a newer format
     ├── LedgerUnavailable   the ledger cannot promise durability here, or cannot be reached
@@ -66,7 +68,27 @@ class ReleaseRejected(DPolicyError):
 
 
 class Misused(DPolicyError):
-    """A call that cannot be meant, with the reason."""
+    """A call that cannot be meant, with the reason and a stable code for programs."""
+
+    def __init__(self, message: str, code: str = "misused") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Refused(DPolicyError):
+    """A request that a service does not take, with a stable code and the reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Waiting(DPolicyError):
+    """Nothing was done yet: a second person must approve the proposal of this number."""
+
+    def __init__(self, proposal: int) -> None:
+        super().__init__(f"waits for a second person as proposal {proposal}")
+        self.proposal = proposal
 
 
 class Conflicting(DPolicyError):

@@ -21,7 +21,7 @@ from dpolicy.allocation.problem import Allocation, Problem, Row
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import read_request, readable
+from dpolicy.enforcement.judgement import no_policy, read_request, readable
 from dpolicy.enforcement.state import State
 from dpolicy.errors import Misused, ReleaseRejected
 from dpolicy.privacy.loss import INFINITE
@@ -139,7 +139,7 @@ def shared(
     """Who would win in this state, and what to submit: those known before, then the winners."""
     policy = state.policy
     if policy is None:
-        raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
+        raise no_policy()
     known = [release for release in releases if release.id in state.entries]
     asked = [release for release in releases if release.id not in state.entries]
     candidates = [_candidate(policy, release, state.today) for release in asked]

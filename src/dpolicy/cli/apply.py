@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.conflicts import conflict_json, print_conflicts
+from dpolicy.cli.conflicts import print_conflicts
 from dpolicy.cli.ledger_option import ledger_option, opened, who_option
 from dpolicy.cli.main import DENIED
 from dpolicy.cli.output import format_option, note, print_diagnostics, print_json
-from dpolicy.enforcement.governance import Balance
+from dpolicy.enforcement.governance import Balance, conflict_json
 from dpolicy.errors import Conflicting
 from dpolicy.rules.compiler import load_policy
 

@@ -1,4 +1,4 @@
-"""Conflicts → text and JSON: the rule, who is at fault, and the smallest budget that would do."""
+"""Conflicts → text: the rule, who is at fault, and the smallest budget that would do."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ import click
 from dpolicy.cli.decisions import described
 from dpolicy.enforcement.governance import Balance, smallest_budget
 from dpolicy.privacy.budget import describe
-
-
-def conflict_json(conflict: Balance) -> dict[str, object]:
-    """A conflict for programs."""
-    return {
-        **conflict.as_json(),
-        "releases": list(conflict.spenders),
-        "smallest-budget": smallest_budget(conflict),
-    }
 
 
 def print_conflicts(conflicts: Sequence[Balance]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.conflicts import conflict_json, print_conflicts
+from dpolicy.cli.conflicts import print_conflicts
 from dpolicy.cli.ledger_option import opened
 from dpolicy.cli.main import DENIED
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.enforcement.governance import Balance, differences
+from dpolicy.enforcement.governance import Balance, conflict_json, differences
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 

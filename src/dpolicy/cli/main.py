@@ -44,6 +44,7 @@ COMMANDS = {
     "log": "dpolicy.cli.log",
     "rules": "dpolicy.cli.rules",
     "schema": "dpolicy.cli.schema",
+    "serve": "dpolicy.cli.serve",
     "simulate": "dpolicy.cli.simulate",
     "submit": "dpolicy.cli.submit",
     "test": "dpolicy.cli.test",

@@ -7,7 +7,7 @@ A repeated id returns the recorded answer for ever; the same id with another bod
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from dpolicy.enforcement.state import COUNTED, Entry, State
 from dpolicy.errors import Conflicting, InvariantBroken, Misused
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
+    Event,
     PolicyApplied,
+    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseImported,
@@ -36,6 +38,7 @@ from dpolicy.ledger.events import (
     body_of,
 )
 from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.reading import Head
 from dpolicy.ledger.store import Store
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
@@ -136,6 +139,25 @@ class DecisionPoint:
         with self._journal.reading() as state:
             return conflicts(state.under(policy))
 
+    # What is looked up
+
+    @property
+    def position(self) -> Head:
+        """The last record that this process knows to be durable; asked without waiting."""
+        return self._journal.head
+
+    def records(self, behind: int = 0) -> Iterator[Record]:
+        """The durable records behind a number, in order."""
+        return self._journal.store.after(behind)
+
+    def recorded(self, release: str) -> tuple[Entry, Event]:
+        """How a release stands, and the event in which it was asked for."""
+        with self._journal.reading() as state:
+            entry = state.entries.get(release)
+        if entry is None:
+            raise Misused(f"there is no release `{release}`", "not-found")
+        return entry, event_at(self._journal.store, entry.asked)
+
     @property
     def policy(self) -> CompiledPolicy | None:
         """The policy in force."""
@@ -189,7 +211,9 @@ class DecisionPoint:
 
     def _void(self, log: Writing, release: str, because: str, by: str) -> int:
         if not because.strip():
-            raise Misused("say `because`: that nothing was computed must be attested")
+            raise Misused(
+                "say `because`: that nothing was computed must be attested", "because-missing"
+            )
         reservation(log.state, release)
         return log.emit(ReleaseVoided(log.at, by, release, because))
 
@@ -208,7 +232,7 @@ class DecisionPoint:
         known = log.state.entries.get(release.id)
         if known is not None:
             if encode(body_of(log.event(known.asked))) != encode(release.body):
-                raise Misused(f"the id `{release.id}` is taken by another release")
+                raise Misused(f"the id `{release.id}` is taken by another release", "id-taken")
             if known.status not in COUNTED:
                 raise Misused(f"`{release.id}` was {known.status}; import it under another id")
             return known.asked

@@ -238,6 +238,15 @@ def smallest_budget(balance: Balance) -> dict[str, float | None]:
     return dict.fromkeys(spent)
 
 
+def conflict_json(conflict: Balance) -> dict[str, Any]:
+    """A conflict for programs: the rule, who is at fault, and the smallest budget that would do."""
+    return {
+        **conflict.as_json(),
+        "releases": list(conflict.spenders),
+        "smallest-budget": smallest_budget(conflict),
+    }
+
+
 def share_used(balance: Balance) -> Fraction | None:
     """How much of its budget a rule has used; None where that is no number."""
     budget = as_json(balance.rule.budget)

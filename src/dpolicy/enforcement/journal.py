@@ -18,6 +18,7 @@ from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
 from dpolicy.enforcement.state import State, month_of
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.events import Event, Record, ReleaseExpired, from_bytes, record_after
+from dpolicy.ledger.reading import Head
 from dpolicy.ledger.store import Log, Store
 
 #: A snapshot is kept at the end of a process that wrote so many records,
@@ -100,8 +101,11 @@ class Journal:
         self._saved = 0
         self._written = 0
         self._doubtful = False
+        #: The last record that is known to be durable; read without a lock.
+        self.head = Head()
         with self._writer:
             self._state = self._opened()
+            self.head = _head(self._state)
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -134,6 +138,7 @@ class Journal:
         self._state.follow(log.after(self._state.sequence))
         self._doubtful = False
         self._state.now = month_of(stamp(now))
+        self.head = _head(self._state)
         return self._state
 
     def _opened(self) -> State:
@@ -182,6 +187,7 @@ class Journal:
                     _do(ticket, writing)
                 log.append(writing.added)
             self._doubtful = False
+            self.head = _head(writing.state)
         except BaseException as error:
             for ticket in batch:
                 ticket.error = error
@@ -191,6 +197,10 @@ class Journal:
             ticket.done = True
         self._written += len(writing.added)
         self._save(max(SAVE_EVERY, self._saved // 2))
+
+
+def _head(state: State) -> Head:
+    return Head(state.head.sequence, state.head.digest) if state.head else Head()
 
 
 def _do(ticket: _Ticket, writing: Writing) -> None:

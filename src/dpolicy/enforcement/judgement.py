@@ -56,7 +56,7 @@ def judge(state: State, release: Release) -> Decision:
     """What the rules say of a release now, with reasons and counter-offers."""
     policy = state.policy
     if policy is None:
-        raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
+        raise no_policy()
     mechanisms = readable(release, policy)
     state.account.expect(release, mechanisms)
     try:
@@ -87,11 +87,15 @@ def replayed(event: Event, status: str, release: Release) -> Decision:
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("only what was asked can be replayed")
     if encode(event.body) != encode(release.body):
-        raise Misused(f"the id `{release.id}` was used for another release")
+        raise Misused(f"the id `{release.id}` was used for another release", "id-taken")
     if isinstance(event, ReleaseImported):
-        raise Misused(f"the release `{release.id}` was imported: it is charged already")
+        raise Misused(
+            f"the release `{release.id}` was imported: it is charged already", "already-imported"
+        )
     if status == VOIDED:
-        raise Misused(f"the release `{release.id}` was voided: ask again under another id")
+        raise Misused(
+            f"the release `{release.id}` was voided: ask again under another id", "already-voided"
+        )
     return replace(Decision.from_json(json.loads(event.answer)), replayed=True)
 
 
@@ -99,9 +103,9 @@ def reservation(state: State, release: str) -> Entry:
     """A release that is held and can be committed or voided."""
     entry = state.entries.get(release)
     if entry is None:
-        raise Misused(f"there is no release `{release}`")
+        raise Misused(f"there is no release `{release}`", "not-found")
     if entry.status != RESERVED:
-        raise Misused(f"the release `{release}` is {entry.status}, not reserved")
+        raise Misused(f"the release `{release}` is {entry.status}, not reserved", "not-reserved")
     return entry
 
 
@@ -109,17 +113,22 @@ def check_less(state: State, entry: Entry, body: Body) -> None:
     """What was run must cost no rule more than what was reserved, and be covered by as many."""
     policy = state.policy
     if policy is None:
-        raise Misused("the ledger has no policy yet")
+        raise no_policy()
     mechanisms = readable(release_of(body), policy)
     verdict = decide(policy, None, mechanisms)
     each = [checks for checks in verdict.checks if checks.of.section.rules.each_release]
     if verdict.uncovered or verdict.failed or not all(checks.holds.all() for checks in each):
-        raise Misused("what was run would not have been allowed")
+        raise Misused("what was run would not have been allowed", "more-than-reserved")
     of, _ = prepared(policy)
     matches = [of.section.index.match(m.facts) for m in mechanisms]
     used = charges(of, mechanisms, matches, state.contents[entry.content].month)
     if not nowhere_above(of, used, state.charges_of(entry)):
-        raise Misused("what was run costs more than what was reserved")
+        raise Misused("what was run costs more than what was reserved", "more-than-reserved")
+
+
+def no_policy() -> Misused:
+    """The error for a ledger on which nothing can be decided yet."""
+    return Misused("the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy")
 
 
 def losses_of(body: Body) -> list[dict[str, Any]]:

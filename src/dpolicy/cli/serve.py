@@ -1,0 +1,50 @@
+"""`dpolicy serve`: the decision point and its dashboard over HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+import click
+
+from dpolicy.cli.ledger_option import ledger_option, opened
+from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.errors import Misused
+
+
+@click.command()
+@ledger_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8500, show_default=True)
+@click.option("--access", type=click.Path(path_type=Path), help="Who may do what.")
+@format_option
+def command(ledger: str, host: str, port: int, access: Path | None, format_: str) -> int:
+    """Serve the ledger over HTTP until it is told to stop.
+
+    Without `--access` only this machine is served, and everybody on it may do everything.
+    """
+    if access is None and not _is_loopback(host):
+        raise click.UsageError(f"`{host}` is reached by others: say with --access who may do what")
+    try:
+        from dpolicy.service.server import serve
+    except ImportError as error:
+        raise Misused(f"serving needs `{error.name}`: pip install 'dpolicy[server]'") from None
+    with opened(ledger, new=True) as point:
+        serve(point, host, port, access, lambda url: _announce(url, access, format_))
+    return 0
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announce(url: str, access: Path | None, format_: str) -> None:
+    if format_ == "json":
+        print_json({"url": url, "access": None if access is None else str(access)})
+    else:
+        click.echo(f"serving {url}")
+    if access is None:
+        note("warning: no --access file: everybody on this machine may do everything, as `local`")

@@ -1,0 +1,127 @@
+"""A decision point and who may use it → the application that serves it.
+
+Handlers block, so each runs in a thread: requests that wait for the ledger share its commits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import DPolicyError, Refused
+from dpolicy.service.access import Access
+from dpolicy.service.bodies import read_body, read_query
+from dpolicy.service.endpoint import Answer, Call, Endpoint
+from dpolicy.service.guard import Guard
+from dpolicy.service.limits import Limits
+from dpolicy.service.metrics import Metrics
+from dpolicy.service.pages.site import routes as pages
+from dpolicy.service.problem import error_response, problem_of, problem_response
+from dpolicy.service.sessions import routes as sessions
+from dpolicy.service.table import ENDPOINTS
+
+#: Requests that wait for the ledger together; more than these wait for a thread.
+THREADS = 128
+
+_log = logging.getLogger("dpolicy")
+
+
+def create_app(
+    point: DecisionPoint, access: Callable[[], Access], limits: Limits | None = None
+) -> Starlette:
+    """The application. `access` is asked for each request, so that it can change."""
+    limits, metrics = limits or Limits(), Metrics()
+    api: list[BaseRoute] = [_route(endpoint, limits) for endpoint in ENDPOINTS]
+    welcome = frozenset({e.path for e in ENDPOINTS if not e.roles} | {"/login", "/logout"})
+    app = Starlette(
+        routes=[*api, *sessions(), *pages()],
+        middleware=[Middleware(Guard, point, access, limits, metrics, welcome)],
+        exception_handlers={
+            DPolicyError: _refuse,
+            HTTPException: _refuse_http,
+            Exception: _refuse_unexpected,
+        },
+    )
+    app.state.point, app.state.access, app.state.metrics = point, access, metrics
+    app.state.threads = CapacityLimiter(THREADS)
+    return app
+
+
+def _route(endpoint: Endpoint, limits: Limits) -> Route:
+    async def serve(request: Request) -> Response:
+        request.state.operation = endpoint.name
+        _demand(endpoint, request)
+        query = read_query(request.query_params, endpoint.query)
+        data = await _data(request) if endpoint.body is not None else b""
+
+        def work() -> Answer:
+            body = None if endpoint.body is None else read_body(data, endpoint.body, limits)
+            return endpoint.run(_call(request, query, body))
+
+        if not endpoint.blocks:
+            return _response(endpoint, work(), request)
+        answer = await to_thread.run_sync(work, limiter=request.app.state.threads)
+        return _response(endpoint, answer, request)
+
+    return Route(endpoint.path, serve, methods=[endpoint.method], name=endpoint.name)
+
+
+def _demand(endpoint: Endpoint, request: Request) -> None:
+    """Raise `Refused` unless the caller has one of the roles."""
+    principal = request.state.principal
+    if endpoint.roles and (principal is None or not endpoint.roles & principal.roles):
+        needed = " or ".join(sorted(endpoint.roles))
+        raise Refused("forbidden", f"this needs the role {needed}")
+
+
+async def _data(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused("not-json", "say `Content-Type: application/json`")
+    return await request.body()
+
+
+def _call(request: Request, query: dict[str, Any], body: Any) -> Call:
+    state, principal = request.app.state, request.state.principal
+    path = request.path_params
+    return Call(state.point, request.state.access, state.metrics, principal, path, query, body)
+
+
+def _response(endpoint: Endpoint, answer: Answer, request: Request) -> Response:
+    if answer.parts is not None:
+        return StreamingResponse(answer.parts, answer.status, media_type=endpoint.media_type)
+    head = request.app.state.point.position
+    value: Any = answer.value
+    if answer.placed:
+        position = {"sequence": head.sequence, "head": head.digest.hex()}
+        value = {**value, "position": position}
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode("utf-8"), answer.status, media_type=endpoint.media_type)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DPolicyError)
+    if problem_of(error)[0] in ("internal", "ledger-damaged"):
+        _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
+    return error_response(error)
+
+
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
+    return problem_response(code, error.detail, headers=error.headers)
+
+
+async def _refuse_unexpected(request: Request, error: Exception) -> Response:
+    return problem_response("internal", "it is in the server's log")

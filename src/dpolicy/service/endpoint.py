@@ -1,0 +1,79 @@
+"""One line of the API: a method and a path, who may use it, what goes in and what comes out.
+
+Everything that is said of the API (routes, OpenAPI, the matrix of roles) is made of these values,
+so none of it can drift. `run` blocks, and is called in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.language.shape import Shape
+from dpolicy.service.access import Access
+from dpolicy.service.metrics import Metrics
+from dpolicy.service.principal import Principal, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that was let in: where, by whom, and what it says."""
+
+    point: DecisionPoint
+    access: Access
+    metrics: Metrics
+    principal: Principal
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered: plain values with the position of the ledger, or a longer text in parts."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+    status: int = 200
+    placed: bool = True
+    parts: Iterator[bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the query: text, a whole number from `least` to `most`, or a choice."""
+
+    doc: str
+    choices: tuple[str, ...] = ()
+    whole: bool = False
+    least: int = 0
+    most: int = 2**53
+    many: bool = False
+    default: Any = None
+
+    def schema(self) -> dict[str, Any]:
+        """The same as JSON Schema."""
+        if self.whole:
+            return {"type": "integer", "minimum": self.least, "maximum": self.most}
+        one = {"enum": list(self.choices)} if self.choices else {"type": "string"}
+        return {"type": "array", "items": one} if self.many else one
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A line of the table. Without roles, it is open to everybody, known or not."""
+
+    method: str
+    path: str
+    name: str
+    says: str
+    run: Callable[[Call], Answer]
+    roles: frozenset[Role]
+    answer: str
+    body: Shape | None = None
+    query: Mapping[str, Parameter] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    status: int = 200
+    media_type: str = "application/json"
+    blocks: bool = True

@@ -1,0 +1,1 @@
+"""The dashboard: pages for people, each with a JSON twin."""

@@ -1,0 +1,108 @@
+"""An application → a process that serves it, says where, and stops cleanly when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.service.access import local_access
+from dpolicy.service.app import create_app
+from dpolicy.service.limits import Limits
+
+#: Seconds for requests to end after the signal to stop; then their connections are cut.
+GRACE = 30
+
+_STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(
+    point: DecisionPoint,
+    host: str,
+    port: int,
+    access: Path | None,
+    announce: Callable[[str], None],
+    limits: Limits | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` is told the address once it answers."""
+    limits = limits or Limits()
+    app = create_app(point, local_access, limits)
+    config = uvicorn.Config(
+        app,
+        http=_protocol(limits.body_seconds),
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    listening = _listening(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listening.getsockname()[1]}"
+    with _quiet_signals():
+        asyncio.run(_Announced(config, lambda: announce(url)).serve(sockets=[listening]))
+
+
+@contextmanager
+def _quiet_signals() -> Iterator[None]:
+    """The server raises a signal again once it has stopped; by then there is nothing to stop."""
+    before = {number: signal.signal(number, lambda *_: None) for number in _STOP}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((host, port))
+    return found
+
+
+class _Announced(uvicorn.Server):
+    """A server that says when it is there."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, and say so."""
+        await super().startup(sockets)
+        self._announce()
+
+
+def _protocol(seconds: float) -> type[H11Protocol]:
+    """HTTP/1.1 that does not wait for ever for the headers of a request."""
+
+    class Hurried(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            reading = self.conn.their_state is h11.IDLE
+            if reading and self._late is None:
+                self._late = self.loop.call_later(seconds, self.transport.close)
+            elif not reading and self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._late is not None:
+                self._late.cancel()
+            super().connection_lost(exc)
+
+    return Hurried
