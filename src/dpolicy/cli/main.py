@@ -35,6 +35,7 @@ COMMANDS = {
     "check": "dpolicy.cli.check",
     "commit": "dpolicy.cli.commit",
     "cost": "dpolicy.cli.cost",
+    "demo": "dpolicy.cli.demo",
     "diff": "dpolicy.cli.diff",
     "export": "dpolicy.cli.export",
     "fmt": "dpolicy.cli.fmt",

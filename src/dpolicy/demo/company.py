@@ -48,9 +48,10 @@ def candidate_text() -> str:
     return policy_text().replace("except: {home-zone: {epsilon: 3.5}}", tighter)
 
 
-def round_text() -> str:
-    """Releases that compete in the next round."""
-    return text("round.yaml")
+def round_text(today: date) -> str:
+    """Releases that compete in the next round, about the four weeks before a day."""
+    first, last = today - timedelta(days=28), today - timedelta(days=1)
+    return text("round.yaml").replace("FIRST", f"{first}").replace("LAST", f"{last}")
 
 
 def text(name: str) -> str:
@@ -89,7 +90,7 @@ def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
         _compiled(policy_text()), by="iris.okafor", because="less for marketing, by the board"
     )
     yield middle + timedelta(days=60), lambda: allocate(
-        point, _round(today), "efficient", by="release-board"
+        point, _round((middle + timedelta(days=60)).date()), "efficient", by="release-board"
     )
     yield from _this_week(point, now)
 
@@ -136,15 +137,15 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     yield now - timedelta(hours=2), lambda: point.reserve(crowding)
 
 
-def _round(today: date) -> list[Any]:
+def _round(day: date) -> list[Any]:
     """The releases that competed in the round of this year, under names of their own."""
     found = Findings()
-    entries = read_batch(Source("round.yaml", round_text()), found)
-    return [_renamed(entry.release.body, today) for entry in entries]
+    entries = read_batch(Source("round.yaml", round_text(day)), found)
+    return [_renamed(entry.release.body, day) for entry in entries]
 
 
-def _renamed(body: Any, today: date) -> dict[str, Any]:
-    return {**body, "release": f"{body['release']}-{today.year - 1}"}
+def _renamed(body: Any, day: date) -> dict[str, Any]:
+    return {**body, "release": f"{body['release']}-{day:%Y-%m}"}
 
 
 def _compiled(text_: str) -> CompiledPolicy:

@@ -86,7 +86,9 @@ def burndown(
     none = np.zeros(of.gates.most.shape[1])
     spent = np.array([by_month.get(month.toordinal(), (none, 0))[0] for month in ends])
     counts = [by_month.get(month.toordinal(), (none, 0))[1] for month in ends]
-    exhausted, paced = _exhausted(of, number, ends, spent, today)
+    exhausted, paced = None, 0
+    if of.layout.frames[of.layout.frame_of[number]].period is None:
+        exhausted, paced = _exhausted(of, number, ends, spent, today)
     return Burndown(_told(of, number, ends, spent, counts), exhausted, paced)
 
 
