@@ -13,7 +13,7 @@ from html import escape
 from dpolicy.service.views.burndown import Burndown, Month
 
 #: The width and height of the burn-down, and its margins: left, top, right, bottom.
-_WIDTH, _HEIGHT = 760.0, 260.0
+_WIDTH, _HEIGHT = 1080.0, 280.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 44.0, 18.0, 20.0, 34.0
 #: The months that a projection shows at most.
 _AHEAD = 12

@@ -137,6 +137,19 @@ def place(at: Mapping[str, str | int]) -> str:
     return " · ".join(str(value) for value in at.values())
 
 
+def selection(said: Any) -> str:
+    """What a mechanism reads: values, a range, or several of them."""
+    match said:
+        case {"from": first, "to": last}:
+            return f"{first} to {last}" if first != last else str(first)
+        case Mapping():
+            return ", ".join(f"{name} {selection(value)}" for name, value in said.items())
+        case [*several]:
+            joint = "; or " if several and isinstance(several[0], Mapping) else ", "
+            return joint.join(selection(one) for one in several)
+    return str(said)
+
+
 def day(when: date | str | None) -> str:
     """A day for people."""
     if when is None:
@@ -169,7 +182,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        percent=percent, amount=amount, amounts=amounts, place=place, day=day, moment=moment
+        percent=percent,
+        amount=amount,
+        amounts=amounts,
+        place=place,
+        selection=selection,
+        day=day,
+        moment=moment,
     )
     templates.filters["segment"] = lambda text: quote(text, safe="")
     templates.globals.update(

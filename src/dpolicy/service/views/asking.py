@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +25,8 @@ from dpolicy.errors import (
 from dpolicy.language.diagnostics import Findings
 from dpolicy.language.release import release_from
 from dpolicy.language.source import Source, read_nodes
-from dpolicy.releases.body import Body, with_more_noise, without_attribute
+from dpolicy.ledger.canonical import encode
+from dpolicy.releases.body import Body, plain_body, with_more_noise, without_attribute
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 
@@ -126,6 +128,8 @@ def changed(body: Body, offer: Mapping[str, str]) -> Body:
     return body
 
 
-def written(body: Any) -> str:
+def written(body: Body) -> str:
     """A release as people write it."""
-    return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=96))
+    plain = json.loads(encode(plain_body(body)))
+    ordered = {key: plain.pop(key) for key in ("release", "by", "mechanisms") if key in plain}
+    return str(yaml.safe_dump({**ordered, **plain}, sort_keys=False, allow_unicode=True, width=96))

@@ -6,7 +6,9 @@ that differ in one factor and are wider or narrower are few; the covers among th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,8 @@ from dpolicy.rules.order import Order
 
 #: A drawing with more boxes than this on either side of a rule is hard to read.
 MOST_DRAWN = 6
+#: How thick the border of the rule itself is.
+_BORDER = "4.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,12 @@ def neighbours(section: Section, number: int) -> Neighbours:
 
 
 def place_svg(section: Section, number: int) -> str:
-    """The drawing of a rule and what is next to it."""
-    return hasse_svg(section, neighbours(section, number).drawn())
+    """The drawing of a rule, with a thick border, and of what is next to it."""
+    rule = section.rules[number]
+    own = re.escape(escape(f"{rule.name}: {rule.unit},"))
+    drawn = hasse_svg(section, neighbours(section, number).drawn())
+    border = rf'(<title>{own}[^<]*</title><rect [^>]*stroke-width=")[^"]*'
+    return re.sub(border, rf"\g<1>{_BORDER}", drawn, count=1)
 
 
 def _first_alike(number: int, equal: list[int], near: set[int]) -> int:
