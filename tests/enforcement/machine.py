@@ -38,8 +38,9 @@ from tests.reference import model as naive
 from tests.reference import rules as twin
 from tests.reference.rules import Rule
 
+from dpolicy.enforcement.acts import RESERVATION
 from dpolicy.enforcement.audit import verify
-from dpolicy.enforcement.decision_point import RESERVATION, DecisionPoint
+from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.governance import Balance
 from dpolicy.errors import Conflicting, Misused, ReleaseRejected
 from dpolicy.language.source import Source

@@ -21,13 +21,17 @@ from dpolicy.ledger.events import (
     KINDS,
     Event,
     PolicyApplied,
+    PolicyProposed,
+    ProposalAnswered,
     Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
     ReleaseImported,
+    ReleaseProposed,
     ReleaseRelabelled,
     ReleaseVoided,
+    VoidProposed,
     check_chain,
     from_bytes,
     glance,
@@ -80,6 +84,12 @@ EVENTS: dict[str, Event] = {
     "release-expired": ReleaseExpired(AT, "views-1"),
     "release-imported": ReleaseImported(AT, "officer", "from the wiki", "views-1", BODY),
     "release-relabelled": ReleaseRelabelled(AT, "officer", "a wrong label", "views-1", BODY),
+    "release-proposed": ReleaseProposed(AT, "ana", "views-1", BODY, True),
+    "void-proposed": VoidProposed(AT, "ana", "views-1", "never started"),
+    "policy-proposed": PolicyProposed(
+        AT, "officer", "looser", "sha256:00", (("p.yaml", "dpolicy: 1\n"),), ()
+    ),
+    "proposal-answered": ProposalAnswered(AT, "ben", "agreed", 7, True),
 }
 
 
@@ -161,6 +171,11 @@ def test_events_come_back(
         b"[]",
         b"{}",
         b'{"event":"release-expired","format":2,"at":"","release":""}',
+        b'{"at":"","event":"release-expired","format":2,"release":""}',
+        b'{"at":"","event":"release-expired","format":3,"release":""}',
+        b'{"at":"","because":"","by":"","event":"void-proposed","format":1,"release":""}',
+        b'{"approved":true,"at":"","because":"","by":"","event":"proposal-answered","format":2,"proposal":0.5}',
+        b'{"approved":true,"at":"","because":"","by":"","event":"proposal-answered","format":2,"proposal":true}',
         b'{"event":"unheard-of","format":1}',
         b'{"at":"","event":"release-expired","format":1}',
         b'{"at": "","event":"release-expired","format":1,"release":""}',
@@ -179,7 +194,7 @@ def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "field"), [(name, f.name) for name, kind in KINDS.items() for f in fields(kind)]
 )
-@pytest.mark.parametrize("value", [1, Fraction("0.5"), [[]], [1], {}, [["a", 1]], [["a"] * 3]])
+@pytest.mark.parametrize("value", [-1, Fraction("0.5"), [[]], [1], {}, [["a", 1]], [["a"] * 3]])
 def test_a_field_of_the_wrong_shape_is_damage(name: str, field: str, value: object) -> None:
     said = decode(to_bytes(EVENTS[name]))
     payload = encode({**said, field: value})

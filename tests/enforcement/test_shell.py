@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tests.enforcement.scenes import GLOBAL, policy, pure, started
 
-from dpolicy.enforcement import decision_point, judgement
+from dpolicy.enforcement import acts, judgement
 from dpolicy.enforcement.audit import records, verify
 from dpolicy.enforcement.check import decide
 from dpolicy.enforcement.decision_point import DecisionPoint
@@ -148,7 +148,7 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(DecisionPoint, "check", _checked)
-        patch.setattr(decision_point, "judge", by_memory)
+        patch.setattr(acts, "judge", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
     told = [f.sequence for f in verify(store).findings if "should not" in f.problem]

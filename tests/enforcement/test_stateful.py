@@ -16,11 +16,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
-from dpolicy.enforcement import decision_point, journal, judgement, state
+from dpolicy.enforcement import acts, journal, judgement, state
 from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.check import Verdict, decide
 from dpolicy.enforcement.contents import Account
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.state import COUNTED, DENIED, EXPIRED, RESERVED, State
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.memory import MemoryStore
@@ -105,18 +104,18 @@ def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 
 def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_point, "reservation", lambda state, release: state.entries[release])
+    patch.setattr(acts, "reservation", lambda state, release: state.entries[release])
 
 
 def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
-    real = DecisionPoint._decide
+    real = acts.decide
 
-    def twice(self: DecisionPoint, log: Any, release: Any, by: str, *, reserve: bool) -> Any:
+    def twice(log: Any, release: Any, by: str, *, reserve: bool) -> Any:
         if release.id in log.state.entries:
             log.state._count(release.id, log.state.entries[release.id].content, 1)
-        return real(self, log, release, by, reserve=reserve)
+        return real(log, release, by, reserve=reserve)
 
-    patch.setattr(DecisionPoint, "_decide", twice)
+    patch.setattr(acts, "decide", twice)
 
 
 def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:

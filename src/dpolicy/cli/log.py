@@ -7,7 +7,14 @@ import click
 from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.output import format_option
 from dpolicy.enforcement.audit import records
-from dpolicy.ledger.events import Event, PolicyApplied, ReleaseDecided
+from dpolicy.ledger.events import (
+    Event,
+    PolicyApplied,
+    PolicyProposed,
+    ProposalAnswered,
+    ReleaseDecided,
+    VoidProposed,
+)
 from dpolicy.ledger.opening import open_existing
 
 
@@ -30,8 +37,14 @@ def command(ledger: str, format_: str) -> int:
 
 def _line(event: Event) -> str:
     what = type(event).__name__
-    if isinstance(event, PolicyApplied):
-        return f"policy applied   {event.digest[:19]}…  {event.by}  {event.because}".rstrip()
+    if isinstance(event, PolicyApplied | PolicyProposed):
+        word = "policy applied" if isinstance(event, PolicyApplied) else "policy proposed"
+        return f"{word:<16} {event.digest[:19]}…  {event.by}  {event.because}".rstrip()
+    if isinstance(event, ProposalAnswered):
+        word = "approved" if event.approved else "rejected"
+        return f"{word:<16} proposal {event.proposal}  {event.by}  {event.because}".rstrip()
+    if isinstance(event, VoidProposed):
+        return f"void proposed    {event.release}  {event.by}  {event.because}".rstrip()
     if isinstance(event, ReleaseDecided):
         word = "denied" if not event.allowed else "reserved" if event.reserved else "allowed"
         return f"{word:<16} {event.release}  {event.by}".rstrip()

@@ -10,23 +10,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from dpolicy.enforcement.governance import conflicts
 from dpolicy.enforcement.journal import event_at
-from dpolicy.enforcement.judgement import check_less, judge, losses_of, readable
+from dpolicy.enforcement.judgement import (
+    check_less,
+    judge,
+    losses_of,
+    not_proposed,
+    readable,
+    reservation,
+)
 from dpolicy.enforcement.state import RESERVED, State, compiled_of, month_of
 from dpolicy.errors import DPolicyError, InvalidValue, LedgerUnavailable, Misused, ReleaseRejected
 from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
+    PolicyProposed,
+    ProposalAnswered,
     Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
     ReleaseImported,
+    ReleaseProposed,
     ReleaseRelabelled,
     ReleaseVoided,
+    VoidProposed,
     body_of,
     check_chain,
     from_bytes,
@@ -34,6 +46,7 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.store import Store
 from dpolicy.releases.body import Body, release_of
 from dpolicy.releases.decision import Decision, Reason
+from dpolicy.rules.compiler import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +73,17 @@ def verify(store: Store) -> Audit:
     """
     state = State()
     findings: list[Finding] = []
+    due: Event | None = None
     try:
         for record in store.after(0):
             check_chain(state.head, record)
             event = from_bytes(record.payload)
             state.now = month_of(event.at)
-            findings += [Finding(record.sequence, p) for p in _wrong(state, event, store)]
+            wrong = chain(_wrong(state, event, store), _not_done(due, event))
+            findings += [Finding(record.sequence, problem) for problem in wrong]
             state.follow([record])
+            due = _approved(event, store)
+        findings += [Finding(state.sequence, problem) for problem in _not_done(due, None)]
     except LedgerUnavailable:
         raise
     except DPolicyError as error:
@@ -88,6 +105,7 @@ def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
             yield from _wrong_policy(state, event)
         case ReleaseDecided():
             yield from _wrong_name(event.release, event.body)
+            yield from _refused(lambda: not_proposed(state, event.release))
             yield from _wrong_decision(state, event)
         case ReleaseImported():
             yield from _wrong_name(event.release, event.body)
@@ -101,15 +119,72 @@ def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
                 yield f"`{event.release}` is described anew with other mechanisms"
         case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
             yield from _wrong_end(state, event)
+        case ReleaseProposed() | VoidProposed() | PolicyProposed():
+            yield from _wrong_proposal(state, event)
+        case ProposalAnswered():
+            yield from _wrong_answer(state, event)
+
+
+def _wrong_proposal(
+    state: State, event: ReleaseProposed | VoidProposed | PolicyProposed
+) -> Iterator[str]:
+    match event:
+        case ReleaseProposed():
+            yield from _wrong_name(event.release, event.body)
+            yield from _unreadable(state, event.body)
+            if event.release in state.entries or state.proposal_of("release", event.release):
+                yield f"`{event.release}` is proposed, and was asked for before"
+        case VoidProposed():
+            yield from _unsaid(event.release, event.because)
+            yield from _refused(lambda: reservation(state, event.release))
+        case PolicyProposed():
+            yield from _wrong_digest(compiled_of(event), event)
+
+
+def _wrong_answer(state: State, event: ProposalAnswered) -> Iterator[str]:
+    proposal = state.proposals.get(event.proposal)
+    if proposal is None or not proposal.open:
+        yield f"proposal {event.proposal} was not open, so there was nothing to answer"
+    elif event.by in ("", proposal.by):
+        yield f"proposal {event.proposal} was answered by the person who made it"
+
+
+def _approved(event: Event, store: Store) -> Event | None:
+    """What a second person approved in this event."""
+    match event:
+        case ProposalAnswered(proposal=number, approved=True):
+            return event_at(store, number)
+    return None
+
+
+def _not_done(due: Event | None, event: Event | None) -> Iterator[str]:
+    """What was approved is done by the next record, as it was proposed."""
+    match due, event:
+        case None, _:
+            return
+        case ReleaseProposed(), ReleaseDecided():
+            done = due.by == event.by and encode(due.body) == encode(event.body)
+        case VoidProposed(), ReleaseVoided():
+            done = (due.by, due.release, due.because) == (event.by, event.release, event.because)
+        case PolicyProposed(), PolicyApplied():
+            done = (due.by, due.sources) == (event.by, event.sources)
+        case _:
+            done = False
+    if not done:
+        yield "what a second person approved was not done as it was proposed"
 
 
 def _wrong_policy(state: State, event: PolicyApplied) -> Iterator[str]:
     policy = compiled_of(event)
-    if policy.digest != event.digest:
-        yield f"the policy is {policy.digest}, not {event.digest}"
+    yield from _wrong_digest(policy, event)
     broken = {c.rule.name for c in conflicts(state.under(policy))} - set(event.accepted)
     if broken:
         yield f"a policy was applied over the conflict `{min(broken)}`"
+
+
+def _wrong_digest(policy: CompiledPolicy, event: PolicyApplied | PolicyProposed) -> Iterator[str]:
+    if policy.digest != event.digest:
+        yield f"the policy is {policy.digest}, not {event.digest}"
 
 
 def _wrong_end(

@@ -126,6 +126,22 @@ def check_less(state: State, entry: Entry, body: Body) -> None:
         raise Misused("what was run costs more than what was reserved", "more-than-reserved")
 
 
+def not_proposed(state: State, release: str) -> None:
+    """Raise `Misused` if a second person has yet to answer for a release, or has refused it."""
+    proposal = state.proposal_of("release", release)
+    if proposal is not None and proposal.open:
+        said = f"the release `{release}` waits for a second person as proposal {proposal.number}"
+        raise Misused(said, "waiting")
+    if proposal is not None and not proposal.approved:
+        raise rejected(release)
+
+
+def rejected(release: str) -> Misused:
+    """The error for a release that a second person did not want."""
+    said = f"the release `{release}` was rejected: ask again under another id"
+    return Misused(said, "already-rejected")
+
+
 def no_policy() -> Misused:
     """The error for a ledger on which nothing can be decided yet."""
     return Misused("the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy")

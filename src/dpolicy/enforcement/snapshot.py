@@ -18,12 +18,12 @@ import numpy as np
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.contents import Account, Content
 from dpolicy.enforcement.segments import Segments
-from dpolicy.enforcement.state import STATUSES, Entry, State, compiled_of
+from dpolicy.enforcement.state import STATUSES, Entry, Proposal, State, compiled_of
 from dpolicy.ledger.events import PolicyApplied, Record, from_bytes
 from dpolicy.privacy.rows import width
 
 #: What a snapshot depends on besides the ledger; raised whenever losses or states change.
-WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 2"
+WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 3"
 
 
 def to_snapshot(state: State) -> bytes:
@@ -57,6 +57,7 @@ def _header(state: State) -> dict[str, Any]:
             (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.contents
         ],
         "segments": list(state.balances.segments),
+        "proposals": list(state.proposals.values()),
     }
 
 
@@ -75,9 +76,12 @@ def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]
             account = Account(compiled_of(event))
             balances = _balances(account, header, arrays)
             account.restore(balances, state.contents, header["cutoff"])
+            proposals = [Proposal(*said) for said in header["proposals"]]
     except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
         return None
     state.restore(account, header["policy"])
+    for said in proposals:
+        state.propose(said)
     return state
 
 

@@ -17,6 +17,7 @@ from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import (
     PolicyApplied,
+    PolicyProposed,
     Record,
     check_body,
     check_chain,
@@ -54,6 +55,21 @@ class Entry(NamedTuple):
     content: int
 
 
+class Proposal(NamedTuple):
+    """Something that waits for a second person, or was answered by one.
+
+    `about` is the id of a release, or the digest of a policy.
+    """
+
+    number: int
+    kind: str
+    about: str
+    by: str
+    at: str
+    open: bool = True
+    approved: bool = False
+
+
 @dataclass(slots=True)
 class State:
     """The fold of a log up to `head`.
@@ -71,6 +87,8 @@ class State:
     contents: list[Content] = field(default_factory=list)
     month: int = 0
     now: int = 0
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    _newest: dict[tuple[str, str], int] = field(default_factory=dict)
     _numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
     _account: Account | None = None
     _changed: set[int] = field(default_factory=set)
@@ -113,6 +131,15 @@ class State:
         if release not in self.entries:
             raise LedgerDamaged(f"the release `{release}` is spoken of before it was asked for")
         return self.entries[release]
+
+    def proposal_of(self, kind: str, about: str) -> Proposal | None:
+        """The newest proposal about a release or a policy."""
+        return self.proposals.get(self._newest.get((kind, about), 0))
+
+    def propose(self, proposal: Proposal) -> None:
+        """Take in a proposal."""
+        self.proposals[proposal.number] = proposal
+        self._newest[proposal.kind, proposal.about] = proposal.number
 
     def charges_of(self, entry: Entry) -> tuple[Charge, ...]:
         """What a release costs each kept rule."""
@@ -163,9 +190,20 @@ class State:
                 self._replace(said["release"], COMMITTED, said["body"], record)
             case "release-relabelled":
                 self._replace(said["release"], None, said["body"], record)
+            case "release-proposed" | "void-proposed" | "policy-proposed" as proposed:
+                kind, about = proposed.removesuffix("-proposed"), said.get("release", "")
+                about = said.get("digest", about)
+                self.propose(Proposal(record.sequence, kind, about, said["by"], said["at"]))
+            case "proposal-answered":
+                self._answer(said["proposal"], said["approved"])
             case ended:
                 ends = {"release-committed": COMMITTED, "release-voided": VOIDED}
                 self._replace(said["release"], ends.get(ended, EXPIRED))
+
+    def _answer(self, number: int, approved: bool) -> None:
+        if number not in self.proposals:
+            raise LedgerDamaged(f"proposal {number} is answered before it was made")
+        self.proposals[number] = self.proposals[number]._replace(open=False, approved=approved)
 
     def _add(self, said: dict[str, Any], record: Record, status: str) -> None:
         release = said["release"]
@@ -226,6 +264,6 @@ def month_of(at: str) -> int:
         raise LedgerDamaged(f"a record was written at `{at[:40]}`, which is no time") from None
 
 
-def compiled_of(event: PolicyApplied) -> CompiledPolicy:
+def compiled_of(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
     """The policy of an event, compiled from its own texts."""
     return compile_policy([Source(name, text) for name, text in event.sources])

@@ -1,7 +1,10 @@
 """What can happen, as events with canonical bytes and a hash chain over them.
 
-Ledger format 1. An event is never edited: a correction is another event. Events hold what was said
-(policy texts, the mechanisms of releases), never balances: those are computed by folding.
+An event is never edited: a correction is another event. Events hold what was said (policy texts,
+the mechanisms of releases), never balances: those are computed by folding.
+
+Each record says its format, which is that of its kind: 1, or 2 for what a second person has to do
+with. A ledger of format 1 is so a ledger of format 2 in which nobody has proposed anything yet.
 
 Each record's hash covers the one before it, its own number and its bytes, so that changing,
 dropping or reordering any record shows (`dpolicy verify`).
@@ -21,8 +24,10 @@ from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode, encode
 from dpolicy.privacy.units import Relation
 
-#: The format that this code writes and the newest it reads.
+#: The format of the places in which records are kept.
 FORMAT = 1
+#: The newest format of a record that this code writes and reads.
+NEWEST = 2
 
 #: The hash before the first record.
 GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
@@ -107,6 +112,50 @@ class ReleaseRelabelled:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseProposed:
+    """A release was asked for that waits for a second person; nothing is charged yet."""
+
+    at: str
+    by: str
+    release: str
+    body: Mapping[str, Any]
+    reserve: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoidProposed:
+    """Somebody attests that nothing was computed; a second person has to agree."""
+
+    at: str
+    by: str
+    release: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyProposed:
+    """A policy set that waits for a second person before it is in force."""
+
+    at: str
+    by: str
+    because: str
+    digest: str
+    sources: tuple[tuple[str, str], ...]
+    accepted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalAnswered:
+    """A second person answered; what was approved is done by the next record."""
+
+    at: str
+    by: str
+    because: str
+    proposal: int
+    approved: bool
+
+
 Event = (
     PolicyApplied
     | ReleaseDecided
@@ -115,6 +164,10 @@ Event = (
     | ReleaseExpired
     | ReleaseImported
     | ReleaseRelabelled
+    | ReleaseProposed
+    | VoidProposed
+    | PolicyProposed
+    | ProposalAnswered
 )
 
 #: The name of each kind of event in the ledger; never changed, never reused.
@@ -126,8 +179,15 @@ KINDS: dict[str, type[Any]] = {
     "release-expired": ReleaseExpired,
     "release-imported": ReleaseImported,
     "release-relabelled": ReleaseRelabelled,
+    "release-proposed": ReleaseProposed,
+    "void-proposed": VoidProposed,
+    "policy-proposed": PolicyProposed,
+    "proposal-answered": ProposalAnswered,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
+_SECOND = ("release-proposed", "void-proposed", "policy-proposed", "proposal-answered")
+#: The format of each kind of record.
+_FORMATS = {name: 2 if name in _SECOND else 1 for name in KINDS}
 
 #: Whether a plain value is what it should be.
 _Fits = Callable[[Any], bool]
@@ -166,6 +226,10 @@ def _day(value: Any) -> bool:
         return False
 
 
+def _whole(value: Any) -> bool:
+    return type(value) in (int, Fraction) and value >= 1 and value == int(value)
+
+
 _TEXT, _NONE = _is(str), _is(type(None))
 _NUMBER = _either(_is(Fraction), _either(_is(int), _is(float)))
 _RELATIONS = tuple(Relation)
@@ -196,6 +260,7 @@ _BODY = _record(
 _BY_TYPE: dict[object, _Fits] = {
     "str": _TEXT,
     "bool": _is(bool),
+    "int": _whole,
     "str | None": _either(_TEXT, _NONE),
     "tuple[str, ...]": _list(_TEXT),
     "tuple[tuple[str, str], ...]": _list(lambda pair: _list(_TEXT, 2)(pair) and len(pair) == 2, 1),
@@ -220,7 +285,8 @@ class Record:
 def to_bytes(event: Event) -> bytes:
     """The canonical bytes of an event."""
     body = {f.name: getattr(event, f.name) for f in fields(event)}
-    return encode({"format": FORMAT, "event": _NAMES[type(event)], **body})
+    name = _NAMES[type(event)]
+    return encode({"format": _FORMATS[name], "event": name, **body})
 
 
 def from_bytes(payload: bytes) -> Event:
@@ -230,7 +296,7 @@ def from_bytes(payload: bytes) -> Event:
     except (ValueError, RecursionError) as error:
         raise LedgerDamaged("a record is not an event") from error
     kind = _kind_of(said)
-    event: Event = kind(**{f.name: _frozen(said[f.name]) for f in fields(kind)})
+    event: Event = kind(**{f.name: _frozen(said[f.name], f.type) for f in fields(kind)})
     try:
         canonical = to_bytes(event) == payload
     except (InvariantBroken, ValueError, RecursionError):
@@ -243,7 +309,7 @@ def from_bytes(payload: bytes) -> Event:
 def body_of(event: Event) -> Mapping[str, Any]:
     """The release that an event holds. Raises `LedgerDamaged` if it holds none."""
     match event:
-        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled():
+        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled() | ReleaseProposed():
             return event.body
         case ReleaseCommitted(body=body) if body is not None:
             return body
@@ -286,10 +352,10 @@ def _kind_of(said: Any, *, bodies: bool = True) -> type[Any]:
     if not isinstance(said, dict) or "format" not in said or "event" not in said:
         raise LedgerDamaged("a record is not an event")
     number, name = said["format"], said["event"]
-    if number != FORMAT:
-        raise LedgerDamaged(f"a record has format {number}; this version reads format {FORMAT}")
+    if number not in range(1, NEWEST + 1):
+        raise LedgerDamaged(f"a record has format {number}; this version reads up to {NEWEST}")
     shape = _SHAPES.get(name) if isinstance(name, str) else None
-    if shape is None or shape.keys() != said.keys():
+    if shape is None or shape.keys() != said.keys() or _FORMATS[name] != number:
         raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")
     for field, fits in shape.items():
         if (bodies or field != "body") and not fits(said[field]):
@@ -299,10 +365,10 @@ def _kind_of(said: Any, *, bodies: bool = True) -> type[Any]:
     return KINDS[str(name)]
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Any, type_: object = None) -> Any:
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
-    return value
+    return int(value) if type_ == "int" else value
 
 
 def chained(previous: bytes, sequence: int, payload: bytes) -> bytes:

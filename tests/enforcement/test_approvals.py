@@ -1,0 +1,220 @@
+"""What needs two persons: waits in the ledger, is answered by another, and is done as proposed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure, started
+
+from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.journal import Journal, utc_now
+from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
+from dpolicy.enforcement.state import Proposal
+from dpolicy.errors import Misused, ReleaseRejected
+from dpolicy.ledger.events import (
+    PolicyProposed,
+    ProposalAnswered,
+    Record,
+    ReleaseDecided,
+    ReleaseProposed,
+    VoidProposed,
+    from_bytes,
+    record_after,
+)
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.opening import open_store
+from dpolicy.releases.decision import Decision
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-1.json"
+
+
+def proposed(point: DecisionPoint, release: str, epsilon: str = "0.5", by: str = "ana") -> Proposal:
+    found = point.propose(pure(release, epsilon), by)
+    assert isinstance(found, Proposal)
+    return found
+
+
+def code_of(error: pytest.ExceptionInfo[Misused]) -> str:
+    return error.value.code
+
+
+def test_a_release_waits_and_is_decided_when_another_agrees() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    waiting = proposed(point, "a")
+    assert point.budgets()[0].spent == {"epsilon": 0}
+    assert proposed(point, "a") == waiting
+    decision = point.approve(waiting.number, "ben", "looks fine")
+    assert isinstance(decision, Decision) and decision.allowed and not decision.replayed
+    assert point.event(decision.sequence or 0).by == "ana"  # type: ignore[union-attr]
+    again = point.submit(pure("a", "0.5"))
+    assert again.replayed and again.sequence == decision.sequence
+    assert point.propose(pure("a", "0.5"), "ana") == again
+    assert verify(store).findings == ()
+
+
+def test_what_is_approved_is_held_against_the_balances_of_then() -> None:
+    point = started()
+    waiting = proposed(point, "a", "1.5")
+    point.submit(pure("b", "1"))
+    decision = point.approve(waiting.number, "ben")
+    assert isinstance(decision, Decision) and not decision.allowed
+    assert point.entries["a"].status == "denied"
+
+
+def test_nobody_answers_themselves_and_nothing_is_answered_twice() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    waiting = proposed(point, "a")
+    for alone in ("ana", ""):
+        with pytest.raises(Misused) as error:
+            point.approve(waiting.number, alone)
+        assert code_of(error) == "second-person"
+    point.reject(waiting.number, "ben", "not this one")
+    for answer in (point.approve, point.reject):
+        with pytest.raises(Misused) as error:
+            answer(waiting.number, "ben")
+        assert code_of(error) == "already-answered"
+    with pytest.raises(Misused) as error:
+        point.approve(99, "ben")
+    assert code_of(error) == "not-found"
+    assert verify(store).findings == ()
+
+
+def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
+    point = started()
+    waiting = proposed(point, "a")
+    with pytest.raises(Misused) as error:
+        point.submit(pure("a", "0.5"))
+    assert code_of(error) == "waiting"
+    with pytest.raises(Misused) as error:
+        point.propose(pure("a", "0.25"), "ana")
+    assert code_of(error) == "id-taken"
+    point.reject(waiting.number, "ben")
+    with pytest.raises(Misused) as error:
+        point.submit(pure("a", "0.5"))
+    assert code_of(error) == "already-rejected"
+    with pytest.raises(Misused) as error:
+        point.propose(pure("a", "0.5"), "ana")
+    assert code_of(error) == "already-rejected"
+    assert not point.entries
+
+
+def test_only_what_can_be_read_waits() -> None:
+    point = started()
+    with pytest.raises(ReleaseRejected):
+        point.propose(pure("a", "0.5", "nothing"), "ana")
+    assert not point.proposals
+
+
+def test_a_void_and_a_policy_wait_too() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    point.reserve(pure("a", "0.5"), "ana")
+    void = point.propose_void("a", "never started", "ana")
+    assert point.propose_void("a", "never started", "ana") == void
+    assert point.entries["a"].status == "reserved"
+    point.approve(void.number, "ben")
+    assert point.entries["a"].status == "voided"
+    looser = policy(GLOBAL.replace("epsilon: 2", "epsilon: 3"))
+    change = point.propose_policy(looser, (), "olga", "more is needed")
+    assert point.policy is not None and point.policy.digest != looser.digest
+    point.approve(change.number, "otto")
+    assert point.policy.digest == looser.digest
+    assert [p.kind for p in point.proposals.values()] == ["void", "policy"]
+    assert verify(store).findings == ()
+
+
+def test_proposals_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
+    where = str(tmp_path / "ledger.db")
+    point = started(store=open_store(where))
+    waiting = proposed(point, "a")
+    point.reject(proposed(point, "b").number, "ben")
+    expected = point.proposals
+    point.close()
+    again = DecisionPoint(where)
+    assert again.proposals == expected
+    journal = Journal(open_store(where), utc_now)
+    with journal.reading() as state:
+        records = {r.sequence: r for r in journal.store.after(0)}
+        copy = from_snapshot(state.sequence, to_snapshot(state), lambda n: records[n])
+        assert copy is not None and copy.proposals == expected
+        assert copy.proposal_of("release", "a") == waiting
+    journal.close()
+    again.close()
+
+
+def tampered(point: DecisionPoint, *events: object) -> tuple[str, ...]:
+    """What is found in a ledger to which somebody added events of their own."""
+    records: list[Record] = list(point.records())
+    for event in events:
+        records.append(record_after(records[-1], event))  # type: ignore[arg-type]
+    return tuple(finding.problem for finding in verify(MemoryStore(records)).findings)
+
+
+def test_an_audit_finds_what_two_persons_did_not_do() -> None:
+    point = started()
+    waiting = proposed(point, "a")
+    made = point.event(waiting.number)
+    assert isinstance(made, ReleaseProposed)
+    at = made.at
+    alone = ProposalAnswered(at, "ana", "", waiting.number, True)
+    agreed = ProposalAnswered(at, "ben", "", waiting.number, True)
+    decision = point.approve(waiting.number, "ben")
+    assert isinstance(decision, Decision) and decision.sequence
+    decided = point.event(decision.sequence)
+    assert isinstance(decided, ReleaseDecided)
+
+    other = started()
+    proposed(other, "a")
+    assert any("by the person who made it" in f for f in tampered(other, alone))
+    assert any("not done as it was proposed" in f for f in tampered(other, agreed))
+    assert any("waits for a second person" in f for f in tampered(other, decided))
+    expired = VoidProposed(at, "ana", "a", "never started")
+    assert any("no release `a`" in f for f in tampered(other, expired))
+    unknown = ProposalAnswered(at, "ben", "", 99, True)
+    assert any("not open" in f for f in tampered(other, unknown))
+    twice = ReleaseProposed(at, "ana", "a", made.body, False)
+    assert any("asked for before" in f for f in tampered(other, twice))
+    sources = (("p.yaml", "dpolicy: 1\n"),)
+    assert tampered(other, PolicyProposed(at, "o", "", "sha256:00", sources, ()))
+
+
+def golden() -> tuple[list[Record], dict[str, object]]:
+    said = json.loads(GOLDEN.read_text("utf-8"))
+    records: list[Record] = []
+    for text in said["records"]:
+        event = from_bytes(text.encode("utf-8"))
+        records.append(record_after(records[-1] if records else None, event))
+    assert [r.payload.decode("utf-8") for r in records] == said["records"]
+    assert records[-1].digest.hex() == said["head"]
+    return records, said
+
+
+def test_a_ledger_of_format_1_goes_on_as_format_2(tmp_path: Path) -> None:
+    records, said = golden()
+    store = open_store(str(tmp_path / "ledger.db"))
+    with store.writing() as log:
+        log.append(records)
+    assert verify(store).findings == ()
+    point = DecisionPoint(store)
+    assert {name: entry.status for name, entry in point.entries.items()} == said["statuses"]
+    assert {b.rule.name: dict(b.spent) for b in point.budgets()} == said["spent"]
+    decision = point.approve(proposed(point, "new", "0.125").number, "ben")
+    assert isinstance(decision, Decision) and decision.allowed
+    formats = [json.loads(r.payload)["format"] for r in store.after(len(records))]
+    assert formats == [2, 2, 1]
+    assert verify(store).findings == ()
+    point.close()
+
+
+def test_the_rules_by_label_are_the_same_for_what_waits() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 1}")
+    asked = body("a", mechanism(("zip",), epsilon="1.5"))
+    waiting = point.propose(asked, "ana")
+    assert isinstance(waiting, Proposal)
+    decision = point.approve(waiting.number, "ben")
+    assert isinstance(decision, Decision) and decision.broken == ("zips",)
