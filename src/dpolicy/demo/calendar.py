@@ -84,7 +84,9 @@ def _day(day: date, chance: Random) -> Iterator[Asked]:
     if day.day == 17 and day.month % 2 == 0:
         yield Asked(moment(day, 16), _arrival_model(day), reserved=True)
     if chance.random() < 0.075:
-        yield Asked(moment(day, 10 + chance.randrange(7), chance.randrange(60)), _study(day, chance))
+        yield Asked(
+            moment(day, 10 + chance.randrange(7), chance.randrange(60)), _study(day, chance)
+        )
 
 
 def days(first: date, last: date) -> dict[str, str]:

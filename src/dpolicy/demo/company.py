@@ -1,8 +1,9 @@
 """Marlow Mobility, a company that is made up → its ledger: a year of releases under two policies.
 
-Besides reports that return, there is a release from before the ledger, an allocation round, a model
-trained under a reservation, one reservation that was given back and one that is still open, and a
-release that was denied. All is decided as it would be in earnest; only the clock is turned back.
+Besides reports that return, there is a release from before the ledger, an allocation round, models
+trained under reservations, one of which was given back and one of which is still open, a release
+that was denied, and one that waits for a second person. All is decided as it would be in earnest;
+only the clock is turned back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dpolicy.ledger.store import Store
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 #: The budget of marketing in the first half of the year, and then.
-_MARKETING = "budget: {epsilon: 4.5}", "budget: {epsilon: 3}"
+_FIRST, _THEN = "budget: {epsilon: 4.5}", "budget: {epsilon: 3}"
 
 
 @dataclass(slots=True)
@@ -79,18 +80,29 @@ def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     """All that happened in the company's year."""
     today = now.astimezone(UTC).date()
     begun = moment(today - timedelta(days=366), 9)
-    yield begun, lambda: point.apply(
-        _compiled(policy_text().replace(*reversed(_MARKETING))), by="iris.okafor", because="first"
+    yield (
+        begun,
+        lambda: point.apply(
+            _compiled(policy_text().replace(_THEN, _FIRST)),
+            by="iris.okafor",
+            because="first",
+        ),
     )
     yield begun + timedelta(hours=2), lambda: _import(point, today)
     for asked in year_of(today):
         yield from _asked(point, asked)
     middle = moment(today - timedelta(days=170), 13)
-    yield middle, lambda: point.apply(
-        _compiled(policy_text()), by="iris.okafor", because="less for marketing, by the board"
+    yield (
+        middle,
+        lambda: point.apply(
+            _compiled(policy_text()), by="iris.okafor", because="less for marketing, by the board"
+        ),
     )
-    yield middle + timedelta(days=60), lambda: allocate(
-        point, _round((middle + timedelta(days=60)).date()), "efficient", by="release-board"
+    yield (
+        middle + timedelta(days=60),
+        lambda: allocate(
+            point, _round((middle + timedelta(days=60)).date()), "efficient", by="release-board"
+        ),
     )
     yield from _this_week(point, now)
 
@@ -120,10 +132,15 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     wanted = mechanism(asked, "marketing", "3", name="heat-map", time=recent)
     heat_map = request("home-zone-heat-map", "marketing", wanted)
     yield now - timedelta(hours=5), lambda: point.submit(heat_map)
-    probe = request("card-fraud-probe", "finance", mechanism(["card-type"], "product", "9", time=recent))
+    probe = request(
+        "card-fraud-probe", "finance", mechanism(["card-type"], "product", "9", time=recent)
+    )
     yield now - timedelta(hours=4), lambda: point.reserve(probe)
-    yield now - timedelta(hours=3), lambda: point.void(
-        "card-fraud-probe", because="the job never started: no data was read", by="iris.okafor"
+    yield (
+        now - timedelta(hours=3),
+        lambda: point.void(
+            "card-fraud-probe", because="the job never started: no data was read", by="iris.okafor"
+        ),
     )
     model = mechanism(
         ["stations"],
@@ -135,6 +152,9 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     )
     crowding = request("crowding-model", "ml-platform", model)
     yield now - timedelta(hours=2), lambda: point.reserve(crowding)
+    study = mechanism(["age-band", "trips"], "research", "14", name="index", time=recent)
+    index = request("student-travel-index", "mobility-lab", study)
+    yield now - timedelta(hours=1), lambda: point.propose(index, by="lena.fischer")
 
 
 def _round(day: date) -> list[Any]:
@@ -150,5 +170,3 @@ def _renamed(body: Any, day: date) -> dict[str, Any]:
 
 def _compiled(text_: str) -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", text_)])
-
-

@@ -1,4 +1,4 @@
-"""The company's ledger → its dashboard on this machine, with texts to try; and a walk through it."""
+"""The company's ledger → its dashboard on this machine, with texts to try; a walk through it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ PAGES = (
     "/releases/home-zone-heat-map",
     "/check?release=home-zone-heat-map&factor=3",
     "/policy",
+    "/approvals",
     "/rounds?example=1",
     "/log?verify=1",
     "/login",
@@ -49,9 +50,7 @@ def company_app(store: Store, now: datetime) -> Starlette:
     return app
 
 
-def serve_company(
-    store: Store, now: datetime, port: int, announce: Callable[[str], None]
-) -> None:
+def serve_company(store: Store, now: datetime, port: int, announce: Callable[[str], None]) -> None:
     """Serve the company until somebody ends it; `announce` is told where it is."""
     with served(company_app(store, now), port) as (url, running):
         announce(url)

@@ -12,13 +12,14 @@ from starlette.responses import RedirectResponse, Response
 
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Conflicting, PolicyRejected
+from dpolicy.errors import Conflicting, Misused, PolicyRejected, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import body_of
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.service.pages.reading import point_of
 from dpolicy.service.pages.rendering import has_role, page
 from dpolicy.service.principal import Role
+from dpolicy.service.views.approvals import approvals
 from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
 from dpolicy.service.views.policy import candidate, policy_page
 
@@ -27,6 +28,13 @@ Fields = Mapping[str, list[str]]
 
 #: A form has at most so many fields: the files of a policy and the conflicts to accept.
 MOST_FIELDS = 5_000
+
+#: Who may answer what waits.
+ANSWERS = {
+    "release": frozenset({Role.APPROVER}),
+    "void": frozenset({Role.APPROVER, Role.OFFICER}),
+    "policy": frozenset({Role.OFFICER}),
+}
 
 
 async def check(request: Request) -> Response:
@@ -47,7 +55,7 @@ def _proposed(request: Request, point: DecisionPoint) -> str:
     name = request.query_params.get("release", "")
     if not name:
         return ""
-    entry, event = point.recorded(name)
+    _, event = point.recorded(name)
     body = changed(body_of(event), dict(request.query_params))
     return written({**body, "release": f"{name}-again"})
 
@@ -59,13 +67,13 @@ async def rounds(request: Request) -> Response:
 
 
 def _rounds(request: Request, fields: Fields) -> Response:
-    more = {"strategies": tuple(STRATEGIES), "example": _example(request, "round")}
+    more: dict[str, Any] = {"strategies": tuple(STRATEGIES), "example": _example(request, "round")}
     strategy = one(fields, "strategy") or "efficient"
     if request.method == "POST":
         found = round_of(point_of(request), one(fields, "text"), strategy)
         return page(request, "rounds.html", found, **more)
     text = more["example"] if "example" in request.query_params else ""
-    return page(request, "rounds.html", Round(str(text), strategy), **more)
+    return page(request, "rounds.html", Round(text or "", strategy), **more)
 
 
 async def policy(request: Request) -> Response:
@@ -119,6 +127,40 @@ def _apply(request: Request, fields: Fields) -> Response:
     except Conflicting:
         return _policy(request, fields, "the past has already broken rules that are not accepted")
     return RedirectResponse(f"/policy?applied={sequence}", 303)
+
+
+def approvals_(request: Request, refused: str = "") -> Response:
+    """What waits for a second person."""
+    roles = request.state.principal.roles
+
+    def may_answer(kind: str) -> bool:
+        return bool(ANSWERS[kind] & roles)
+
+    shown = approvals(point_of(request))
+    done = request.query_params.get("done")
+    return page(request, "approvals.html", shown, refused=refused, done=done, may_answer=may_answer)
+
+
+async def answer(request: Request) -> Response:
+    """Approve or reject what waits."""
+    fields = await _fields(request)
+    return await run_in_threadpool(_answer, request, fields)
+
+
+def _answer(request: Request, fields: Fields) -> Response:
+    point, number = point_of(request), int(request.path_params["number"])
+    by, because = request.state.principal, one(fields, "because").strip()
+    proposal = point.proposals.get(number)
+    if proposal is None or not ANSWERS[proposal.kind] & by.roles:
+        return page(request, "missing.html", None, 403, why="this is not for you to answer")
+    try:
+        if one(fields, "answer") == "approve":
+            point.approve(number, by.name, because)
+        else:
+            point.reject(number, by.name, because)
+    except (Misused, Conflicting, ReleaseRejected) as error:
+        return approvals_(request, str(error))
+    return RedirectResponse(f"/approvals?done={point.position.sequence}", 303)
 
 
 async def _fields(request: Request) -> Fields:

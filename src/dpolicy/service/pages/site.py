@@ -27,6 +27,8 @@ def routes() -> list[Route | Mount]:
         Route("/check", forms.check, methods=["GET", "POST"]),
         Route("/policy", forms.policy, methods=["GET", "POST"]),
         Route("/policy/apply", forms.apply, methods=["POST"]),
+        Route("/approvals", forms.approvals_, methods=["GET"]),
+        Route("/approvals/{number:int}", forms.answer, methods=["POST"]),
         Route("/rounds", forms.rounds, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]

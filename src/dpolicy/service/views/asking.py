@@ -1,4 +1,4 @@
-"""A text with a release, or with several that compete → what would become of them; never charged."""
+"""A text with a release, or with several that compete → what would become of them, uncharged."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ def burndown(
         if most is not None and seen >= most:
             return None
         before, releases = by_month.get(content.month, (np.zeros(len(row)), 0))
-        by_month[content.month] = before + row.astype(float) * content.count, releases + content.count
+        by_month[content.month] = (
+            before + row.astype(float) * content.count,
+            releases + content.count,
+        )
     if not by_month:
         return Burndown((), None, 0)
     ends = _months(min(by_month), today)

@@ -8,7 +8,17 @@ from itertools import islice
 from typing import Any
 
 from dpolicy.enforcement.audit import Audit
-from dpolicy.ledger.events import GENESIS, Event, PolicyApplied, Record, ReleaseDecided, from_bytes
+from dpolicy.ledger.events import (
+    GENESIS,
+    Event,
+    PolicyApplied,
+    PolicyProposed,
+    ProposalAnswered,
+    Record,
+    ReleaseDecided,
+    VoidProposed,
+    from_bytes,
+)
 from dpolicy.service.views.paging import PER_PAGE, Paging, paging
 
 #: More records than this are verified by `dpolicy verify`: a page does not wait for so long.
@@ -78,9 +88,7 @@ def log_span(page: int, total: int) -> tuple[Paging, int]:
     return shown, max(0, total - shown.first - PER_PAGE - 1)
 
 
-def log_page(
-    records: Iterable[Record], shown: Paging, head: str, audit: Audit | None
-) -> LogPage:
+def log_page(records: Iterable[Record], shown: Paging, head: str, audit: Audit | None) -> LogPage:
     """A page of records, which begin one before the first that is shown, if there is one."""
     newest = shown.total - shown.first
     read = list(islice(records, PER_PAGE + 1))
@@ -96,12 +104,10 @@ def log_page(
 
 def _line(record: Record, before: str) -> LogLine:
     event = from_bytes(record.payload)
-    about = event.digest[:19] if isinstance(event, PolicyApplied) else event.release
     return LogLine(
         record.sequence,
         event.at,
-        _word(event),
-        about,
+        *_said(event),
         getattr(event, "by", ""),
         getattr(event, "because", ""),
         record.digest.hex(),
@@ -109,9 +115,17 @@ def _line(record: Record, before: str) -> LogLine:
     )
 
 
-def _word(event: Event) -> str:
-    if isinstance(event, PolicyApplied):
-        return "policy applied"
-    if isinstance(event, ReleaseDecided):
-        return "denied" if not event.allowed else "reserved" if event.reserved else "allowed"
-    return type(event).__name__.removeprefix("Release").lower()
+def _said(event: Event) -> tuple[str, str]:
+    """What happened in a word or two, and to what."""
+    match event:
+        case PolicyApplied() | PolicyProposed():
+            word = "policy applied" if isinstance(event, PolicyApplied) else "policy proposed"
+            return word, event.digest[:19]
+        case ProposalAnswered():
+            return "approved" if event.approved else "rejected", str(event.proposal)
+        case ReleaseDecided():
+            word = "reserved" if event.reserved else "allowed"
+            return word if event.allowed else "denied", event.release
+        case VoidProposed():
+            return "void proposed", event.release
+    return type(event).__name__.removeprefix("Release").lower(), event.release

@@ -1,4 +1,4 @@
-"""A state → every budget at a glance: what is tightest, by scope, policy, category, attribute, unit.
+"""A state → every budget at a glance: the tightest by scope, policy, category, attribute and unit.
 
 Thousands of rules are ranked as arrays. Only the page that is shown is told in words, and only for
 that is it looked up when budgets will be gone.
@@ -121,9 +121,7 @@ def overview(state: State, today: date, wanted: Mapping[str, str], page: int) ->
     )
 
 
-def _wanted(
-    policy: CompiledPolicy, now: Standings, wanted: Mapping[str, str]
-) -> NDArray[np.bool_]:
+def _wanted(policy: CompiledPolicy, now: Standings, wanted: Mapping[str, str]) -> NDArray[np.bool_]:
     """Which rules are asked for."""
     rules = policy.cumulative.rules
     found = chosen_bases(policy, wanted)[now.numbers // rules.width]
@@ -172,7 +170,7 @@ def _groups(
     bases = policy.cumulative.rules.bases
     width = policy.cumulative.rules.width
     about = subjects(policy)
-    names = {
+    names: dict[str, list[str | None]] = {
         "policy": [base.policy for base in bases],
         "category": [s.name if s.kind == "category" else None for s in about],
         "attribute": [s.name if s.kind == "attribute" else None for s in about],

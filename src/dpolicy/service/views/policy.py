@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.governance import Difference, conflicts, differences, smallest_budget
 from dpolicy.enforcement.replay import Otherwise, past_of, replay
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
 from dpolicy.language.source import Source
@@ -81,7 +81,7 @@ class PolicyPage:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A rule of a candidate that the past has already broken, and the least budget that would do."""
+    """A rule of a candidate that the past has already broken, and the least budget to do."""
 
     rule: RuleName
     budget: str

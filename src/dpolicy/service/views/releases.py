@@ -107,7 +107,9 @@ def find_releases(state: State, wanted: Mapping[str, str], page: int) -> Found:
             text = texts.get(entry.content)
             if text is None:
                 content = state.contents[entry.content]
-                text = texts[entry.content] = content.by.encode() + b" " + content.mechanisms.lower()
+                text = texts[entry.content] = (
+                    content.by.encode() + b" " + content.mechanisms.lower()
+                )
             own = name.lower().encode("utf-8")
             if not all(word in own or word in text for word in words):
                 continue

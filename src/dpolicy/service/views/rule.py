@@ -59,7 +59,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """A rule; `standing` is None where nothing is kept of it: it is implied, or for each release."""
+    """A rule; `standing` is None where nothing is spent of it: implied, or for each release."""
 
     rule: RuleName
     scope: tuple[str, ...]
@@ -167,9 +167,7 @@ def _written(rule: Rule) -> Iterator[str]:
                 yield text
 
 
-_Kept = tuple[
-    Standing | None, Burndown | None, tuple[Spender, ...], tuple[Place, ...], int
-]
+_Kept = tuple[Standing | None, Burndown | None, tuple[Spender, ...], tuple[Place, ...], int]
 
 
 def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date) -> _Kept:
@@ -184,9 +182,7 @@ def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date) -> _Kep
     return told, followed, tuple(_spenders(state, now, rule, point)), places, count
 
 
-def _spenders(
-    state: State, now: Standings, rule: Rule, point: Point | None
-) -> Iterator[Spender]:
+def _spenders(state: State, now: Standings, rule: Rule, point: Point | None) -> Iterator[Spender]:
     """The releases that cost most, the dearest first."""
     found = list(state.spenders(rule.number, point))
     if not found:

@@ -1,7 +1,7 @@
 """One rule and what was spent on it → the line that tables show: budget, spent, left, share, place.
 
-Shares are in the notion of the rule's own budget, as `dpolicy budgets` prints them. They are worked
-out for all rules at once, so that the tightest are found quickly, and told for those that are shown.
+Shares are in the notion of the rule's own budget, as `dpolicy budgets` prints them. They are found
+for all rules at once, so that the tightest are known quickly, and told for those that are shown.
 """
 
 from __future__ import annotations
