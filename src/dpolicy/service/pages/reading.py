@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from dpolicy.enforcement.audit import verify
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Refused
 from dpolicy.ledger.events import Event, from_bytes
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.service.pages.rendering import CONTENT_SECURITY_POLICY, page
@@ -38,9 +39,10 @@ def overview_(request: Request) -> Response:
 def rule(request: Request) -> Response:
     """One rule."""
     wanted = _rule_name(request)
-    shown = point_of(request).consult(lambda state: rule_page(state, wanted, today()))
+    own = only_own(request)
+    shown = point_of(request).consult(lambda state: rule_page(state, wanted, today(), own))
     if shown is None:
-        return missing(request, f"the policy in force has no rule {wanted.name}")
+        raise Refused("not-found", f"the policy in force has no rule {wanted.name}")
     return page(request, "rule.html", shown)
 
 
@@ -49,7 +51,7 @@ def rule_drawing(request: Request) -> Response:
     policy, wanted = point_of(request).policy, _rule_name(request)
     found = find_rule(policy, wanted) if policy else None
     if policy is None or found is None:
-        return missing(request, f"the policy in force has no rule {wanted.name}")
+        raise Refused("not-found", f"the policy in force has no rule {wanted.name}")
     section = policy.each_release if found.each_release else policy.cumulative
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     drawn = place_svg(section, found.number).encode("utf-8")
@@ -60,7 +62,8 @@ def releases(request: Request) -> Response:
     """The releases that somebody looks for."""
     point, wanted = point_of(request), asked(request, ("q", "status"))
     number = page_number(request)
-    found = point.consult(lambda state: find_releases(state, wanted, number))
+    own = only_own(request)
+    found = point.consult(lambda state: find_releases(state, wanted, number, own))
     return page(request, "releases.html", releases_page(found, wanted, _reader(point)))
 
 
@@ -70,8 +73,11 @@ def release(request: Request) -> Response:
     found = point.consult(lambda state: (state.entries.get(name), state.open.get(name)))
     entry, expires = found
     if entry is None:
-        return missing(request, f"there is no release {name}")
-    return page(request, "release.html", release_page(name, entry, _reader(point), expires))
+        raise Refused("not-found", f"there is no release {name}")
+    shown = release_page(name, entry, _reader(point), expires)
+    if only_own(request) not in (None, shown.line.by):
+        raise Refused("forbidden", "this is another person's release")
+    return page(request, "release.html", shown)
 
 
 def log(request: Request) -> Response:
@@ -93,9 +99,10 @@ def login(request: Request) -> Response:
     return page(request, "login.html", None, next=next_, failed=failed)
 
 
-def missing(request: Request, why: str) -> Response:
-    """What is asked for is not there."""
-    return page(request, "missing.html", None, 404, why=why)
+def only_own(request: Request) -> str | None:
+    """The name of somebody who sees only their own releases; None for all others."""
+    principal = request.state.principal
+    return principal.name if principal.only_analyst and not request.state.access.local else None
 
 
 def point_of(request: Request) -> DecisionPoint:

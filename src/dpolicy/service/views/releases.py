@@ -95,23 +95,29 @@ class Found:
     paging: Paging
 
 
-def find_releases(state: State, wanted: Mapping[str, str], page: int) -> Found:
-    """The releases that hold every word of `q` and have the status that is asked for."""
+def find_releases(
+    state: State, wanted: Mapping[str, str], page: int, own: str | None = None
+) -> Found:
+    """The releases that hold every word of `q` and have the status that is asked for.
+
+    Only those of one person, if `own` names somebody.
+    """
     words = [word.encode("utf-8") for word in wanted.get("q", "").lower().split()]
     status = wanted.get("status")
     counts = dict.fromkeys(STATUSES, 0)
     names: list[str] = []
     texts: dict[int, bytes] = {}
     for name, entry in state.entries.items():
+        if own not in (None, state.contents[entry.content].by):
+            continue
         if words:
             text = texts.get(entry.content)
             if text is None:
                 content = state.contents[entry.content]
-                text = texts[entry.content] = (
-                    content.by.encode() + b" " + content.mechanisms.lower()
-                )
-            own = name.lower().encode("utf-8")
-            if not all(word in own or word in text for word in words):
+                text = content.by.lower().encode("utf-8") + b" " + content.mechanisms.lower()
+                texts[entry.content] = text
+            called = name.lower().encode("utf-8")
+            if not all(word in called or word in text for word in words):
                 continue
         counts[entry.status] += 1
         if status in (None, entry.status):

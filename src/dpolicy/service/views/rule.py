@@ -120,8 +120,13 @@ def find_rule(policy: CompiledPolicy, wanted: RuleName) -> Rule | None:
     return None
 
 
-def rule_page(state: State, wanted: RuleName, today: date) -> RulePage | None:
-    """All that is known of a rule of the policy in force; None if there is no such rule."""
+def rule_page(
+    state: State, wanted: RuleName, today: date, own: str | None = None
+) -> RulePage | None:
+    """All that is known of a rule of the policy in force; None if there is no such rule.
+
+    Of releases only those of one person are named, if `own` names somebody.
+    """
     policy = state.policy
     rule = find_rule(policy, wanted) if policy else None
     if policy is None or rule is None:
@@ -142,7 +147,7 @@ def rule_page(state: State, wanted: RuleName, today: date) -> RulePage | None:
         len(implied),
         _names(section, near.wider),
         _names(section, near.narrower),
-        *_kept(state, policy, rule, today),
+        *_kept(state, policy, rule, today, own),
     )
 
 
@@ -170,7 +175,7 @@ def _written(rule: Rule) -> Iterator[str]:
 _Kept = tuple[Standing | None, Burndown | None, tuple[Spender, ...], tuple[Place, ...], int]
 
 
-def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date) -> _Kept:
+def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date, own: str | None) -> _Kept:
     """How a rule over all releases was used, if it is enforced."""
     if rule.each_release or not policy.cumulative.pruned.kept[rule.number]:
         return None, None, (), (), 0
@@ -179,12 +184,15 @@ def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date) -> _Kep
     told, point = standing(now, position), now.points.get(position)
     followed = burndown(state, now.of, rule.number, point, today)
     places, count = _places(state, now, rule)
-    return told, followed, tuple(_spenders(state, now, rule, point)), places, count
+    return told, followed, tuple(_spenders(state, now, rule, point, own)), places, count
 
 
-def _spenders(state: State, now: Standings, rule: Rule, point: Point | None) -> Iterator[Spender]:
+def _spenders(
+    state: State, now: Standings, rule: Rule, point: Point | None, own: str | None
+) -> Iterator[Spender]:
     """The releases that cost most, the dearest first."""
-    found = list(state.spenders(rule.number, point))
+    every = state.spenders(rule.number, point)
+    found = [(content, row) for content, row in every if own in (None, content.by)]
     if not found:
         return
     readout = now.of.readout_of(rule.number)
