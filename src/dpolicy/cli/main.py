@@ -49,6 +49,7 @@ COMMANDS = {
     "simulate": "dpolicy.cli.simulate",
     "submit": "dpolicy.cli.submit",
     "test": "dpolicy.cli.test",
+    "token": "dpolicy.cli.token",
     "verify": "dpolicy.cli.verify",
     "void": "dpolicy.cli.void",
 }

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from dpolicy.cli.output import format_option, note, print_diagnostics
-from dpolicy.privacy.budget import as_json, describe
+from dpolicy.privacy.budget import describe
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.hasse import hasse_svg, select
-from dpolicy.rules.rule import Rule
+from dpolicy.rules.rule import Rule, rule_json
 
 
 @click.command()
@@ -68,21 +68,6 @@ def _chosen(
             and policy in (None, rule.base.policy)
         ):
             yield rule, witness
-
-
-def rule_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
-    """A rule for programs."""
-    return {
-        "name": rule.name,
-        "unit": rule.unit,
-        "budget": as_json(rule.budget),
-        "kept": witness is None,
-        "implied-by": None if witness is None else witness.name,
-        "implied-by-unit": None if witness is None else witness.unit,
-        "each-release": rule.each_release,
-        "policies": list(rule.policies),
-        "source": [str(span) for span in rule.sources],
-    }
 
 
 def _print_json(compiled: CompiledPolicy, chosen: Iterator[tuple[Rule, Rule | None]]) -> None:

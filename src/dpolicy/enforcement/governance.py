@@ -7,7 +7,7 @@ that the history satisfies; who is at fault are the releases that spent most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from dpolicy.enforcement.balances import Balances, Numbers
 from dpolicy.enforcement.check import Prepared, prepared
 from dpolicy.enforcement.state import State
+from dpolicy.language.model import PolicySet
+from dpolicy.predicates.expression import Always
 from dpolicy.privacy.budget import EpsilonDelta, as_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.report import shown_up
@@ -187,6 +189,23 @@ def differences(old: CompiledPolicy, new: CompiledPolicy) -> list[Difference]:
             if change is not None:
                 found.append(change)
     return found
+
+
+def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
+    """Whether whatever the new policy allows, the old one would have allowed; in doubt, it is not.
+
+    Everything but the rules must be said alike. A rule that is added only binds, unless it is the
+    first to cover some mechanism, which would have been denied for want of any rule.
+    """
+    if old is None or _rest(old) != _rest(new):
+        return False
+    kinds = {difference.kind for difference in differences(old, new)}
+    everything = any(all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules)
+    return kinds <= ({"tightened", "added"} if everything else {"tightened"})
+
+
+def _rest(policy: CompiledPolicy) -> PolicySet:
+    return replace(policy.policies, name=None, policies=(), each_release=())
 
 
 def _by_name(section: Section) -> dict[tuple[str, str], Rule]:

@@ -132,8 +132,8 @@ class _Where:
 
 
 @dataclass(frozen=True, slots=True)
-class _Day:
-    """A date such as 2026-10-28."""
+class Day:
+    """A date such as 2026-10-28, in a release or elsewhere."""
 
     title: str = "a date such as 2026-10-28"
 
@@ -152,7 +152,7 @@ class _Day:
 
 _TIME = Record(
     "`time`",
-    {"from": Field(_Day(), "the first day"), "to": Field(_Day(), "the last day")},
+    {"from": Field(Day(), "the first day"), "to": Field(Day(), "the last day")},
     lambda v, _: {key: day.isoformat() for key, day in v.items() if day is not None},
 )
 

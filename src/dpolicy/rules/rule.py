@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, overload
 
 from dpolicy.language.source import Span
 from dpolicy.predicates.expression import Predicate
-from dpolicy.privacy.budget import Budget
+from dpolicy.privacy.budget import Budget, as_json
 from dpolicy.privacy.thresholds import Bound, Profile
 
 if TYPE_CHECKING:
@@ -141,3 +141,18 @@ class Rules(Sequence[Rule]):
 
     def __iter__(self) -> Iterator[Rule]:
         return (self[number] for number in range(len(self)))
+
+
+def rule_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
+    """A rule for programs."""
+    return {
+        "name": rule.name,
+        "unit": rule.unit,
+        "budget": as_json(rule.budget),
+        "kept": witness is None,
+        "implied-by": None if witness is None else witness.name,
+        "implied-by-unit": None if witness is None else witness.unit,
+        "each-release": rule.each_release,
+        "policies": list(rule.policies),
+        "source": [str(span) for span in rule.sources],
+    }

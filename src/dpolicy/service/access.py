@@ -7,15 +7,20 @@ and a request sees one version of it.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from dpolicy.errors import Refused
+from dpolicy.service.issuer import Issuer, issuer_of
 from dpolicy.service.principal import EVERY_ROLE, LabelValues, Principal
 
 #: The person everybody is on a machine that serves only itself.
 LOCAL = Principal("local", EVERY_ROLE)
+
+#: So that a token that turns up somewhere can be told for what it is.
+PREFIX = "dpolicy_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +32,67 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """What needs a second person: releases that `when` matches, voids, and looser policies."""
+
+    when: str | None = None
+    void: bool = True
+    policy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """What the access file says; `local` where there is none and only this machine is served."""
 
     people: Mapping[str, Principal] = field(default_factory=dict)
     tokens: Mapping[str, Token] = field(default_factory=dict)
+    issuers: tuple[Issuer, ...] = ()
     restricted: LabelValues = field(default_factory=dict)
+    approval: Approval = field(default_factory=Approval)
     local: bool = False
 
     def identify(self, credential: str | None, now: datetime) -> Principal:
-        """The person behind a credential. Raises `Refused`."""
+        """The person behind a credential; may ask an issuer for its keys. Raises `Refused`."""
         if self.local:
             return LOCAL
         if not credential:
             raise Refused("unauthenticated", "send a token: `Authorization: Bearer …`")
-        token = self.tokens.get(hashlib.sha256(credential.encode("utf-8", "replace")).hexdigest())
+        name = self._issued(credential) if is_issued(credential) else self._known(credential, now)
+        person = self.people.get(name)
+        if person is None:
+            raise Refused("unauthenticated", "the token is good, but speaks for nobody known here")
+        return person
+
+    def _known(self, credential: str, now: datetime) -> str:
+        """A hash of random bytes says nothing about them, so looking it up needs no care."""
+        token = self.tokens.get(hash_of(credential))
         if token is None or token.expires <= now:
             raise Refused("unauthenticated", "the token is unknown or has expired")
-        return self.people[token.person]
+        return token.person
+
+    def _issued(self, credential: str) -> str:
+        return issuer_of(credential, self.issuers).person_of(credential)
+
+
+def is_issued(credential: str | None) -> bool:
+    """Whether a credential looks like a signed token (JWT): three parts between dots."""
+    return credential is not None and credential.count(".") == 2
+
+
+def new_token() -> tuple[str, str]:
+    """A secret that nobody can guess, and its hash."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret, hash_of(secret)
+
+
+def hash_of(secret: str) -> str:
+    """The hash under which a token is known."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def local_access() -> Access:
-    """Everybody on this machine may do everything."""
+    """Everybody on this machine may do everything, alone."""
     return _LOCAL_ACCESS
 
 
-_LOCAL_ACCESS = Access(local=True)
+_LOCAL_ACCESS = Access(approval=Approval(void=False, policy=False), local=True)

@@ -5,7 +5,6 @@ Handlers block, so each runs in a thread: requests that wait for the ledger shar
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +19,14 @@ from starlette.routing import BaseRoute, Route
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, Refused
+from dpolicy.ledger.canonical import encode
 from dpolicy.service.access import Access
 from dpolicy.service.bodies import read_body, read_query
 from dpolicy.service.endpoint import Answer, Call, Endpoint
 from dpolicy.service.guard import Guard
 from dpolicy.service.limits import Limits
 from dpolicy.service.metrics import Metrics
+from dpolicy.service.openapi import document
 from dpolicy.service.pages.site import routes as pages
 from dpolicy.service.problem import error_response, problem_of, problem_response
 from dpolicy.service.sessions import routes as sessions
@@ -43,9 +44,11 @@ def create_app(
     """The application. `access` is asked for each request, so that it can change."""
     limits, metrics = limits or Limits(), Metrics()
     api: list[BaseRoute] = [_route(endpoint, limits) for endpoint in ENDPOINTS]
-    welcome = frozenset({e.path for e in ENDPOINTS if not e.roles} | {"/login", "/logout"})
+    described = Route("/openapi.json", _described, methods=["GET"])
+    opened = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
+    welcome = frozenset(opened | {"/login", "/logout", described.path})
     app = Starlette(
-        routes=[*api, *sessions(), *pages()],
+        routes=[*api, described, *sessions(), *pages()],
         middleware=[Middleware(Guard, point, access, limits, metrics, welcome)],
         exception_handlers={
             DPolicyError: _refuse,
@@ -56,6 +59,11 @@ def create_app(
     app.state.point, app.state.access, app.state.metrics = point, access, metrics
     app.state.threads = CapacityLimiter(THREADS)
     return app
+
+
+async def _described(request: Request) -> Response:
+    request.state.operation = "openapi"
+    return Response(encode(document()), media_type="application/json")
 
 
 def _route(endpoint: Endpoint, limits: Limits) -> Route:
@@ -94,8 +102,9 @@ async def _data(request: Request) -> bytes:
 
 def _call(request: Request, query: dict[str, Any], body: Any) -> Call:
     state, principal = request.app.state, request.state.principal
-    path = request.path_params
-    return Call(state.point, request.state.access, state.metrics, principal, path, query, body)
+    base, path = str(request.base_url).rstrip("/"), request.path_params
+    access, metrics = request.state.access, state.metrics
+    return Call(state.point, access, metrics, principal, base, path, query, body)
 
 
 def _response(endpoint: Endpoint, answer: Answer, request: Request) -> Response:
@@ -106,8 +115,7 @@ def _response(endpoint: Endpoint, answer: Answer, request: Request) -> Response:
     if answer.placed:
         position = {"sequence": head.sequence, "head": head.digest.hex()}
         value = {**value, "position": position}
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode("utf-8"), answer.status, media_type=endpoint.media_type)
+    return Response(encode(value), answer.status, media_type=endpoint.media_type)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

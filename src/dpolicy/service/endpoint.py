@@ -25,6 +25,7 @@ class Call:
     access: Access
     metrics: Metrics
     principal: Principal
+    base: str
     path: Mapping[str, str]
     query: Mapping[str, Any]
     body: Any = None
@@ -62,7 +63,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A line of the table. Without roles, it is open to everybody, known or not."""
+    """A line of the table. Without roles, it is open to everybody, known or not.
+
+    `answer` names a schema; `problems` are the codes that only this line can answer with. What
+    `waits` may answer 202: a second person has to agree.
+    """
 
     method: str
     path: str
@@ -74,6 +79,6 @@ class Endpoint:
     body: Shape | None = None
     query: Mapping[str, Parameter] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    status: int = 200
     media_type: str = "application/json"
+    waits: bool = False
     blocks: bool = True

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, Refused
-from dpolicy.service.access import Access
+from dpolicy.service.access import Access, is_issued
 from dpolicy.service.limits import Buckets, Limits
 from dpolicy.service.metrics import Metrics
 from dpolicy.service.principal import Principal
@@ -80,7 +80,7 @@ class Guard:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
         try:
-            self._let_in(connection, scope)
+            await self._let_in(connection, scope)
         except DPolicyError as error:
             page = isinstance(error, Refused) and error.code == "unauthenticated"
             if page and _wants_page(scope, connection):
@@ -91,7 +91,7 @@ class Guard:
             return
         await self._app(scope, self._limited(receive), send)
 
-    def _let_in(self, connection: HTTPConnection, scope: Scope) -> None:
+    async def _let_in(self, connection: HTTPConnection, scope: Scope) -> None:
         """Put who asks into the state of a request. Raises if it may not come in."""
         access = self._access()
         scope["state"]["access"] = access
@@ -100,12 +100,12 @@ class Guard:
         length = connection.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._limits.body_bytes:
             raise self._too_large()
-        principal, by_hand = self._principal(connection, scope, access)
+        principal, by_hand = await self._principal(connection, scope, access)
         scope["state"]["principal"] = principal
         if scope["method"] not in _SAFE and not by_hand and not _same_origin(connection):
             raise Refused("other-origin", "a page of another site cannot act for you here")
 
-    def _principal(
+    async def _principal(
         self, connection: HTTPConnection, scope: Scope, access: Access
     ) -> tuple[Principal | None, bool]:
         """Who asks, and whether their program put the token there, not the browser by itself."""
@@ -113,7 +113,7 @@ class Guard:
         by_hand = kind.lower() == "bearer" and bool(token)
         credential = token.strip() if by_hand else connection.cookies.get(COOKIE)
         try:
-            principal = access.identify(credential, datetime.now(UTC))
+            principal = await identified(access, credential)
         except Refused:
             host = connection.client.host if connection.client else ""
             self._buckets.take(f"address {host}")
@@ -156,6 +156,14 @@ class Guard:
         headers[POSITION] = f"{head.sequence}:{head.digest.hex()}"
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
+
+
+async def identified(access: Access, credential: str | None) -> Principal:
+    """The person behind a credential, in a thread if keys may have to be fetched for it."""
+    now = datetime.now(UTC)
+    if access.local or not is_issued(credential):
+        return access.identify(credential, now)
+    return await anyio.to_thread.run_sync(access.identify, credential, now)
 
 
 def _wants_page(scope: Scope, connection: HTTPConnection) -> bool:

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.service.access import local_access
+from dpolicy.service.access_file import AccessFile
 from dpolicy.service.app import create_app
 from dpolicy.service.limits import Limits
 
@@ -34,7 +35,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is told the address once it answers."""
     limits = limits or Limits()
-    app = create_app(point, local_access, limits)
+    app = create_app(point, AccessFile(access) if access else local_access, limits)
     config = uvicorn.Config(
         app,
         http=_protocol(limits.body_seconds),

@@ -6,7 +6,6 @@ out of the access file ends every session. No script can read it, and no other s
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dpolicy.errors import Refused
-from dpolicy.service.guard import COOKIE
+from dpolicy.service.guard import COOKIE, identified
 
 
 def routes() -> list[Route]:
@@ -30,7 +29,7 @@ async def login(request: Request) -> Response:
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = form.get("token", [""])[0].strip()
     try:
-        request.state.access.identify(token, datetime.now(UTC))
+        await identified(request.state.access, token)
     except Refused:
         return RedirectResponse("/login?failed=1", 303)
     response = RedirectResponse(_place(form.get("next", ["/"])[0]), 303)

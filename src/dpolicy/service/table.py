@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from dpolicy.service import operating, releases
+from dpolicy.service import (
+    authzen,
+    batches,
+    budgets,
+    history,
+    operating,
+    policies,
+    proposals,
+    releases,
+)
 from dpolicy.service.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *releases.ENDPOINTS,
+    *batches.ENDPOINTS,
+    *budgets.ENDPOINTS,
+    *policies.ENDPOINTS,
+    *proposals.ENDPOINTS,
+    *history.ENDPOINTS,
+    *authzen.ENDPOINTS,
     *operating.ENDPOINTS,
 )

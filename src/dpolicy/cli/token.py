@@ -1,0 +1,39 @@
+"""`dpolicy token`: a new secret for a person, and the line for the access file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.errors import Misused
+
+
+@click.command()
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3660),
+    default=90,
+    show_default=True,
+    help="How long it is good.",
+)
+@format_option
+def command(days: int, format_: str) -> int:
+    """Make a bearer token. Its secret is printed once and kept nowhere.
+
+    The line that is printed beside it goes into the access file, under the `tokens` of a person.
+    """
+    try:
+        from dpolicy.service.access import new_token
+    except ImportError as error:
+        raise Misused(f"tokens need `{error.name}`: pip install 'dpolicy[server]'") from None
+    secret, digest = new_token()
+    expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+    if format_ == "json":
+        print_json({"token": secret, "sha256": digest, "expires": expires})
+    else:
+        click.echo(secret)
+        note("keep it secret: it is not shown again. In the access file, under `tokens`:")
+        note(f"  - {{sha256: {digest}, expires: {expires}}}")
+    return 0

@@ -1,0 +1,124 @@
+"""The table of endpoints → an OpenAPI 3.1 document; there is no other description to drift from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+from dpolicy.service.endpoint import Endpoint, Parameter
+from dpolicy.service.problem import MEDIA_TYPE, PROBLEMS
+from dpolicy.service.schemas import SCHEMAS, ref
+from dpolicy.service.table import ENDPOINTS
+
+#: What any request can be answered with.
+ALWAYS = (
+    "bad-request",
+    "wrong-host",
+    "too-many-requests",
+    "internal",
+    "ledger-damaged",
+    "ledger-unavailable",
+    "access-unreadable",
+)
+#: What a request that needs a role can be answered with, and one that has a body.
+KNOWN = ("unauthenticated", "forbidden")
+WITH_BODY = ("not-json", "too-large", "too-slow", "other-origin")
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+@lru_cache(maxsize=1)
+def document() -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in ENDPOINTS:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "dpolicy",
+            "version": version("dpolicy"),
+            "description": "Keep the cumulative privacy risk of all releases under control.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.says,
+        "security": [{"token": []}] if endpoint.roles else [],
+        "x-roles": sorted(endpoint.roles),
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
+        "responses": {**_answers(endpoint), **_problems(endpoint)},
+    }
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": endpoint.body.schema()}}
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _path_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+
+
+def _query_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
+    return [_query_parameter(name, told) for name, told in endpoint.query.items()]
+
+
+def _query_parameter(name: str, told: Parameter) -> dict[str, Any]:
+    schema = told.schema()
+    if told.default is not None:
+        schema["default"] = told.default
+    return {"name": name, "in": "query", "description": told.doc, "schema": schema}
+
+
+def _answers(endpoint: Endpoint) -> dict[str, Any]:
+    schema = ref(endpoint.answer) if endpoint.answer else {"type": "string"}
+    media = endpoint.media_type.partition(";")[0]
+    told = {"200": _response(endpoint.says, media, schema)}
+    if endpoint.waits:
+        said = "A second person has to agree."
+        told["202"] = _response(said, "application/json", ref("Waiting"))
+    return told
+
+
+def _problems(endpoint: Endpoint) -> dict[str, Any]:
+    """Problems by status: one status can have several codes."""
+    codes = [
+        *ALWAYS,
+        *(KNOWN if endpoint.roles else ()),
+        *(WITH_BODY if endpoint.body is not None else ()),
+        *endpoint.problems,
+    ]
+    by_status: dict[str, list[str]] = {}
+    for code in dict.fromkeys(codes):
+        by_status.setdefault(str(PROBLEMS[code].status), []).append(code)
+    told = {
+        status: _response("; ".join(PROBLEMS[c].title for c in some), MEDIA_TYPE, _coded(some))
+        for status, some in sorted(by_status.items())
+    }
+    if endpoint.answer == "Ready":
+        told["503"]["content"]["application/json"] = {"schema": ref("Ready")}
+    return told
+
+
+def _coded(codes: list[str]) -> dict[str, Any]:
+    return {"allOf": [ref("Problem"), {"properties": {"code": {"enum": codes}}}]}
+
+
+def _response(says: str, media: str, schema: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Dpolicy-Position": {"schema": {"type": "string"}}}
+    return {"description": says, "headers": headers, "content": {media: {"schema": schema}}}

@@ -1,0 +1,82 @@
+"""A release and who asks → the release in their name, whether they may claim its labels, and
+whether a second person has to agree.
+
+Labels are read as the policy in force reads them, defaults included, so that leaving one out is no
+way around (threat T6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from dpolicy.enforcement.judgement import no_policy, readable
+from dpolicy.errors import PredicateFailed, Refused
+from dpolicy.predicates.expression import Expression, matches, read_predicate
+from dpolicy.releases.labels import Facts
+from dpolicy.releases.request import Release
+from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.service.endpoint import Call
+from dpolicy.service.principal import Role
+
+
+def in_own_name(call: Call, release: Release) -> Release:
+    """The release as asked for by the caller. Raises `Refused` if it names somebody else.
+
+    Without an access file nobody is told apart, and a release may say what it likes.
+    """
+    if call.access.local:
+        return release
+    name = call.principal.name
+    if release.by not in ("", name):
+        raise Refused("forbidden", f"the release is by `{release.by}`, and you are `{name}`")
+    return replace(release, by=name, body={**release.body, "by": name})
+
+
+def needs_second_person(call: Call, releases: Sequence[Release]) -> bool:
+    """Whether one of the releases has to be approved. Raises `Refused` for a label that the caller
+    may not claim.
+    """
+    when, restricted = call.access.approval.when, call.access.restricted
+    if when is None and not restricted:
+        return False
+    policy = call.point.policy
+    if policy is None:
+        raise no_policy()
+    facts = [m.facts for release in releases for m in readable(release, policy)]
+    for one in facts:
+        _check_labels(call, one)
+    return when is not None and any(_matches(when, policy, one) for one in facts)
+
+
+def check_owner(call: Call, owner: str) -> None:
+    """Raise `Refused` unless what is asked about is the caller's own, or they look after all."""
+    others = call.principal.roles & {Role.OFFICER}
+    if not (call.access.local or others or owner == call.principal.name):
+        raise Refused("forbidden", "this is another person's release")
+
+
+def _check_labels(call: Call, facts: Facts) -> None:
+    for label, values in call.access.restricted.items():
+        said = facts.labels.get(label, ())
+        claimed = {said} if isinstance(said, str) else set(said)
+        missing = claimed & values - call.principal.grants.get(label, frozenset())
+        if missing:
+            value = min(missing)
+            raise Refused("label-not-granted", f"`{label}: {value}` may be claimed with a grant")
+
+
+def _matches(when: str, policy: CompiledPolicy, facts: Facts) -> bool:
+    """Whether a condition holds; one that the policy cannot read, or that fails, holds."""
+    predicate = _predicate(when, policy)
+    try:
+        return predicate is None or matches(predicate, facts)
+    except PredicateFailed:
+        return True
+
+
+@lru_cache(maxsize=8)
+def _predicate(when: str, policy: CompiledPolicy) -> Expression | None:
+    found = read_predicate(when, policy.checked.vocabulary.schema)
+    return found if isinstance(found, Expression) else None
