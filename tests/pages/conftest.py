@@ -36,8 +36,15 @@ def company(year: list[Record]) -> DecisionPoint:
     return DecisionPoint(MemoryStore(year), lambda: NOW)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def site(year: list[Record]) -> Iterator[str]:
+    """The company's dashboard, to look at."""
+    with served(company_app(MemoryStore(year), NOW), 0) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def own_site(year: list[Record]) -> Iterator[str]:
     """The company's dashboard, which a test may change."""
     with served(company_app(MemoryStore(year), NOW), 0) as (url, _):
         yield url
@@ -65,13 +72,19 @@ Fields = list[tuple[str, str]] | None
 @pytest.fixture
 def fetch(site: str) -> Fetch:
     """Asks the dashboard."""
+    return asking(site)
 
-    def ask(
-        path: str,
-        fields: list[tuple[str, str]] | None = None,
-        accept: str = "text/html",
-        **more: str,
-    ) -> Answer:
+
+@pytest.fixture
+def fetch_own(own_site: str) -> Fetch:
+    """Asks a dashboard which a test may change."""
+    return asking(own_site)
+
+
+def asking(site: str) -> Fetch:
+    """Asks for a page, or sends a form."""
+
+    def ask(path: str, fields: Fields = None, accept: str = "text/html", **more: str) -> Answer:
         return asked(f"{site}{path}", fields, {"Accept": accept, **more})
 
     return ask

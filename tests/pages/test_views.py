@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from fractions import Fraction
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ from dpolicy.service.views.standing import RuleName
 TODAY = NOW.date()
 
 
-def shown(point: DecisionPoint, page: int = 1, **wanted: str) -> Overview:
+def shown(
+    point: DecisionPoint, page: int = 1, wanted: Mapping[str, str] = MappingProxyType({})
+) -> Overview:
     found = point.consult(lambda state: overview(state, TODAY, wanted, page))
     assert found is not None
     return found
@@ -84,7 +88,11 @@ def test_a_broken_rule_comes_before_all_others() -> None:
     point = started(loose, none)
     point.import_past(body("past", mechanism(("zip",), epsilon="1.99")))
     first = shown(point).lines[0].standings[0]
-    assert (first.rule.name, first.holds, first.share) == ("zips", False, pytest.approx(2.347, abs=1e-3))
+    assert (first.rule.name, first.holds, first.share) == (
+        "zips",
+        False,
+        pytest.approx(2.347, abs=1e-3),
+    )
 
 
 def test_lasting_and_renewing_rules_of_a_scope_stand_together(company: DecisionPoint) -> None:
@@ -104,14 +112,18 @@ def test_lasting_and_renewing_rules_of_a_scope_stand_together(company: DecisionP
     ],
 )
 def test_filters(company: DecisionPoint, wanted: dict[str, str], names: set[str]) -> None:
-    found = {s.policies[0] for line in shown(company, **wanted).lines for s in line.standings}
+    found = {s.policies[0] for line in shown(company, 1, wanted).lines for s in line.standings}
     assert found == names
 
 
 def test_an_attribute_filter_finds_every_rule_that_reads_it(company: DecisionPoint) -> None:
     policy_ = company.policy
     assert policy_ is not None
-    found = {s.rule.name for line in shown(company, attribute="fare").lines for s in line.standings}
+    found = {
+        s.rule.name
+        for line in shown(company, 1, {"attribute": "fare"}).lines
+        for s in line.standings
+    }
     naive = {
         b.rule.name
         for b in company.budgets()
@@ -135,10 +147,9 @@ def test_the_burn_down_ends_where_the_balance_is(company: DecisionPoint) -> None
 
 def test_a_budget_is_gone_on_the_day_the_pace_breaks_it(company: DecisionPoint) -> None:
     """The estimate again, day by day instead of by halving."""
-    rule = company.policy and find_rule(
-        company.policy, RuleName("attribute[home-zone] × standard", "rider")
-    )
-    assert company.policy is not None and rule is not None
+    assert company.policy is not None
+    rule = find_rule(company.policy, RuleName("attribute[home-zone] × standard", "rider"))
+    assert rule is not None
     of, _ = prepared(company.policy)
     now = company.consult(lambda state: standings(state, state.policy))  # type: ignore[arg-type]
     position = now.numbers.tolist().index(rule.number)

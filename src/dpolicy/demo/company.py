@@ -128,7 +128,7 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     """What the dashboard shows first: a denial, a reservation given back, and one still open."""
     today = now.date()
     recent = days(today - timedelta(days=28), today - timedelta(days=1))
-    asked = ["home-zone", "trips"]
+    asked = ["age-band", "home-zone"]
     wanted = mechanism(asked, "marketing", "3", name="heat-map", time=recent)
     heat_map = request("home-zone-heat-map", "marketing", wanted)
     yield now - timedelta(hours=5), lambda: point.submit(heat_map)

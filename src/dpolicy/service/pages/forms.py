@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -15,9 +16,13 @@ from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Conflicting, Misused, PolicyRejected, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import body_of
-from dpolicy.rules.compiler import compile_policy
-from dpolicy.service.pages.reading import point_of
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
+from dpolicy.service import policies, proposals
+from dpolicy.service.endpoint import Call
+from dpolicy.service.pages.reading import only_own, point_of
 from dpolicy.service.pages.rendering import has_role, page
+from dpolicy.service.permission import in_own_name, needs_second_person
 from dpolicy.service.principal import Role
 from dpolicy.service.views.approvals import approvals
 from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
@@ -29,13 +34,6 @@ Fields = Mapping[str, list[str]]
 #: A form has at most so many fields: the files of a policy and the conflicts to accept.
 MOST_FIELDS = 5_000
 
-#: Who may answer what waits.
-ANSWERS = {
-    "release": frozenset({Role.APPROVER}),
-    "void": frozenset({Role.APPROVER, Role.OFFICER}),
-    "policy": frozenset({Role.OFFICER}),
-}
-
 
 async def check(request: Request) -> Response:
     """Try a release: what would be decided, and why. Nothing is charged."""
@@ -46,8 +44,16 @@ async def check(request: Request) -> Response:
 def _check(request: Request, fields: Fields) -> Response:
     point = point_of(request)
     if request.method == "POST":
-        return page(request, "check.html", asked(point, one(fields, "text")))
+        return page(request, "check.html", asked(one(fields, "text"), partial(_decided, request)))
     return page(request, "check.html", Asked(_proposed(request, point)))
+
+
+def _decided(request: Request, release: Release) -> Decision:
+    """What would be decided, in the name of whoever asks and with the labels they may claim."""
+    call = _call(request, None)
+    own = in_own_name(call, release)
+    needs_second_person(call, [own])
+    return call.point.check(own)
 
 
 def _proposed(request: Request, point: DecisionPoint) -> str:
@@ -106,7 +112,7 @@ def _policy(request: Request, fields: Fields, refused: str = "") -> Response:
 
 
 async def apply(request: Request) -> Response:
-    """Put a candidate in force."""
+    """Put a candidate in force, or let it wait for a second person."""
     fields = await _fields(request)
     return await run_in_threadpool(_apply, request, fields)
 
@@ -115,28 +121,29 @@ def _apply(request: Request, fields: Fields) -> Response:
     because = one(fields, "because").strip()
     if not because:
         return _policy(request, fields, "say why, for the record")
+    sources = [Source(name, text) for name, text in _texts(fields)]
+    said = {"sources": sources, "accept": fields.get("accept", []), "because": because}
     try:
-        compiled = compile_policy([Source(name, text) for name, text in _texts(fields)])
-        accepted = tuple(fields.get("accept", ()))
-        by = request.state.principal.name
-        sequence = point_of(request).apply(compiled, accepted, by, because)
+        answer = policies.apply(_call(request, said))
     except PolicyRejected:
         return _policy(request, fields, "the text has mistakes")
     except Conflicting:
         return _policy(request, fields, "the past has already broken rules that are not accepted")
-    return RedirectResponse(f"/policy?applied={sequence}", 303)
+    if "proposal" in answer.value:
+        return RedirectResponse(f"/approvals?waits={answer.value['proposal']}", 303)
+    return RedirectResponse(f"/policy?applied={answer.value['sequence']}", 303)
 
 
 def approvals_(request: Request, refused: str = "") -> Response:
     """What waits for a second person."""
-    roles = request.state.principal.roles
-
-    def may_answer(kind: str) -> bool:
-        return bool(ANSWERS[kind] & roles)
-
-    shown = approvals(point_of(request))
-    done = request.query_params.get("done")
-    return page(request, "approvals.html", shown, refused=refused, done=done, may_answer=may_answer)
+    shown = approvals(point_of(request), only_own(request))
+    said = request.query_params
+    more: dict[str, Any] = {
+        "refused": refused,
+        "done": said.get("done"),
+        "waits": said.get("waits"),
+    }
+    return page(request, "approvals.html", shown, **more)
 
 
 async def answer(request: Request) -> Response:
@@ -146,19 +153,20 @@ async def answer(request: Request) -> Response:
 
 
 def _answer(request: Request, fields: Fields) -> Response:
-    point, number = point_of(request), int(request.path_params["number"])
-    by, because = request.state.principal, one(fields, "because").strip()
-    proposal = point.proposals.get(number)
-    if proposal is None or not ANSWERS[proposal.kind] & by.roles:
-        return page(request, "missing.html", None, 403, why="this is not for you to answer")
+    call = _call(request, one(fields, "because").strip())
+    agree = one(fields, "answer") == "approve"
     try:
-        if one(fields, "answer") == "approve":
-            point.approve(number, by.name, because)
-        else:
-            point.reject(number, by.name, because)
+        done = proposals.approve(call) if agree else proposals.reject(call)
     except (Misused, Conflicting, ReleaseRejected) as error:
         return approvals_(request, str(error))
-    return RedirectResponse(f"/approvals?done={point.position.sequence}", 303)
+    return RedirectResponse(f"/approvals?done={done.value['sequence']}", 303)
+
+
+def _call(request: Request, body: Any) -> Call:
+    """The same request as the API would see it, so that one set of rules says who may do what."""
+    state, base = request.app.state, str(request.base_url).rstrip("/")
+    access, principal, path = request.state.access, request.state.principal, request.path_params
+    return Call(state.point, access, state.metrics, principal, base, path, {}, body)
 
 
 async def _fields(request: Request) -> Fields:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.judgement import judge
 from dpolicy.enforcement.state import Proposal
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
@@ -54,9 +54,9 @@ class Approvals:
         }
 
 
-def approvals(point: DecisionPoint) -> Approvals:
-    """Everything that was proposed."""
-    proposals: Mapping[int, Proposal] = point.proposals
+def approvals(point: DecisionPoint, own: str | None = None) -> Approvals:
+    """Everything that was proposed; only by one person, if `own` names somebody."""
+    proposals = {n: p for n, p in point.proposals.items() if own in (None, p.by)}
     open_ = [p for _, p in sorted(proposals.items()) if p.open]
     answered = [p for _, p in sorted(proposals.items(), reverse=True) if not p.open]
     waiting = tuple(_waiting(point, proposal) for proposal in open_)
@@ -78,7 +78,8 @@ def _waiting(point: DecisionPoint, proposal: Proposal) -> Waiting:
 def _release(point: DecisionPoint, proposal: Proposal, event: ReleaseProposed) -> Waiting:
     """What the rules say of a release now; that it no longer makes sense is a problem to show."""
     try:
-        return Waiting(proposal, "", decision=point.check(release_of(event.body)))
+        release = release_of(event.body)
+        return Waiting(proposal, "", decision=point.consult(lambda state: judge(state, release)))
     except DPolicyError as error:
         return Waiting(proposal, "", problem=str(error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -77,15 +77,15 @@ class Round:
         }
 
 
-def asked(point: DecisionPoint, text: str) -> Asked:
-    """What the decision point would answer to a release now."""
+def asked(text: str, check: Callable[[Release], Decision]) -> Asked:
+    """What would be answered to a release now."""
     found = Findings()
     try:
         node = read_nodes(Source("release", text), found)
         release = None if node is None else release_from(node, found)
         if release is None or found.errors:
             raise PolicyRejected(found.all)
-        return Asked(text, decision=point.check(release))
+        return Asked(text, decision=check(release))
     except DPolicyError as error:
         return Asked(text, _problems(error))
 

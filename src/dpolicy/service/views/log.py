@@ -22,7 +22,7 @@ from dpolicy.ledger.events import (
 from dpolicy.service.views.paging import PER_PAGE, Paging, paging
 
 #: More records than this are verified by `dpolicy verify`: a page does not wait for so long.
-MOST_VERIFIED = 5_000
+MOST_VERIFIED = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,11 @@ class Line:
     standings: tuple[Standing, ...]
     burndown: Burndown | None
 
+    @property
+    def exhausted(self) -> date | None:
+        """When nothing is left, if that can be told."""
+        return self.burndown.exhausted if self.burndown else None
+
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
@@ -80,6 +85,20 @@ class Overview:
     wanted: Mapping[str, str]
     lines: tuple[Line, ...]
     paging: Paging
+
+    @property
+    def tightest(self) -> tuple[Line, Standing] | None:
+        """The first line, and the rule in it of which most is used."""
+        if not self.lines:
+            return None
+        line = self.lines[0]
+        return line, max(line.standings, key=lambda s: (not s.holds, s.share or 0.0))
+
+    @property
+    def soonest(self) -> Line | None:
+        """The line of this page that is used up first, if one is within the horizon."""
+        gone = [line for line in self.lines if line.exhausted is not None]
+        return min(gone, key=lambda line: line.exhausted or date.max, default=None)
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

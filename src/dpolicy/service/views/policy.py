@@ -15,7 +15,7 @@ import numpy as np
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.governance import Difference, conflicts, differences, smallest_budget
-from dpolicy.enforcement.replay import Otherwise, past_of, replay
+from dpolicy.enforcement.impact import Impact, impact
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
 from dpolicy.language.source import Source
@@ -23,8 +23,9 @@ from dpolicy.privacy.budget import describe
 from dpolicy.rules.compiler import CompiledPolicy, Section, compile_policy
 from dpolicy.service.views.standing import RuleName
 
-#: A past of more releases than this takes too long to live again while somebody waits.
-MOST_REPLAYED = 5_000
+#: More releases than this take too long to decide again while somebody waits: half a millisecond
+#: each with few rules, some with many.
+MOST_REPLAYED = 2_000
 #: So many changed rules, conflicts and releases are listed; all of them are counted.
 MOST_LISTED = 100
 
@@ -104,14 +105,13 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a text would do if it were the policy; `otherwise` is None if the past is too long."""
+    """What a text would do if it were the policy; nothing if it is none."""
 
     compiled: CompiledPolicy | None
     diagnostics: tuple[Diagnostic, ...]
     changes: tuple[Difference, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    otherwise: tuple[Otherwise, ...] | None = ()
-    replayed: int = 0
+    impact: Impact | None = None
 
     @property
     def readable(self) -> bool:
@@ -125,7 +125,6 @@ class Candidate:
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
-        listed = None if self.otherwise is None else self.otherwise[:MOST_LISTED]
         return {
             "readable": self.readable,
             "digest": self.compiled.digest if self.compiled else None,
@@ -133,8 +132,7 @@ class Candidate:
             "changes": [change.as_json() for change in self.changes[:MOST_LISTED]],
             "change-counts": dict(self.kinds),
             "conflicts": [conflict.as_json() for conflict in self.conflicts],
-            "replayed": self.replayed,
-            "otherwise": None if listed is None else [other.as_json() for other in listed],
+            "impact": self.impact.as_json() if self.impact else None,
         }
 
 
@@ -195,8 +193,6 @@ def candidate(point: DecisionPoint, texts: Sequence[tuple[str, str]]) -> Candida
     before = point.policy
     changes = differences(before, compiled) if before else []
     broken = point.consult(lambda state: conflicts(state.under(compiled)))
-    past = point.consult(past_of)
-    lived = replay(compiled, past) if len(past.releases) <= MOST_REPLAYED else None
     return Candidate(
         compiled,
         compiled.warnings,
@@ -212,6 +208,5 @@ def candidate(point: DecisionPoint, texts: Sequence[tuple[str, str]]) -> Candida
             )
             for c in broken
         ),
-        None if lived is None else tuple(lived),
-        len(past.releases) if lived is not None else 0,
+        impact(compiled, point.records(), MOST_REPLAYED),
     )
