@@ -26,8 +26,6 @@ from dpolicy.service.views.standing import share_of
 PACE_MONTHS = 6
 #: Nobody plans further ahead, in days.
 HORIZON = 3650
-#: A rule that is charged for more distinct releases than this is followed on its own page only.
-MOST_FOLLOWED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,10 @@ class Burndown:
         }
 
 
-def burndown(
-    state: State, of: Prepared, number: int, at: Point | None, today: date, most: int | None = None
-) -> Burndown | None:
-    """How a rule was used up at a place; None if more than `most` contents were charged to it."""
+def burndown(state: State, of: Prepared, number: int, at: Point | None, today: date) -> Burndown:
+    """How a rule was used up at a place."""
     by_month: dict[int, tuple[Rows, int]] = {}
-    for seen, (content, row) in enumerate(state.spenders(number, at)):
-        if most is not None and seen >= most:
-            return None
+    for content, row in state.spenders(number, at):
         before, releases = by_month.get(content.month, (np.zeros(len(row)), 0))
         by_month[content.month] = (
             before + row.astype(float) * content.count,
