@@ -21,7 +21,7 @@ LAYERS = (
     ("language",),
     ("rules", "ledger"),  # they never see each other; enforcement joins them
     ("enforcement",),
-    ("cases", "integrations", "allocation"),
+    ("cases", "integrations", "allocation", "client"),
     ("evaluation",),
     ("service",),
     ("demo",),

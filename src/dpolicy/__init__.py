@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpolicy.allocation.ledger import allocate
+    from dpolicy.client.caller import AsyncClient, Client
     from dpolicy.enforcement.decision_point import DecisionPoint
     from dpolicy.errors import DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.language.release import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "CompiledPolicy",
     "DPolicyError",
     "DecisionPoint",
@@ -24,6 +27,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncClient": "dpolicy.client.caller",
+    "Client": "dpolicy.client.caller",
     "CompiledPolicy": "dpolicy.rules.compiler",
     "DPolicyError": "dpolicy.errors",
     "DecisionPoint": "dpolicy.enforcement.decision_point",

@@ -394,7 +394,8 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
         "unknown kind `magic`",
     ),
     "a reservation with an end that is none": (updated(5, expires=[]), 5, "wrong shape"),
-    "an event of another format": (updated(3, format=2), 3, "format 2"),
+    "an event of another format": (updated(3, format=3), 3, "format 3"),
+    "an event of the format of others": (updated(3, format=2), 3, "no event"),
     "an event of no kind": (updated(3, event="release-forgotten"), 3, "no event"),
 }
 

@@ -35,5 +35,5 @@ def command(days: int, format_: str) -> int:
     else:
         click.echo(secret)
         note("keep it secret: it is not shown again. In the access file, under `tokens`:")
-        note(f"  - {{sha256: {digest}, expires: {expires}}}")
+        note(f'  - {{sha256: "{digest}", expires: {expires}}}')
     return 0

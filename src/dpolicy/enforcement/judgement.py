@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from dpolicy.enforcement.check import (
@@ -96,7 +95,7 @@ def replayed(event: Event, status: str, release: Release) -> Decision:
         raise Misused(
             f"the release `{release.id}` was voided: ask again under another id", "already-voided"
         )
-    return replace(Decision.from_json(json.loads(event.answer)), replayed=True)
+    return Decision.from_json(json.loads(event.answer)).again()
 
 
 def reservation(state: State, release: str) -> Entry:

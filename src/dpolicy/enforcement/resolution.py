@@ -6,13 +6,14 @@ The vocabulary is closed: an unknown label, value, attribute, unit or partition 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from dpolicy.enforcement.places import space_of
 from dpolicy.errors import InvalidValue
-from dpolicy.language.diagnostics import suggestion
+from dpolicy.language.diagnostics import MAX_ERRORS, suggestion
 from dpolicy.language.model import Partition
 from dpolicy.privacy.group import cost_table
 from dpolicy.privacy.loss import Certificates
@@ -42,9 +43,12 @@ def resolve(
     release: Release, policy: CompiledPolicy, certificates: Certificates
 ) -> tuple[tuple[Resolved, ...], tuple[InvalidValue, ...]]:
     """Every mechanism of a release, and every problem; with problems, nothing is decided."""
-    resolved, problems = [], []
+    resolved: list[Resolved] = []
+    problems: list[InvalidValue] = []
     for request in release.mechanisms:
-        found = list(_problems(request, policy))
+        if len(problems) >= MAX_ERRORS:
+            break  # nobody mends more in one go, and each looks for what was meant
+        found = list(islice(_problems(request, policy), MAX_ERRORS))
         try:
             region = None if found else space_of(policy).region(request.where, request.touched)
         except InvalidValue as error:
@@ -66,26 +70,24 @@ def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str | None:
     return "user" if "user" in units else None
 
 
-def _problems(request: MechanismRequest, policy: CompiledPolicy) -> list[InvalidValue]:
+def _problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterator[InvalidValue]:
     vocabulary = policy.checked.vocabulary
     partitions = {str(name): said for name, said in policy.policies.partitions.items()}
-    problems = []
     for name in (_unit_name(request, policy), *request.also):
         if name is None:
-            problems.append(InvalidValue("R001", "it must say its `unit`"))
+            yield InvalidValue("R001", "it must say its `unit`")
         elif name not in vocabulary.units:
-            problems.append(_unknown("R001", "unit", name, vocabulary.units))
+            yield _unknown("R001", "unit", name, vocabulary.units)
     for name in request.attributes:
         if name not in vocabulary.schema.attributes:
-            problems.append(_unknown("R002", "attribute", name, vocabulary.schema.attributes))
-    problems += _label_problems(request, vocabulary.schema.labels)
+            yield _unknown("R002", "attribute", name, vocabulary.schema.attributes)
+    yield from _label_problems(request, vocabulary.schema.labels)
     for box in request.where:
         for name, selection in box.items():
-            problems += _selection_problems(name, selection, partitions)
+            yield from _selection_problems(name, selection, partitions)
     if policy.policies.accounting.require_additive and not request.additive:
         shown = "the policy requires mechanisms that are `additive: true` (theory 5.3)"
-        problems.append(InvalidValue("R007", shown))
-    return problems
+        yield InvalidValue("R007", shown)
 
 
 def _unknown(code: str, what: str, name: str, known: object) -> InvalidValue:
@@ -93,44 +95,45 @@ def _unknown(code: str, what: str, name: str, known: object) -> InvalidValue:
     return InvalidValue(code, f"there is no {what} `{name}`" + (f"; {hint}" if hint else ""))
 
 
-def _label_problems(request: MechanismRequest, labels: Mapping[str, Label]) -> list[InvalidValue]:
-    problems = [_unknown("R003", "label", n, labels) for n in request.labels if n not in labels]
+def _label_problems(
+    request: MechanismRequest, labels: Mapping[str, Label]
+) -> Iterator[InvalidValue]:
+    for name in request.labels:
+        if name not in labels:
+            yield _unknown("R003", "label", name, labels)
     for name, label in labels.items():
         value = request.labels.get(name)
         if value is None or value == ():
             if label.required:
-                problems.append(InvalidValue("R004", f"the label `{name}` is required"))
+                yield InvalidValue("R004", f"the label `{name}` is required")
             continue
         if isinstance(value, tuple) and not label.many:
-            problems.append(InvalidValue("R005", f"the label `{name}` takes one value"))
+            yield InvalidValue("R005", f"the label `{name}` takes one value")
         for one in value if isinstance(value, tuple) else (value,):
             if label.values is not None and one not in label.values:
                 hint = suggestion(one, label.values)
                 shown = f"`{one}` is no value of the label `{name}`"
-                problems.append(InvalidValue("R005", shown + (f"; {hint}" if hint else "")))
-    return problems
+                yield InvalidValue("R005", shown + (f"; {hint}" if hint else ""))
 
 
 def _selection_problems(
     name: str, selection: Selection, known: Mapping[str, Partition]
-) -> list[InvalidValue]:
+) -> Iterator[InvalidValue]:
     partition = known.get(name)
     if partition is None:
-        return [_unknown("R006", "partition", name, known)]
-    if partition.values is not None:
-        values = tuple(map(str, partition.values))
-        if isinstance(selection[0], int):
-            return [InvalidValue("R006", f"the partition `{name}` has values, not a range")]
-        return [
-            _unknown("R006", f"value of `{name}`", str(v), frozenset(values))
-            for v in selection
-            if v not in values
-        ]
-    first, last = partition.first or 0, partition.last or 0
-    ends = _ends(selection)
-    if ends is None or not first <= ends[0] <= ends[1] <= last:
-        return [InvalidValue("R006", f"`{name}` must be a range within {first} to {last}")]
-    return []
+        yield _unknown("R006", "partition", name, known)
+    elif partition.values is None:
+        first, last = partition.first or 0, partition.last or 0
+        ends = _ends(selection)
+        if ends is None or not first <= ends[0] <= ends[1] <= last:
+            yield InvalidValue("R006", f"`{name}` must be a range within {first} to {last}")
+    elif isinstance(selection[0], int):
+        yield InvalidValue("R006", f"the partition `{name}` has values, not a range")
+    else:
+        values = frozenset(map(str, partition.values))
+        for value in selection:
+            if value not in values:
+                yield _unknown("R006", f"value of `{name}`", str(value), values)
 
 
 def _ends(selection: Selection) -> tuple[int, int] | None:

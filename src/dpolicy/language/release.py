@@ -104,7 +104,8 @@ class _Selected:
                 return _RANGE.read(node, report)
             case List():
                 values = ListOf(Name(), least=1).read(node, report)
-                return values if values is INVALID else tuple(sorted(set(map(str, values))))
+                some = values is not INVALID and values  # none is left if each was wrong
+                return tuple(sorted(set(map(str, values)))) if some else INVALID
             case _:
                 value = Name().read(node, report)
                 return value if value is INVALID else (str(value),)

@@ -89,6 +89,10 @@ class Decision:
         """The same decision, recorded."""
         return replace(self, sequence=sequence)
 
+    def again(self) -> Decision:
+        """The same decision, given back."""
+        return replace(self, replayed=True)
+
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> Decision:
         """A decision from what was recorded of it."""

@@ -43,7 +43,8 @@ def create_app(
 ) -> Starlette:
     """The application. `access` is asked for each request, so that it can change."""
     limits, metrics = limits or Limits(), Metrics()
-    api: list[BaseRoute] = [_route(endpoint, limits) for endpoint in ENDPOINTS]
+    paths = dict.fromkeys(endpoint.path for endpoint in ENDPOINTS)
+    api: list[BaseRoute] = [_route(path, limits) for path in paths]
     described = Route("/openapi.json", _described, methods=["GET"])
     opened = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
     welcome = frozenset(opened | {"/login", "/logout", described.path})
@@ -66,23 +67,30 @@ async def _described(request: Request) -> Response:
     return Response(encode(document()), media_type="application/json")
 
 
-def _route(endpoint: Endpoint, limits: Limits) -> Route:
+def _route(path: str, limits: Limits) -> Route:
+    """All that can be done at a path."""
+    endpoints = {e.method: e for e in ENDPOINTS if e.path == path}
+
     async def serve(request: Request) -> Response:
-        request.state.operation = endpoint.name
-        _demand(endpoint, request)
-        query = read_query(request.query_params, endpoint.query)
-        data = await _data(request) if endpoint.body is not None else b""
+        return await _served(endpoints.get(request.method) or endpoints["GET"], request, limits)
 
-        def work() -> Answer:
-            body = None if endpoint.body is None else read_body(data, endpoint.body, limits)
-            return endpoint.run(_call(request, query, body))
+    return Route(path, serve, methods=list(endpoints))
 
-        if not endpoint.blocks:
-            return _response(endpoint, work(), request)
-        answer = await to_thread.run_sync(work, limiter=request.app.state.threads)
-        return _response(endpoint, answer, request)
 
-    return Route(endpoint.path, serve, methods=[endpoint.method], name=endpoint.name)
+async def _served(endpoint: Endpoint, request: Request, limits: Limits) -> Response:
+    request.state.operation = endpoint.name
+    _demand(endpoint, request)
+    query = read_query(request.query_params, endpoint.query)
+    data = await _data(request) if endpoint.body is not None else b""
+
+    def work() -> Answer:
+        body = None if endpoint.body is None else read_body(data, endpoint.body, limits)
+        return endpoint.run(_call(request, query, body))
+
+    if not endpoint.blocks:
+        return _response(endpoint, work(), request)
+    answer = await to_thread.run_sync(work, limiter=request.app.state.threads)
+    return _response(endpoint, answer, request)
 
 
 def _demand(endpoint: Endpoint, request: Request) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from dpolicy.enforcement.judgement import read_request
 from dpolicy.errors import DPolicyError, LedgerDamaged, LedgerUnavailable, Refused
 from dpolicy.language.release import plain
-from dpolicy.language.shape import wrong_type
+from dpolicy.language.shape import ListOf, wrong_type
 from dpolicy.language.source import Map, Node, Report
 from dpolicy.service.endpoint import Answer, Call, Endpoint
 from dpolicy.service.permission import in_own_name, needs_second_person
@@ -32,19 +32,45 @@ _SEMANTICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Anything:
-    """Any map: the specification lets callers add what they like."""
+class _Asked:
+    """A request as the specification has it, to which callers may add what they like."""
 
-    title: str = "a map"
+    needed: tuple[str, ...]
+    title: str = "an evaluation request"
 
     def read(self, node: Node, report: Report) -> Any:
         if not isinstance(node, Map):
             return wrong_type(node, self.title, report)
+        missing = [f"`{part}`" for part in self.needed if node.get(part) is None]
+        if missing:
+            report("P008", f"{self.title} needs {' and '.join(missing)}", node.span, None)
+        for part in (*_PARTS, "options"):
+            if (said := node.get(part)) is not None and not isinstance(said, Map):
+                wrong_type(said, "a map", report)
+        listed = node.get("evaluations")
+        if listed is not None:
+            ListOf(_Part(), "a list of maps", most=MOST_EVALUATIONS).read(listed, report)
         return plain(node)
 
     def schema(self) -> dict[str, Any]:
-        part = {"type": "object"}
-        return {"type": "object", "properties": dict.fromkeys(_PARTS, part)}
+        part = _Part().schema()
+        parts = dict.fromkeys((*_PARTS, "options"), part)
+        if "evaluations" in self.needed:
+            parts["evaluations"] = {"type": "array", "items": part, "maxItems": MOST_EVALUATIONS}
+        return {"type": "object", "properties": parts, "required": list(self.needed)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Any map."""
+
+    title: str = "a map"
+
+    def read(self, node: Node, report: Report) -> Any:
+        return node if isinstance(node, Map) else wrong_type(node, self.title, report)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object"}
 
 
 def evaluation(call: Call) -> Answer:
@@ -54,19 +80,13 @@ def evaluation(call: Call) -> Answer:
 
 def evaluations(call: Call) -> Answer:
     """The same for several; what they share is said once."""
-    listed = call.body.get("evaluations", [])
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise Refused("bad-request", "`evaluations` is a list of maps")
-    if len(listed) > MOST_EVALUATIONS:
-        raise Refused("too-large", f"at most {MOST_EVALUATIONS} evaluations at once")
     shared = {part: call.body[part] for part in _PARTS if part in call.body}
-    asked = [{**shared, **one} for one in listed]
+    asked = [{**shared, **one} for one in call.body["evaluations"]]
     return Answer({"evaluations": list(_each(call, asked))}, placed=False)
 
 
 def _each(call: Call, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    options = call.body.get("options", {})
-    said = options.get("evaluations_semantic", "execute_all") if isinstance(options, dict) else ""
+    said = call.body.get("options", {}).get("evaluations_semantic", "execute_all")
     if not isinstance(said, str) or said not in _SEMANTICS:
         raise Refused("bad-request", f"`evaluations_semantic` is one of {', '.join(_SEMANTICS)}")
     for one in asked:
@@ -135,7 +155,7 @@ ENDPOINTS = (
         evaluation,
         _ASK,
         "Evaluation",
-        _Anything(),
+        _Asked(("subject", "action", "resource")),
         problems=("invalid",),
     ),
     Endpoint(
@@ -146,7 +166,7 @@ ENDPOINTS = (
         evaluations,
         _ASK,
         "Evaluations",
-        _Anything(),
+        _Asked(("evaluations",)),
         problems=("invalid",),
     ),
     Endpoint(

@@ -86,7 +86,7 @@ def _query_parameter(name: str, told: Parameter) -> dict[str, Any]:
 
 
 def _answers(endpoint: Endpoint) -> dict[str, Any]:
-    schema = ref(endpoint.answer) if endpoint.answer else {"type": "string"}
+    schema = ref(endpoint.answer) if endpoint.answer else {}
     media = endpoint.media_type.partition(";")[0]
     told = {"200": _response(endpoint.says, media, schema)}
     if endpoint.waits:

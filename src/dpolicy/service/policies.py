@@ -6,7 +6,7 @@ from typing import Any
 
 from dpolicy.enforcement.governance import conflict_json, differences, only_tightens
 from dpolicy.enforcement.impact import impact
-from dpolicy.language.shape import Field, Flag, ListOf, Name, Record, Text
+from dpolicy.language.shape import Field, Flag, ListOf, Record, Text
 from dpolicy.language.source import Source
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.service.endpoint import Answer, Call, Endpoint
@@ -19,7 +19,7 @@ MOST_TOLD = 1_000
 _SOURCE = Record(
     "a source",
     {
-        "name": Field(Name("the name of a file"), required=True),
+        "name": Field(Text("the name of a file"), required=True),
         "text": Field(Text(), required=True),
     },
     lambda v, _: Source(str(v["name"]), str(v["text"])),
