@@ -41,8 +41,8 @@ def main() -> None:
             page.wait_for_load_state()
             taken(page, "candidate", 1400)
             page.goto(f"{url}/policy")
-            page.get_by_text("policies:", exact=True).last.scroll_into_view_if_needed()
-            page.screenshot(path=IMAGES / "policy.png")
+            top = page.get_by_text("policies:", exact=True).last.bounding_box()
+            taken(page, "policy", 640, int(top["y"]) - 16 if top else 0)
             page.goto(f"{url}/rounds?example=1")
             page.get_by_label("Strategy").select_option("price")
             page.get_by_role("button", name="Who would win?").click()
@@ -50,10 +50,10 @@ def main() -> None:
             taken(page, "round", 1000)
 
 
-def taken(page: Page, name: str, height: int | None = None) -> None:
-    """A picture of a page, or of its upper part."""
+def taken(page: Page, name: str, height: int | None = None, top: int = 0) -> None:
+    """A picture of a page, or of a part of it."""
     whole = page.evaluate("document.documentElement.scrollHeight")
-    size = {"x": 0, "y": 0, "width": WIDTH, "height": min(height or whole, whole)}
+    size = {"x": 0, "y": top, "width": WIDTH, "height": min(height or whole, whole - top)}
     page.screenshot(path=IMAGES / f"{name}.png", full_page=True, clip=size)  # type: ignore[arg-type]
 
 

@@ -65,8 +65,9 @@ def test_the_officers_story(own_site: str, visit: Open) -> None:
     """Overview → a tight rule → a candidate with a mistake → its difference → conflict → apply."""
     page = visit(own_site)
     expect(page.get_by_role("heading", level=1)).to_have_text("Budgets")
-    page.get_by_role("link", name="home-zone", exact=False).first.click()
-    page.locator("a.meter").first.click()
+    attributes = page.get_by_role("region", name="Attributes")
+    attributes.get_by_role("link", name="home-zone").click()
+    page.get_by_role("row", name="home-zone × standard").get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("attribute[home-zone] × standard")
     expect(page.get_by_role("img", name="share of the budget")).to_be_visible()
     expect(page.get_by_role("link", name="mobility-report", exact=False).first).to_be_visible()
