@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
 from dpolicy.cli.main import exit_code
 from dpolicy.demo.calendar import year_of
 from dpolicy.demo.company import candidate_text, found_company, policy_text, round_text, text
+from dpolicy.demo.tour import fetch
 from dpolicy.enforcement.audit import verify
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.language.source import Source
@@ -61,6 +65,17 @@ def test_the_texts_differ_where_they_should() -> None:
     assert candidate_text() != policy_text()
     assert "FIRST" in text("round.yaml") and "FIRST" not in round_text(NOW.date())
     assert not compile_policy([Source("policy.yaml", policy_text())]).warnings
+
+
+def test_it_is_served_until_somebody_ends_it() -> None:
+    program = "from dpolicy.cli.main import run; run(['demo', '--no-browser'])"
+    with Popen([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        url = demo.stdout.readline().split()[-1]
+        assert b"home-zone" in fetch(url)
+        demo.send_signal(signal.SIGTERM)
+        _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said.count("\n")) == (0, 1)
 
 
 def test_the_walk_through_every_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

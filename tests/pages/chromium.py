@@ -6,12 +6,15 @@ anybody else the tests say what to do.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -34,13 +37,22 @@ def executable() -> str:
     """Where Chromium is."""
     found = _found()
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
-        unasked = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (["update", "-qq"], ["install", "-qqy", "chromium", "fonts-inter"]):
-            subprocess.run(["apt-get", *words], check=True, stdout=subprocess.DEVNULL, env=unasked)
+        _install()
         found = _found()
     if found is None:
         raise RuntimeError("browser tests need Chromium: install the package `chromium`")
     return found
+
+
+def _install() -> None:
+    """One of the tests that run at once installs it, the others wait."""
+    unasked = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with (Path(gettempdir()) / "dpolicy-chromium.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for words in (["update", "-qq"], ["install", "-qqy", "chromium", "fonts-inter"]):
+            if _found() is None:
+                command = ["apt-get", *words]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=unasked)
 
 
 def _found() -> str | None:

@@ -23,7 +23,7 @@ def main() -> None:
     with served(app, 0) as (url, _), browser() as running:
         for scheme in ("light", "dark"):
             page = running.new_page(
-                color_scheme=scheme,  # type: ignore[arg-type]
+                color_scheme=scheme,
                 viewport={"width": WIDTH, "height": 900},
             )
             if scheme == "dark":
@@ -54,7 +54,7 @@ def taken(page: Page, name: str, height: int | None = None, top: int = 0) -> Non
     """A picture of a page, or of a part of it."""
     whole = page.evaluate("document.documentElement.scrollHeight")
     size = {"x": 0, "y": top, "width": WIDTH, "height": min(height or whole, whole - top)}
-    page.screenshot(path=IMAGES / f"{name}.png", full_page=True, clip=size)  # type: ignore[arg-type]
+    page.screenshot(path=IMAGES / f"{name}.png", full_page=True, clip=size)
 
 
 if __name__ == "__main__":

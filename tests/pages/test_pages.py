@@ -21,7 +21,7 @@ from dpolicy.service.pages.site import PAGES as TABLE
 from dpolicy.service.pages.site import Page
 from dpolicy.service.principal import Principal, Role
 
-SHOWN = [path for path in PAGES if not path.startswith("/static")]
+SHOWN = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
 PICTURES = [path for path in SHOWN if ".svg" in path]
 HTML = [path for path in SHOWN if path not in PICTURES]
 
@@ -169,6 +169,15 @@ def test_what_is_not_there(fetch: Fetch, path: str) -> None:
     answer = fetch(path)
     assert answer.status == 404 and "This did not work" in answer.text
     assert fetch(path, accept="application/json").json["code"] == "not-found"
+
+
+def test_rules_for_each_release_and_implied_ones_have_pages(fetch: Fetch) -> None:
+    each = fetch("/rule?name=release-cap&unit=rider&section=each-release")
+    assert each.status == 200 and "for every release by itself" in each.text
+    drawn = fetch("/rule.svg?name=release-cap&unit=rider&section=each-release")
+    assert drawn.headers["content-type"].startswith("image/svg+xml")
+    implied = fetch("/rule?name=category%5Btravel%2C+weak%5D+%C3%97+any&unit=rider")
+    assert implied.status == 200 and "is not enforced by itself" in implied.text
 
 
 @pytest.mark.parametrize("query", ["page=0", "page=99999999999", "page=x", "page=-1", "q=%00%ff"])

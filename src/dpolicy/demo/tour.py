@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +52,8 @@ def company_app(store: Store, now: datetime) -> Starlette:
 
 
 def serve_company(store: Store, now: datetime, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the company until somebody ends it; `announce` is told where it is."""
+    """Serve the company until SIGINT or SIGTERM; `announce` is told where it is."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with served(company_app(store, now), port) as (url, running):
         announce(url)
         try:
