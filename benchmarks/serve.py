@@ -3,7 +3,7 @@
 `PYTHONPATH=. python benchmarks/serve.py` starts real servers on SQLite and PostgreSQL, lets 64
 clients submit, each its next release as soon as the last one was answered, and prints submissions a
 second, half and 99 % of the waits, and the CPU time that the server spent on each. Then it asks for
-the budgets of a large policy.
+the budgets and pages of a policy of 10,000 rules with 100,000 releases.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.decide import ANSWER, bodies
+from benchmarks.decide import policy as many_rules
 from tests.ledger.postgres_servers import running
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.judgement import read_request
+from dpolicy.ledger.events import ReleaseDecided, record_after
+from dpolicy.ledger.opening import open_store
+
 CLIENTS = 64
+AT = "2026-10-28T12:00:00+00:00"
 POLICY = """\
 dpolicy: 1
 accounting: {delta: 1e-7}
@@ -105,6 +113,43 @@ def submissions(name: str, ledger: str, seconds: float) -> None:
     )
 
 
+def large(ledger: str, releases: int) -> None:
+    """A ledger of 10,000 rules and many releases, written without deciding them."""
+    point = DecisionPoint(open_store(ledger))
+    point.apply(many_rules())
+    last = list(point.records())[-1]
+    point.close()
+    store = open_store(ledger)
+    batch = []
+    for number, body in enumerate(bodies(releases, "past", 2_000), 1):
+        asked = read_request(body)
+        event = ReleaseDecided(AT, "ana", asked.id, asked.body, True, False, None, ANSWER)
+        last = record_after(last, event)
+        batch.append(last)
+        if number % 10_000 == 0 or number == releases:
+            with store.writing() as log:
+                log.append(batch)
+            batch = []
+    store.close()
+
+
+def looks(releases: int) -> None:
+    """How long it takes to look at a large ledger, for the first time and again."""
+    with tempfile.TemporaryDirectory() as folder:
+        large(f"{folder}/ledger.db", releases)
+        with serving(f"{folder}/ledger.db") as server:
+            client = server.client()
+            for path in ("/v1/budgets?limit=100", "/v1/releases", "/", "/budgets", "/releases"):
+                waits, before = [], cpu(server)
+                for _ in range(4):
+                    started = time.monotonic()
+                    answer = client.get(path)
+                    waits.append((time.monotonic() - started) * 1e3)
+                spent = (cpu(server) - before) / len(waits) * 1e3
+                told = f"{waits[0]:>10.0f} {min(waits[1:]):>10.0f} {spent:>14.0f}"
+                print(f"{path:<24} {answer.status_code:>6} {told}")
+
+
 def main(seconds: float) -> None:
     """Print the tables."""
     print(f"{CLIENTS} clients, one release a request, every answer durable")
@@ -113,6 +158,9 @@ def main(seconds: float) -> None:
         submissions("SQLite", f"{folder}/ledger.db", seconds)
     with running() as postgres:
         submissions("PostgreSQL", postgres.url, seconds)
+    print("\n10,000 rules, 100,000 releases of 2,000 pipelines")
+    print(f"{'path':<24} {'status':>6} {'first ms':>10} {'again ms':>10} {'CPU ms each':>14}")
+    looks(100_000)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,11 @@ import click
 from dpolicy.cli.main import COMMANDS, dpolicy, exit_code
 from dpolicy.language.catalogue import CATALOGUE
 from dpolicy.language.json_schema import policy_schema
+from dpolicy.service.openapi import ALWAYS as ANY
+from dpolicy.service.openapi import plain_path
+from dpolicy.service.principal import EVERY_ROLE
+from dpolicy.service.problem import PROBLEMS
+from dpolicy.service.table import ENDPOINTS
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "cases" / "diagnostics"
@@ -104,6 +109,25 @@ def _help(command: click.Command, name: str | None = None) -> str:
     return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
 
 
+def api_page() -> str:
+    """Every line of the HTTP API and every code of a problem."""
+    parts = [
+        f"{_NOTE}\n# The HTTP API\n",
+        "[http.md](http.md) tells how to use it; the server describes it at `/openapi.json`.\n",
+        "| | | roles | may answer, besides what any request may |\n|---|---|---|---|",
+    ]
+    for e in ENDPOINTS:
+        roles = "all" if e.roles == EVERY_ROLE else ", ".join(sorted(e.roles)) or "everybody"
+        codes = ", ".join(f"`{code}`" for code in e.problems)
+        parts.append(f"| `{e.method} {plain_path(e)}` | {e.says} | {roles} | {codes} |")
+    said = "\n## Problems\n\nAny request may be answered with "
+    parts.append(said + ", ".join(f"`{code}`" for code in ANY) + ".\n")
+    parts.append("| code | status | |\n|---|---|---|")
+    for code, kind in PROBLEMS.items():
+        parts.append(f"| `{code}` | {kind.status} | {kind.title} |")
+    return "\n".join(parts) + "\n"
+
+
 def schema_text() -> str:
     """The JSON Schema that is shipped for editors."""
     return json.dumps(policy_schema(), ensure_ascii=False, indent=2) + "\n"
@@ -112,6 +136,7 @@ def schema_text() -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "diagnostics.md": diagnostics_page,
     ROOT / "docs" / "commands.md": commands_page,
+    ROOT / "docs" / "http-api.md": api_page,
     ROOT / "src" / "dpolicy" / "language" / "policy.schema.json": schema_text,
 }
 

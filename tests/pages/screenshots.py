@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import FloatRect, Page
 from tests.pages.chromium import browser
 
 from dpolicy.demo.tour import company_app, served
@@ -53,7 +53,7 @@ def main() -> None:
 def taken(page: Page, name: str, height: int | None = None, top: int = 0) -> None:
     """A picture of a page, or of a part of it."""
     whole = page.evaluate("document.documentElement.scrollHeight")
-    size = {"x": 0, "y": top, "width": WIDTH, "height": min(height or whole, whole - top)}
+    size = FloatRect(x=0, y=top, width=WIDTH, height=min(height or whole, whole - top))
     page.screenshot(path=IMAGES / f"{name}.png", full_page=True, clip=size)
 
 

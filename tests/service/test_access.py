@@ -6,17 +6,29 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cryptography.x509.oid import NameOID
 from tests.service.servers import (
     ROLES,
     Server,
@@ -205,6 +217,66 @@ def test_the_bad_tokens_would_be_taken_by_a_gullible_server(name: str) -> None:
     assert "HS256" not in issuer.ALGORITHMS
 
 
+class KeyServer:
+    """An issuer that publishes its keys, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {"keys": []}
+        self.asked = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked += 1
+                data = json.dumps(outer.keys).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(issuer, "monotonic", lambda: now)
+    server = KeyServer()
+    try:
+        server.keys = {"keys": key_set()["keys"][:1]}
+        keys = issuer.Keys(server.url, tmp_path)
+        assert keys.find("r1").key_id == "r1" and server.asked == 1
+        server.keys = key_set()
+        for _ in range(20):
+            with pytest.raises(Refused):
+                keys.find("e1")
+        assert server.asked == 1
+        now += issuer.RETRY + 1
+        assert keys.find("e1").key_id == "e1" and server.asked == 2
+        server.keys = {"keys": []}
+        now += issuer.FRESH + 1
+        with pytest.raises(Refused):
+            keys.find("r1")  # a key that was withdrawn
+    finally:
+        server.close()
+    now += issuer.FRESH + 1
+    with pytest.raises(Refused) as error:
+        keys.find("r1")
+    assert error.value.code == "access-unreadable"
+
+
 # The access file
 
 
@@ -319,6 +391,38 @@ def test_some_releases_wait_for_a_second_person(strict: Server) -> None:
     assert again["replayed"] and again["sequence"] == done["sequence"]
 
 
+def test_what_was_run_needs_the_second_person_too(strict: Server) -> None:
+    ana, pia = strict.client("ana"), strict.client("pia")
+    tuning = release("run-1", labels={"stage": "tuning"})
+    ana.post("/v1/releases", json={**release("run-1"), "mode": "reserve"})
+    alone = ana.post("/v1/releases/run-1/commit", json={"used": tuning})
+    assert (alone.status_code, alone.json()["code"]) == (403, "forbidden")
+    seen = release("run-2", "0.002", labels={"stage": "tuning"})
+    number = ana.post("/v1/releases", json={**seen, "mode": "reserve"}).json()["proposal"]
+    pia.post(f"/v1/proposals/{number}/approve", json={})
+    less = release("run-2", "0.001", labels={"stage": "tuning"})
+    assert ana.post("/v1/releases/run-2/commit", json={"used": less}).status_code == 200
+
+
+def test_a_condition_that_cannot_be_read_holds(tmp_path: Path) -> None:
+    more = "approval: {when: 'labels.colour == \"red\"'}\n"
+    (tmp_path / "access.yaml").write_text(access(more))
+    policy_in_force(str(tmp_path / "ledger.db"))
+    options = ("--access", str(tmp_path / "access.yaml"))
+    with serving(str(tmp_path / "ledger.db"), *options) as server:
+        assert server.client("ana").post("/v1/releases", json=release("any")).status_code == 202
+
+
+def test_a_restricted_default_needs_a_grant(tmp_path: Path) -> None:
+    """To leave a label out is to claim its default."""
+    (tmp_path / "access.yaml").write_text(access("restricted: {deployment: [standard]}\n"))
+    policy_in_force(str(tmp_path / "ledger.db"))
+    options = ("--access", str(tmp_path / "access.yaml"))
+    with serving(str(tmp_path / "ledger.db"), *options) as server:
+        refused = server.client("ana").post("/v1/releases", json=release("any"))
+        assert refused.json()["code"] == "label-not-granted"
+
+
 def test_a_rejected_release_stays_rejected(strict: Server) -> None:
     ana, pia = strict.client("ana"), strict.client("pia")
     tuning = {**release("unwanted", labels={"stage": "tuning"}), "mode": "reserve"}
@@ -378,6 +482,33 @@ def test_without_an_access_file_only_this_machine_is_served(tmp_path: Path) -> N
         assert (rebound.status_code, rebound.json()["code"]) == (421, "wrong-host")
         evil = {"origin": "http://evil.example.org"}
         assert client.post("/v1/check", json=release("x"), headers=evil).status_code == 403
+
+
+def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now, here = datetime.now(UTC), x509.IPAddress(ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder(name, name, CURVE.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+        .sign(CURVE, hashes.SHA256())
+    )
+    secret = CURVE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(secret)
+    (tmp_path / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    options = (
+        "--certificate",
+        str(tmp_path / "certificate.pem"),
+        "--key",
+        str(tmp_path / "key.pem"),
+    )
+    with serving(str(tmp_path / "ledger.db"), *options) as server:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+        assert httpx.get(f"{server.url}/health/live", verify=trusted).status_code == 200
+    alone = ["serve", "--ledger", str(tmp_path / "ledger.db"), *options[:2]]
+    assert exit_code(alone) == 64
 
 
 def test_other_addresses_need_an_access_file(tmp_path: Path) -> None:

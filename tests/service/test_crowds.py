@@ -140,6 +140,24 @@ def test_what_waits_at_one_server_is_approved_at_another(
         assert again["replayed"] and again["sequence"] == answer.json()["sequence"]
 
 
+def test_a_ledger_that_is_away_is_waited_for(postgres: PostgresServer, tmp_path: Path) -> None:
+    (tmp_path / "access.yaml").write_text(access())
+    policy_in_force(postgres.url)
+    with serving(postgres.url, "--access", str(tmp_path / "access.yaml")) as server:
+        client = server.client("ana")
+        postgres.kill(signal.SIGQUIT)
+        try:
+            answer = client.post("/v1/releases", json=release("away", EACH))
+            assert (answer.status_code, answer.json()["code"]) == (503, "ledger-unavailable")
+            assert client.get("/health/ready").status_code == 503
+            assert client.get("/health/live").status_code == 200
+        finally:
+            postgres.start()
+        back = client.post("/v1/releases", json=release("away", EACH))
+        assert (back.status_code, back.json()["replayed"]) == (200, False)
+        assert client.get("/health/ready").status_code == 200
+
+
 #: A server that answers before anything is written.
 HASTY = """\
 from dpolicy.enforcement.journal import Journal, Writing

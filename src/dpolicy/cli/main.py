@@ -34,6 +34,7 @@ COMMANDS = {
     "calibrate": "dpolicy.cli.calibrate",
     "check": "dpolicy.cli.check",
     "commit": "dpolicy.cli.commit",
+    "copy": "dpolicy.cli.copy",
     "cost": "dpolicy.cli.cost",
     "demo": "dpolicy.cli.demo",
     "diff": "dpolicy.cli.diff",

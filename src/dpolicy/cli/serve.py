@@ -17,20 +17,33 @@ from dpolicy.errors import Misused
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8500, show_default=True)
 @click.option("--access", type=click.Path(path_type=Path), help="Who may do what.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="TLS: the certificate.")
+@click.option("--key", type=click.Path(path_type=Path), help="TLS: its private key.")
 @format_option
-def command(ledger: str, host: str, port: int, access: Path | None, format_: str) -> int:
+def command(
+    ledger: str,
+    host: str,
+    port: int,
+    access: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    format_: str,
+) -> int:
     """Serve the ledger over HTTP until it is told to stop.
 
     Without `--access` only this machine is served, and everybody on it may do everything.
     """
     if access is None and not _is_loopback(host):
         raise click.UsageError(f"`{host}` is reached by others: say with --access who may do what")
+    if (certificate is None) != (key is None):
+        raise click.UsageError("TLS needs both --certificate and --key")
     try:
-        from dpolicy.service.server import serve
+        from dpolicy.service.server import Address, serve
     except ImportError as error:
         raise Misused(f"serving needs `{error.name}`: pip install 'dpolicy[server]'") from None
     with opened(ledger, new=True) as point:
-        serve(point, host, port, access, lambda url: _announce(url, access, format_))
+        where = Address(host, port, certificate, key)
+        serve(point, where, access, lambda url: _announce(url, access, format_))
     return 0
 
 

@@ -6,7 +6,7 @@ that the history satisfies; who is at fault are the releases that spent most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
@@ -64,7 +64,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standings:
-    """How the kept rules over all releases stand, each at its worst place: cheap for many rules.
+    """How kept rules over all releases stand, each at its worst place: cheap for many rules.
 
     `points` are the worst places by position, of those rules that are not the same everywhere.
     """
@@ -84,13 +84,21 @@ class Standings:
         return self.of.layout.named(self.points[position], number, self.cutoff)
 
 
-def standings(state: State, policy: CompiledPolicy, within: Region | None = None) -> Standings:
-    """Every kept rule over all releases of the policy in force, in the order of the text.
+def standings(
+    state: State,
+    policy: CompiledPolicy,
+    within: Region | None = None,
+    wanted: Callable[[Rule], bool] | None = None,
+) -> Standings:
+    """The kept rules over all releases of the policy in force, in the order of the text.
 
-    Only places in `within` are looked at, if that is given.
+    Only places in `within` and rules that are `wanted` are looked at, if these are given.
     """
     of, _ = prepared(policy)
     spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    if wanted is not None:
+        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(chosen, dtype=bool)]
     rows, points = spent.spent(numbers), {}
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
         number = int(numbers[position])
@@ -99,18 +107,23 @@ def standings(state: State, policy: CompiledPolicy, within: Region | None = None
     return Standings(of, numbers, rows, points, held, of.layout.cutoff(state.today))
 
 
-def balances(state: State, within: Region | None = None) -> list[Balance]:
+def balances(
+    state: State,
+    within: Region | None = None,
+    wanted: Callable[[Rule], bool] | None = None,
+    told: int = MOST_TOLD,
+) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
-    Only places in `within` are looked at, if that is given. Who spent most is told for the fullest
-    rules, which are first of all those that are broken.
+    Only places in `within` and rules that are `wanted` are looked at, if these are given. Who spent
+    most is `told` for the fullest rules, which are first of all those that are broken.
     """
     if state.policy is None:
         return []
-    now = standings(state, state.policy, within)
+    now = standings(state, state.policy, within, wanted)
     of, rows = now.of, now.rows
     room = of.gates_of(now.numbers).room(rows)
-    fullest = set(np.lexsort((room, now.held))[:MOST_TOLD].tolist())
+    fullest = set(np.lexsort((room, now.held))[:told].tolist())
     return [
         Balance(
             of.section.rules[number],

@@ -7,7 +7,7 @@ are kept as the factors they are made of and built one by one when somebody look
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, overload
 
@@ -102,11 +102,11 @@ class Rules(Sequence[Rule]):
     budget_numbers: NDArray[np.int32]
     bound_numbers: NDArray[np.int32]
     each_release: bool
+    #: How many rules one base becomes.
+    width: int = field(init=False)
 
-    @property
-    def width(self) -> int:
-        """How many rules one base becomes."""
-        return prod(len(axis) for axis in self.axes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", prod(len(axis) for axis in self.axes))
 
     def __len__(self) -> int:
         return len(self.bases) * self.width

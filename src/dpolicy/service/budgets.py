@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dpolicy.enforcement.governance import share_used
+from dpolicy.enforcement.governance import Balance, balances, share_used
+from dpolicy.enforcement.places import space_of
+from dpolicy.enforcement.state import State
 from dpolicy.errors import Refused
-from dpolicy.rules.rule import rule_json
+from dpolicy.rules.rule import Rule, rule_json
 from dpolicy.service.endpoint import Answer, Call, Endpoint, Parameter
 from dpolicy.service.principal import EVERY_ROLE
 
 
 def budgets(call: Call) -> Answer:
     """What each rule has spent, the fullest first."""
-    query = call.query
-    found = [
-        balance
-        for balance in call.point.budgets(_place(query["at"]))
-        if query["policy"] in (None, balance.rule.base.policy)
-        and query["unit"] in (None, balance.rule.unit)
-        and query["rule"] in balance.rule.name
-    ]
+    query, at = call.query, _place(call.query["at"])
+    filtered = query["rule"] or query["policy"] or query["unit"]
+
+    def wanted(rule: Rule) -> bool:
+        return (
+            query["policy"] in (None, rule.base.policy)
+            and query["unit"] in (None, rule.unit)
+            and query["rule"] in rule.name
+        )
+
+    def look(state: State) -> list[Balance]:
+        place = space_of(state.policy).at(at) if at and state.policy else None
+        return balances(state, place, wanted if filtered else None, query["limit"])
+
+    found = call.point.consult(look)
     found.sort(key=lambda balance: -float(share_used(balance) or 0))
     told = found[: query["limit"]]
     return Answer({"total": len(found), "budgets": [balance.as_json() for balance in told]})

@@ -35,8 +35,7 @@ def document() -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
-        path = _PARAMETER.sub(r"{\1}", endpoint.path)
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
+        paths.setdefault(plain_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -50,6 +49,11 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def plain_path(endpoint: Endpoint) -> str:
+    """A path as it is documented, without the kinds of its parameters."""
+    return _PARAMETER.sub(r"{\1}", endpoint.path)
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:

@@ -47,7 +47,6 @@ PROBLEMS: dict[str, Kind] = {
     "not-json": Kind(415, "the body must be JSON"),
     "wrong-host": Kind(421, "the request was meant for another host"),
     "too-many-requests": Kind(429, "too many requests"),
-    "not-supported": Kind(501, "the server lacks an optional library"),
     "internal": Kind(500, "a mistake in the server"),
     "invalid": Kind(422, "the body has mistakes"),
     "release-rejected": Kind(422, "the policy cannot read the release"),

@@ -105,10 +105,17 @@ def commit(call: Call) -> Answer:
     """End a reservation that was used."""
     release = _own(call)
     used = None if call.body is None else in_own_name(call, call.body)
-    if used is not None:
-        needs_second_person(call, [used])  # its labels must be granted, too
+    if used is not None and needs_second_person(call, [used]):
+        _check_approved(call, release)
     sequence = call.point.commit(release, used, call.principal.name)
     return Answer({"release": release, "status": "committed", "sequence": sequence})
+
+
+def _check_approved(call: Call, release: str) -> None:
+    """What needs a second person cannot be run on a reservation that nobody else has seen."""
+    proposal = call.point.consult(lambda state: state.proposal_of("release", release))
+    if proposal is None or not proposal.approved:
+        raise Refused("forbidden", "what was run needs a second person, and was reserved alone")
 
 
 def void(call: Call) -> Answer:

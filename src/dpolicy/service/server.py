@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import h11
@@ -25,10 +26,24 @@ GRACE = 30
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; port 0 is any that is free. With a certificate and its key, by TLS."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def url(self, port: int) -> str:
+        """How to reach it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{port}"
+
+
 def serve(
     point: DecisionPoint,
-    host: str,
-    port: int,
+    where: Address,
     access: Path | None,
     announce: Callable[[str], None],
     limits: Limits | None = None,
@@ -46,10 +61,11 @@ def serve(
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE,
+        ssl_certfile=where.certificate,
+        ssl_keyfile=where.key,
     )
-    listening = _listening(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listening.getsockname()[1]}"
+    listening = _listening(where.host, where.port)
+    url = where.url(listening.getsockname()[1])
     with _quiet_signals():
         asyncio.run(_Announced(config, lambda: announce(url)).serve(sockets=[listening]))
 

@@ -1,0 +1,120 @@
+"""What a candidate would have decided is what a decision point with it decides."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, ZIP, policy, pure, started
+
+from dpolicy.enforcement import impact as impacts
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.impact import impact
+from dpolicy.ledger.events import (
+    ReleaseCommitted,
+    ReleaseDecided,
+    ReleaseImported,
+    ReleaseVoided,
+    from_bytes,
+)
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.rules.compiler import CompiledPolicy
+
+CANDIDATES = [
+    policy(GLOBAL),
+    policy(GLOBAL.replace("epsilon: 2", "epsilon: 1")),
+    policy(GLOBAL, ZIP % "{epsilon: 0.5}"),
+    policy(ZIP % "{epsilon: 3}", GLOBAL.replace("epsilon: 2", "epsilon: 4")),
+]
+
+
+def history(seed: int) -> DecisionPoint:
+    """A ledger in which everything happens."""
+    chosen = random.Random(seed)
+    point = started(GLOBAL, ZIP % "{epsilon: 1}")
+    for number in range(25):
+        asked = pure(
+            f"r{number}", chosen.choice(("0.125", "0.25", "1")), *chosen.choice(((), ("zip",)))
+        )
+        match chosen.choice(("submit", "reserve", "import")):
+            case "submit":
+                point.submit(asked)
+            case "import" if number % 5 == 0:
+                point.import_past(asked)
+            case _:
+                if point.reserve(asked).allowed:
+                    end = chosen.choice(("commit", "void", "less", "nothing"))
+                    if end == "void":
+                        point.void(f"r{number}", "never started")
+                    elif end == "commit":
+                        point.commit(f"r{number}")
+                    elif end == "less":
+                        point.commit(f"r{number}", pure(f"r{number}", "0.0625"))
+    return point
+
+
+def naive(point: DecisionPoint, candidate: CompiledPolicy) -> dict[str, bool]:
+    """The same requests, one after the other, to a decision point with the candidate."""
+    other = DecisionPoint(MemoryStore())
+    other.apply(candidate)
+    answers: dict[str, bool] = {}
+    for record in point.records():
+        match from_bytes(record.payload):
+            case ReleaseDecided() as event:
+                ask = other.reserve if event.reserved else other.submit
+                answers[event.release] = ask(event.body).allowed
+            case ReleaseImported() as event:
+                other.import_past(event.body)
+            case ReleaseCommitted() as event if answers[event.release]:
+                other.commit(event.release, event.body)
+            case ReleaseVoided() as event if answers[event.release]:
+                other.void(event.release, event.because)
+    return answers
+
+
+def differing(point: DecisionPoint, candidate: CompiledPolicy) -> tuple[set[str], set[str]]:
+    """Which releases would be denied, and which allowed, by the naive way."""
+    now = {name: entry.status != "denied" for name, entry in point.entries.items()}
+    again = naive(point, candidate)
+    denied = {name for name, allowed in again.items() if now[name] and not allowed}
+    return denied, {name for name, allowed in again.items() if not now[name] and allowed}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("number", range(len(CANDIDATES)))
+def test_the_impact_is_what_would_have_happened(seed: int, number: int) -> None:
+    point = history(seed)
+    found = impact(CANDIDATES[number], point.records())
+    assert (set(found.denied), set(found.allowed)) == differing(point, CANDIDATES[number])
+    assert found.complete and not found.unreadable
+
+
+def test_an_impact_that_forgets_what_it_allowed_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The canary: decide everything on an empty ledger."""
+    real = impacts._Again.decide
+
+    def forgetful(self: impacts._Again, event: ReleaseDecided) -> bool | None:
+        return real(impacts._Again(self._policy), event)
+
+    monkeypatch.setattr(impacts._Again, "decide", forgetful)
+    wrong = 0
+    for seed in range(6):
+        point = history(seed)
+        found = impact(CANDIDATES[1], point.records())
+        wrong += (set(found.denied), set(found.allowed)) != differing(point, CANDIDATES[1])
+    assert wrong
+
+
+def test_a_long_history_is_cut_and_says_so() -> None:
+    point = history(0)
+    found = impact(CANDIDATES[0], point.records(), most=5)
+    assert found.replayed == 5 and not found.complete
+
+
+def test_what_the_candidate_has_no_words_for_is_told() -> None:
+    point = started()
+    point.submit(pure("a", "0.5", "zip"))
+    other = "dpolicy: 1\naccounting: {delta: 1e-7}\nunits: {user: {}}\n"
+    assert impact(policy(GLOBAL, head=other), point.records()).unreadable == ("a",)

@@ -1,0 +1,61 @@
+"""Which changes of a policy one person may make: only those that can never allow more."""
+
+from __future__ import annotations
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, policy, pure, started
+
+from dpolicy.enforcement.governance import only_tightens
+
+ZIPS = ZIP % "{epsilon: 1}"
+CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"
+
+TIGHTER = {
+    "the same": (policy(GLOBAL), policy(GLOBAL)),
+    "a smaller budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))),
+    "one more rule": (policy(GLOBAL), policy(GLOBAL, ZIPS)),
+    "a cap for each release": (policy(GLOBAL), policy(GLOBAL, each=CAP)),
+    "another order": (policy(GLOBAL, ZIPS), policy(ZIPS, GLOBAL)),
+}
+LOOSER = {
+    "the first policy": (None, policy(GLOBAL)),
+    "a larger budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 3"))),
+    "a rule less": (policy(GLOBAL, ZIPS), policy(GLOBAL)),
+    "a narrower scope": (
+        policy(GLOBAL),
+        policy(GLOBAL.replace("always", "'mechanism == \"pate\"'")),
+    ),
+    "another notion": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "rho: 0.5"))),
+    "the first rule for the rest": (policy(ZIPS), policy(ZIPS, GLOBAL)),
+    "no cap for each release": (policy(GLOBAL, each=CAP), policy(GLOBAL)),
+    "another accounting": (
+        policy(GLOBAL),
+        policy(GLOBAL, head=HEAD.replace("delta: 1e-7", "delta: 1e-6")),
+    ),
+    "a partition more": (
+        policy(GLOBAL),
+        policy(GLOBAL, head=HEAD + "    device: {values: [mobile, desktop]}\n"),
+    ),
+    "an attribute more": (
+        policy(GLOBAL),
+        policy(GLOBAL, head=HEAD.replace("zip: {risk: high}", "zip: {risk: high}, a: {risk: low}")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TIGHTER)
+def test_one_person_may_tighten(name: str) -> None:
+    old, new = TIGHTER[name]
+    assert only_tightens(old, new)
+
+
+@pytest.mark.parametrize("name", LOOSER)
+def test_whatever_else_needs_two(name: str) -> None:
+    old, new = LOOSER[name]
+    assert not only_tightens(old, new)
+
+
+def test_a_rule_more_can_allow_what_no_rule_covered() -> None:
+    """Why the first rule for the rest is not tighter."""
+    assert not started(ZIPS).check(pure("a", "0.5", "views")).allowed
+    assert started(ZIPS, GLOBAL).check(pure("a", "0.5", "views")).allowed
