@@ -193,6 +193,20 @@ def test_a_rule_that_renews_is_never_gone(company: DecisionPoint) -> None:
     assert found.burndown.exhausted is None
 
 
+def test_the_blocks_of_a_rule_that_renews(company: DecisionPoint) -> None:
+    """Each month again, by asking for the budgets of that month alone."""
+    wanted = RuleName("monthly × standard", "rider-month")
+    found = company.consult(lambda state: rule_page(state, wanted, TODAY))
+    assert found is not None and len(found.blocks) > 12
+    for block in found.blocks:
+        there = company.budgets({"time": block.name})
+        share = share_used(next(b for b in there if b.rule.name == wanted.name))
+        assert block.share == pytest.approx(float(share or 0), rel=1e-9)
+    lasting = RuleName("lifetime × standard", "rider")
+    page = company.consult(lambda state: rule_page(state, lasting, TODAY))
+    assert page is not None and page.blocks == ()
+
+
 def test_every_rule_is_found_by_its_name(company: DecisionPoint) -> None:
     assert company.policy is not None
     for rule, _ in company.policy.all_rules:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from html import escape
 
+from dpolicy.service.views.blocks import Block
 from dpolicy.service.views.burndown import Burndown, Month
 
 #: The width and height of the burn-down, and its margins: left, top, right, bottom.
@@ -81,6 +82,38 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
         parts.append(f'<circle class="gone" cx="{reached[0]:.1f}" cy="{reached[1]:.1f}" r="5"/>')
     parts += _months_axis(months, ahead, x)
     label = _label(months, burndown.exhausted)
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
+        f'aria-label="{escape(label, quote=True)}">{"".join(parts)}</svg>'
+    )
+
+
+def block_chart(blocks: Sequence[Block]) -> str:
+    """How full each block of time is: a bar each, under the line of the whole budget."""
+    top = max(1.0, *(block.share for block in blocks)) * 1.08
+    step = (_WIDTH - _LEFT - _RIGHT) / len(blocks)
+
+    def y(share: float) -> float:
+        return _TOP + (1 - share / top) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = _grid(y)
+    every = max(1, len(blocks) // 12)
+    for number, block in enumerate(blocks):
+        x, wide = _LEFT + number * step + 0.18 * step, 0.64 * step
+        shape = f'x="{x:.1f}" y="{y(block.share):.1f}" width="{wide:.1f}" rx="3"'
+        told = escape(f"{block.name}: {100 * block.share:.1f} %")
+        high = y(0) - y(block.share)
+        kind = "broken" if block.share > 1 else "tight" if block.share >= 0.9 else "calm"
+        parts.append(
+            f'<rect class="fill {kind}" {shape} height="{high:.1f}"><title>{told}</title></rect>'
+        )
+        if number % every == 0:
+            parts.append(
+                f'<text class="tick" x="{x + wide / 2:.1f}" y="{_HEIGHT - 10:g}" '
+                f'text-anchor="middle">{escape(block.name)}</text>'
+            )
+    fullest = max(blocks, key=lambda block: block.share)
+    label = f"The fullest of {len(blocks)} is {fullest.name}: {100 * fullest.share:.0f} per cent."
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
         f'aria-label="{escape(label, quote=True)}">{"".join(parts)}</svg>'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpolicy.service.pages.charts import bar, burndown_chart, sparkline
+from dpolicy.service.pages.charts import bar, block_chart, burndown_chart, sparkline
 from dpolicy.service.principal import Role
 from dpolicy.service.views.standing import SIGNS, RuleName
 
@@ -60,6 +60,7 @@ def page(
         local=request.state.access.local,
         path=request.url.path,
         json_address=_json_address(request),
+        today=datetime.now(UTC).date(),
         **more,
     )
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
@@ -195,11 +196,11 @@ def _environment() -> Environment:
         bar=lambda *told: Markup(bar(*told)),
         sparkline=lambda told: Markup(sparkline(told)),
         burndown_chart=lambda *told: Markup(burndown_chart(*told)),
+        block_chart=lambda told: Markup(block_chart(told)),
         level=level,
         rule_address=rule_address,
         rule_said=_rule_said,
         with_query=_with_query,
-        today=lambda: date.today(),
     )
     return templates
 

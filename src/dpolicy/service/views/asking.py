@@ -131,5 +131,16 @@ def changed(body: Body, offer: Mapping[str, str]) -> Body:
 def written(body: Body) -> str:
     """A release as people write it."""
     plain = json.loads(encode(plain_body(body)))
-    ordered = {key: plain.pop(key) for key in ("release", "by", "mechanisms") if key in plain}
-    return str(yaml.safe_dump({**ordered, **plain}, sort_keys=False, allow_unicode=True, width=96))
+    plain["mechanisms"] = [_ordered(said, _MECHANISM) for said in plain["mechanisms"]]
+    ordered = _ordered(plain, ("release", "by", "utility", "mechanisms"))
+    return str(
+        yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    )
+
+
+#: The order in which people say what a mechanism is.
+_MECHANISM = ("name", "mechanism", "unit", "additive", "attributes", "labels", "where", "time")
+
+
+def _ordered(said: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    return {**{key: said[key] for key in first if key in said}, **said}

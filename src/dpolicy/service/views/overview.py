@@ -84,6 +84,7 @@ class Overview:
     kept: int
     broken: int
     releases: Mapping[str, int]
+    waiting: int
     groups: Mapping[str, tuple[Group, ...]]
     wanted: Mapping[str, str]
     lines: tuple[Line, ...]
@@ -100,7 +101,7 @@ class Overview:
     @property
     def soonest(self) -> Line | None:
         """The line of this page that is used up first, if one is within the horizon."""
-        gone = [line for line in self.lines if line.exhausted is not None]
+        gone = [line for line in self.lines if line.exhausted and line.standings[0].holds]
         return min(gone, key=lambda line: line.exhausted or date.max, default=None)
 
     def as_json(self) -> dict[str, Any]:
@@ -110,6 +111,7 @@ class Overview:
             "policy": {"name": self.policy, "digest": self.digest},
             "rules": {"total": self.rules, "kept": self.kept, "broken": self.broken},
             "releases": dict(self.releases),
+            "waiting": self.waiting,
             "groups": {
                 kind: [group.as_json() for group in groups] for kind, groups in self.groups.items()
             },
@@ -136,6 +138,7 @@ def overview(state: State, today: date, wanted: Mapping[str, str], page: int) ->
         policy.kept,
         int((~now.held).sum()),
         Counter(entry.status for entry in state.entries.values()),
+        sum(proposal.open for proposal in state.proposals.values()),
         _groups(policy, now, used),
         wanted,
         tuple(_lines(state, policy, now, shown.of(scopes), today)),

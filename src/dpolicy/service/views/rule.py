@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpolicy.enforcement.governance import Standings, standings
+from dpolicy.enforcement.segments import Segments
 from dpolicy.enforcement.state import State
 from dpolicy.predicates.expression import Always, Expression, UsesAny
 from dpolicy.privacy.budget import describe
@@ -17,6 +18,7 @@ from dpolicy.privacy.rows import Rows
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, Section
 from dpolicy.rules.rule import TIMES, Rule
+from dpolicy.service.views.blocks import Block, blocks
 from dpolicy.service.views.burndown import Burndown, burndown
 from dpolicy.service.views.neighbours import neighbours
 from dpolicy.service.views.standing import RuleName, Standing, share_of, standing
@@ -76,6 +78,7 @@ class RulePage:
     spenders: tuple[Spender, ...]
     places: tuple[Place, ...]
     place_count: int
+    blocks: tuple[Block, ...]
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -95,6 +98,7 @@ class RulePage:
             "spent-most": [spender.as_json() for spender in self.spenders],
             "places": [place.as_json() for place in self.places],
             "place-count": self.place_count,
+            "blocks": [block.as_json() for block in self.blocks],
         }
 
 
@@ -172,19 +176,32 @@ def _written(rule: Rule) -> Iterator[str]:
                 yield text
 
 
-_Kept = tuple[Standing | None, Burndown | None, tuple[Spender, ...], tuple[Place, ...], int]
+_Kept = tuple[
+    Standing | None,
+    Burndown | None,
+    tuple[Spender, ...],
+    tuple[Place, ...],
+    int,
+    tuple[Block, ...],
+]
 
 
 def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date, own: str | None) -> _Kept:
     """How a rule over all releases was used, if it is enforced."""
     if rule.each_release or not policy.cumulative.pruned.kept[rule.number]:
-        return None, None, (), (), 0
+        return None, None, (), (), 0, ()
     now = standings(state, policy)
     position = int(np.searchsorted(now.numbers, rule.number))
     told, point = standing(now, position), now.points.get(position)
     followed = burndown(state, now.of, rule.number, point, today)
-    places, count = _places(state, now, rule)
-    return told, followed, tuple(_spenders(state, now, rule, point, own)), places, count
+    segments = state.balances.segments.get(rule.number)
+    return (
+        told,
+        followed,
+        tuple(_spenders(state, now, rule, point, own)),
+        *_places(segments, now, rule),
+        blocks(now.of, rule, segments),
+    )
 
 
 def _spenders(
@@ -209,9 +226,8 @@ def _spenders(
             return
 
 
-def _places(state: State, now: Standings, rule: Rule) -> tuple[tuple[Place, ...], int]:
+def _places(segments: Segments | None, now: Standings, rule: Rule) -> tuple[tuple[Place, ...], int]:
     """The fullest places of a rule that is not the same everywhere."""
-    segments = state.balances.segments.get(rule.number)
     if segments is None:
         return (), 0
     parts = segments.parts()
