@@ -137,6 +137,25 @@ def test_pages_are_accessible(site: str, visit: Open, path: str, scheme: str) ->
     assert violations(page) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("path", "button"),
+    [
+        ("/policy?example=1", "See what it would do"),
+        ("/rounds?example=1", "Who would win?"),
+        ("/check?release=home-zone-heat-map&factor=3", "What would be decided?"),
+        ("/check?release=home-zone-heat-map", "What would be decided?"),
+    ],
+)
+def test_answers_are_accessible(
+    site: str, visit: Open, path: str, button: str, scheme: str
+) -> None:
+    page = visit(f"{site}{path}", color_scheme=scheme, bypass_csp=True)
+    page.get_by_role("button", name=button).click()
+    page.wait_for_load_state()
+    assert violations(page) == []
+
+
 def violations(page: Page) -> list[str]:
     """What axe finds on a page."""
     page.evaluate(gzip.decompress(AXE.read_bytes()).decode("utf-8"))

@@ -264,6 +264,24 @@ def test_an_analyst_sees_only_their_own_releases(people: str) -> None:
     assert asked(f"{people}/releases/of-somebody", None, headers).status == 200
 
 
+def test_a_looser_policy_waits_for_a_second_officer(people: str) -> None:
+    """The page goes the same way as the API: one person alone cannot loosen a budget."""
+    (source,) = policy(GLOBAL.replace("epsilon: 2", "epsilon: 9")).sources
+    text = source.text
+    fields = [("file", "policy.yaml"), ("text", text), ("because", "more")]
+    officer = {"Accept": "text/html", "Cookie": "dpolicy-token=officer"}
+    answer = asked(f"{people}/policy/apply", fields, officer)
+    assert "waits for a second person" in answer.text
+    assert "You proposed this: another person must answer" in answer.text
+    (waiting,) = asked(f"{people}/approvals?format=json", None, officer).json["waiting"]
+    place = f"{people}/approvals/{waiting['number']}"
+    alone = asked(place, [("answer", "approve")], officer)
+    assert "another must answer" in alone.text
+    approver = {"Accept": "text/html", "Cookie": "dpolicy-token=approver"}
+    assert asked(place, [("answer", "approve")], approver).status == 403
+    assert "epsilon: 9" not in asked(f"{people}/policy", None, officer).text
+
+
 def test_logging_in(people: str) -> None:
     wrong = asked(f"{people}/login", [("token", "no")], {"Accept": "text/html"})
     assert "unknown or has expired" in wrong.text

@@ -25,6 +25,7 @@ PAGES = (
     "/",
     "/?category=location&page=1",
     "/rule?name=attribute%5Bhome-zone%5D+%C3%97+standard&unit=rider",
+    "/rule?name=monthly+%C3%97+standard&unit=rider-month",
     "/rule.svg?name=attribute%5Bhome-zone%5D+%C3%97+standard&unit=rider",
     "/releases",
     "/releases?status=denied",
