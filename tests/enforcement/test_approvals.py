@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure, started
 
+from dpolicy.allocation.ledger import allocate
 from dpolicy.enforcement.audit import verify
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.journal import Journal, utc_now
@@ -100,6 +101,16 @@ def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
     with pytest.raises(Misused) as error:
         point.propose(pure("a", "0.5"), "ana")
     assert code_of(error) == "already-rejected"
+    assert not point.entries
+
+
+def test_what_waits_cannot_win_a_round_and_disturbs_nobody() -> None:
+    """A round that is refused has written nothing, so that others in its commit are served."""
+    point = started()
+    proposed(point, "b")
+    with pytest.raises(Misused) as error:
+        allocate(point, [pure("a", "0.5"), pure("b", "0.5")])
+    assert code_of(error) == "waiting"
     assert not point.entries
 
 

@@ -109,6 +109,7 @@ def serving(
     line = process.stdout.readline()
     if not line.startswith("serving "):
         process.wait()
+        process.stdout.close()
         raise AssertionError(f"the server does not start: {line}")
     server = Server(line.split()[1], process)
     try:

@@ -497,6 +497,7 @@ def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
     secret = CURVE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "key.pem").write_bytes(secret)
     (tmp_path / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    policy_in_force(str(tmp_path / "ledger.db"))
     options = (
         "--certificate",
         str(tmp_path / "certificate.pem"),

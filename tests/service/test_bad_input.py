@@ -225,6 +225,11 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         "--port",
         "0",
     ]
+    mistyped = [*words, "--ledger", str(tmp_path / "nothing.db")]
+    ended = subprocess.run(mistyped, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and "no ledger" in ended.stderr
+    assert not (tmp_path / "nothing.db").exists()
+    policy_in_force(str(tmp_path / "l.db"))
     missing = [*words, "--ledger", str(tmp_path / "l.db"), "--access", str(tmp_path / "nothing")]
     ended = subprocess.run(missing, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr

@@ -21,7 +21,7 @@ from dpolicy.allocation.problem import Allocation, Problem, Row
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import no_policy, read_request, readable
+from dpolicy.enforcement.judgement import no_policy, not_proposed, read_request, readable
 from dpolicy.enforcement.state import State
 from dpolicy.errors import Misused, ReleaseRejected
 from dpolicy.privacy.loss import INFINITE
@@ -142,6 +142,8 @@ def shared(
         raise no_policy()
     known = [release for release in releases if release.id in state.entries]
     asked = [release for release in releases if release.id not in state.entries]
+    for release in asked:
+        not_proposed(state, release.id)  # before anything of the round is written
     candidates = [_candidate(policy, release, state.today) for release in asked]
     problem = build(prepared(policy)[0], state.balances, candidates)
     allocation = strategy(problem)

@@ -29,7 +29,7 @@ def command(
     key: Path | None,
     format_: str,
 ) -> int:
-    """Serve the ledger over HTTP until it is told to stop.
+    """Serve the ledger over HTTP until it is told to stop. `dpolicy apply` makes a new one.
 
     Without `--access` only this machine is served, and everybody on it may do everything.
     """
@@ -41,7 +41,7 @@ def command(
         from dpolicy.service.server import Address, serve
     except ImportError as error:
         raise Misused(f"serving needs `{error.name}`: pip install 'dpolicy[server]'") from None
-    with opened(ledger, new=True) as point:
+    with opened(ledger) as point:
         where = Address(host, port, certificate, key)
         serve(point, where, access, lambda url: _announce(url, access, format_))
     return 0
