@@ -124,6 +124,9 @@ def test_a_round_tells_winners_and_losers(fetch: Fetch) -> None:
     assert any(not loser["fits-alone"] for loser in said["losers"])
     wrong = fetch("/rounds", [("text", "[]"), ("strategy", "no such")])
     assert wrong.status == 200 and "there is no strategy" in wrong.text
+    line = "- {release: r%d, mechanisms: [{mechanism: {kind: gaussian, sigma: 9}}]}\n"
+    many = "".join(line % number for number in range(201))
+    assert "at most 200 candidates" in fetch("/rounds", [("text", many)]).text
 
 
 def test_a_policy_needs_a_reason_and_every_conflict_accepted(

@@ -19,6 +19,7 @@ from dpolicy.errors import (
     InvariantBroken,
     LedgerDamaged,
     LedgerUnavailable,
+    Misused,
     PolicyRejected,
     ReleaseRejected,
 )
@@ -29,6 +30,9 @@ from dpolicy.ledger.canonical import encode
 from dpolicy.releases.body import Body, plain_body, with_more_noise, without_attribute
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
+
+#: Others wait while a round is decided, so that a page takes only what is quick.
+MOST_CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,9 @@ def round_of(point: DecisionPoint, text: str, strategy: str) -> Round:
         if found.errors:
             raise PolicyRejected(found.all)
         releases = tuple(entry.release for entry in entries)
+        if len(releases) > MOST_CANDIDATES:
+            said = f"a page takes at most {MOST_CANDIDATES} candidates"
+            raise Misused(f"{said}, and there are {len(releases)}: use `dpolicy allocate`")
         check_ids(releases)
         shared = allocate(point, releases, strategy, dry_run=True)
         return Round(text, strategy, (), releases, shared)
