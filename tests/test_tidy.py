@@ -24,6 +24,7 @@ LAYERS = (
     ("cases", "integrations", "allocation", "client"),
     ("evaluation",),
     ("service",),
+    ("demo",),
     ("cli",),
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

@@ -36,6 +36,7 @@ COMMANDS = {
     "commit": "dpolicy.cli.commit",
     "copy": "dpolicy.cli.copy",
     "cost": "dpolicy.cli.cost",
+    "demo": "dpolicy.cli.demo",
     "diff": "dpolicy.cli.diff",
     "export": "dpolicy.cli.export",
     "fmt": "dpolicy.cli.fmt",

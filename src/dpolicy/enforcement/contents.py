@@ -125,10 +125,7 @@ class Account:
         self, rule: int, contents: list[Content], at: Point | None
     ) -> Iterator[tuple[int, Rows]]:
         """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
-        for number in range(self._indexed, len(contents)):
-            if contents[number].count:  # what never counted is not worth reading
-                self._spending(number, contents[number])
-        self._indexed = len(contents)
+        self._index(contents)
         section = self.of.section
         base, unit = rule // section.rules.width, int(self.of.units_of(np.array([rule]))[0])
         for number in sorted(self._by_base.get(base, ())):
@@ -147,6 +144,17 @@ class Account:
             ]
             if rows:
                 yield number, reduce(added, rows)
+
+    def most_spenders(self, rule: int, contents: list[Content]) -> int:
+        """No fewer contents than a rule is charged for: how long it takes to go through them."""
+        self._index(contents)
+        return len(self._by_base.get(rule // self.of.section.rules.width, ()))
+
+    def _index(self, contents: list[Content]) -> None:
+        for number in range(self._indexed, len(contents)):
+            if contents[number].count:  # what never counted is not worth reading
+                self._spending(number, contents[number])
+        self._indexed = len(contents)
 
     def _take_away(self, number: int, content: Content) -> bool:
         fewer = self._charged[number] - content.count

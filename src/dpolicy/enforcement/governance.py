@@ -13,8 +13,9 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpolicy.enforcement.balances import Balances
+from dpolicy.enforcement.balances import Balances, Numbers
 from dpolicy.enforcement.check import Prepared, prepared
 from dpolicy.enforcement.state import State
 from dpolicy.language.model import PolicySet
@@ -61,6 +62,51 @@ class Balance:
         }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Standings:
+    """How kept rules over all releases stand, each at its worst place: cheap for many rules.
+
+    `points` are the worst places by position, of those rules that are not the same everywhere.
+    """
+
+    of: Prepared
+    numbers: Numbers
+    rows: Rows
+    points: Mapping[int, Point]
+    held: NDArray[np.bool_]
+    cutoff: int
+
+    def at(self, position: int) -> dict[str, str | int]:
+        """The worst place of a rule, for people."""
+        if position not in self.points:
+            return {}
+        number = int(self.numbers[position])
+        return self.of.layout.named(self.points[position], number, self.cutoff)
+
+
+def standings(
+    state: State,
+    policy: CompiledPolicy,
+    within: Region | None = None,
+    wanted: Callable[[Rule], bool] | None = None,
+) -> Standings:
+    """The kept rules over all releases of the policy in force, in the order of the text.
+
+    Only places in `within` and rules that are `wanted` are looked at, if these are given.
+    """
+    of, _ = prepared(policy)
+    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    if wanted is not None:
+        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(chosen, dtype=bool)]
+    rows, points = spent.spent(numbers), {}
+    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
+        number = int(numbers[position])
+        points[position], rows[position] = _worst(of, spent, number, within)
+    held = of.gates_of(numbers).hold(rows)
+    return Standings(of, numbers, rows, points, held, of.layout.cutoff(state.today))
+
+
 def balances(
     state: State,
     within: Region | None = None,
@@ -74,29 +120,20 @@ def balances(
     """
     if state.policy is None:
         return []
-    of, _ = prepared(state.policy)
-    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
-    if wanted is not None:
-        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
-        numbers = numbers[np.array(chosen, dtype=bool)]
-    cutoff = of.layout.cutoff(state.today)
-    rows, points = spent.spent(numbers), {}
-    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
-        number = int(numbers[position])
-        points[position], rows[position] = _worst(of, spent, number, within)
-    gates = of.gates_of(numbers)
-    held = gates.hold(rows)
-    fullest = set(np.lexsort((gates.room(rows), held))[:told].tolist())
+    now = standings(state, state.policy, within, wanted)
+    of, rows = now.of, now.rows
+    room = of.gates_of(now.numbers).room(rows)
+    fullest = set(np.lexsort((room, now.held))[:told].tolist())
     return [
         Balance(
             of.section.rules[number],
             of.readout_of(number)(rows[position]),
             loss_of(rows[position], of.certificates),
-            bool(held[position]),
-            most_spent(state, number, points.get(position)) if position in fullest else (),
-            of.layout.named(points[position], number, cutoff) if position in points else {},
+            bool(now.held[position]),
+            most_spent(state, number, now.points.get(position)) if position in fullest else (),
+            now.at(position),
         )
-        for position, number in enumerate(numbers.tolist())
+        for position, number in enumerate(now.numbers.tolist())
     ]
 
 

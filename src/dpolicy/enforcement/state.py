@@ -150,6 +150,10 @@ class State:
         for number, row in self.account.spenders(rule, self.contents, at):
             yield self.contents[number], row
 
+    def most_spenders(self, rule: int) -> int:
+        """No fewer contents than a rule is charged for."""
+        return self.account.most_spenders(rule, self.contents)
+
     def counted(self, content: Content) -> Iterator[str]:
         """The releases of a content that count."""
         for release in content.releases:

@@ -1,1 +1,1 @@
-"""The dashboard: pages for people, each with a JSON twin."""
+"""Views → pages for people: templates, drawings and forms."""

@@ -1,0 +1,153 @@
+"""A text with a release, or with several that compete → what would become of them, uncharged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import yaml
+
+from dpolicy.allocation.batch import check_ids, read_batch
+from dpolicy.allocation.ledger import Shared, allocate
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import (
+    DPolicyError,
+    InvalidValue,
+    InvariantBroken,
+    LedgerDamaged,
+    LedgerUnavailable,
+    Misused,
+    PolicyRejected,
+    ReleaseRejected,
+)
+from dpolicy.language.diagnostics import Findings
+from dpolicy.language.release import release_from
+from dpolicy.language.source import Source, read_nodes
+from dpolicy.ledger.canonical import encode
+from dpolicy.releases.body import Body, plain_body, with_more_noise, without_attribute
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
+
+#: Others wait while a round is decided, so that a page takes only what is quick.
+MOST_CANDIDATES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What would be answered, or all that is wrong with the text."""
+
+    text: str
+    problems: tuple[str, ...] = ()
+    decision: Decision | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "problems": list(self.problems),
+            "decision": self.decision.as_json() if self.decision else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Who would win and why others would lose, or all that is wrong with the text."""
+
+    text: str
+    strategy: str
+    problems: tuple[str, ...] = ()
+    releases: tuple[Release, ...] = ()
+    shared: Shared | None = None
+
+    @property
+    def utilities(self) -> Mapping[str, float]:
+        """What each candidate is worth."""
+        return {r.id: 1.0 if r.utility is None else float(r.utility) for r in self.releases}
+
+    @property
+    def teams(self) -> Mapping[str, str]:
+        """Who asks for each candidate."""
+        return {r.id: r.by for r in self.releases}
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "strategy": self.strategy,
+            "problems": list(self.problems),
+            "utilities": dict(self.utilities),
+            "round": self.shared.as_json() if self.shared else None,
+        }
+
+
+def asked(text: str, check: Callable[[Release], Decision]) -> Asked:
+    """What would be answered to a release now."""
+    found = Findings()
+    try:
+        node = read_nodes(Source("release", text), found)
+        release = None if node is None else release_from(node, found)
+        if release is None or found.errors:
+            raise PolicyRejected(found.all)
+        return Asked(text, decision=check(release))
+    except DPolicyError as error:
+        return Asked(text, _problems(error))
+
+
+def round_of(point: DecisionPoint, text: str, strategy: str) -> Round:
+    """What a strategy would choose among the releases of a text."""
+    found = Findings()
+    try:
+        entries = list(read_batch(Source("candidates", text), found))
+        if found.errors:
+            raise PolicyRejected(found.all)
+        releases = tuple(entry.release for entry in entries)
+        if len(releases) > MOST_CANDIDATES:
+            said = f"a page takes at most {MOST_CANDIDATES} candidates"
+            raise Misused(f"{said}, and there are {len(releases)}: use `dpolicy allocate`")
+        check_ids(releases)
+        shared = allocate(point, releases, strategy, dry_run=True)
+        return Round(text, strategy, (), releases, shared)
+    except DPolicyError as error:
+        return Round(text, strategy, _problems(error))
+
+
+def _problems(error: DPolicyError) -> tuple[str, ...]:
+    """What is wrong with a text; what is wrong with the server is raised on."""
+    match error:
+        case InvariantBroken() | LedgerDamaged() | LedgerUnavailable():
+            raise error
+        case PolicyRejected():
+            return tuple(str(found) for found in error.diagnostics)
+        case ReleaseRejected():
+            return tuple(str(problem) for problem in error.problems)
+        case InvalidValue():
+            return (error.message,)
+    return (str(error),)
+
+
+def changed(body: Body, offer: Mapping[str, str]) -> Body:
+    """A release with a counter-offer taken: more noise, or an attribute left out."""
+    if "factor" in offer:
+        return with_more_noise(body, Fraction(offer["factor"])) or body
+    if "attribute" in offer:
+        return without_attribute(body, offer["attribute"])
+    return body
+
+
+def written(body: Body) -> str:
+    """A release as people write it."""
+    plain = json.loads(encode(plain_body(body)))
+    plain["mechanisms"] = [_ordered(said, _MECHANISM) for said in plain["mechanisms"]]
+    ordered = _ordered(plain, ("release", "by", "utility", "mechanisms"))
+    return str(
+        yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    )
+
+
+#: The order in which people say what a mechanism is.
+_MECHANISM = ("name", "mechanism", "unit", "additive", "attributes", "labels", "where", "time")
+
+
+def _ordered(said: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    return {**{key: said[key] for key in first if key in said}, **said}

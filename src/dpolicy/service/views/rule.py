@@ -1,0 +1,249 @@
+"""One rule → its place in the order, what implies it, how it was used up, by whom, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from dpolicy.enforcement.governance import Standings, standings
+from dpolicy.enforcement.segments import Segments
+from dpolicy.enforcement.state import State
+from dpolicy.predicates.expression import Always, Expression, UsesAny
+from dpolicy.privacy.budget import describe
+from dpolicy.privacy.rows import Rows
+from dpolicy.releases.regions import Point
+from dpolicy.rules.compiler import CompiledPolicy, Section
+from dpolicy.rules.rule import TIMES, Rule
+from dpolicy.service.views.blocks import Block, blocks
+from dpolicy.service.views.burndown import Burndown, burndown
+from dpolicy.service.views.neighbours import neighbours
+from dpolicy.service.views.standing import RuleName, Standing, share_of, standing
+
+#: A page names so many releases, places, and rules that this one implies.
+MOST_NAMED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """A release and what it cost the rule at its worst place, in the rule's own notion."""
+
+    release: str
+    by: str
+    month: str
+    cost: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "release": self.release,
+            "by": self.by,
+            "month": self.month,
+            "cost": self.cost,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere the rule is kept by itself, and the share of its budget that is used there."""
+
+    first: Mapping[str, str | int]
+    last: Mapping[str, str | int]
+    share: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"from": dict(self.first), "to": dict(self.last), "share": self.share}
+
+
+@dataclass(frozen=True, slots=True)
+class RulePage:
+    """A rule; `standing` is None where nothing is spent of it: implied, or for each release."""
+
+    rule: RuleName
+    scope: tuple[str, ...]
+    policies: tuple[str, ...]
+    sources: tuple[str, ...]
+    budget: str
+    implied_by: RuleName | None
+    implies: tuple[RuleName, ...]
+    implies_count: int
+    wider: tuple[RuleName, ...]
+    narrower: tuple[RuleName, ...]
+    standing: Standing | None
+    burndown: Burndown | None
+    spenders: tuple[Spender, ...]
+    places: tuple[Place, ...]
+    place_count: int
+    blocks: tuple[Block, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            **self.rule.as_json(),
+            "scope": list(self.scope),
+            "policies": list(self.policies),
+            "sources": list(self.sources),
+            "budget": self.budget,
+            "implied-by": self.implied_by.as_json() if self.implied_by else None,
+            "implies": [rule.as_json() for rule in self.implies],
+            "implies-count": self.implies_count,
+            "wider": [rule.as_json() for rule in self.wider],
+            "narrower": [rule.as_json() for rule in self.narrower],
+            "standing": self.standing.as_json() if self.standing else None,
+            "burn-down": self.burndown.as_json() if self.burndown else None,
+            "spent-most": [spender.as_json() for spender in self.spenders],
+            "places": [place.as_json() for place in self.places],
+            "place-count": self.place_count,
+            "blocks": [block.as_json() for block in self.blocks],
+        }
+
+
+def find_rule(policy: CompiledPolicy, wanted: RuleName) -> Rule | None:
+    """A rule by its name and unit, without building all of them."""
+    section = policy.each_release if wanted.each_release else policy.cumulative
+    rules = section.rules
+    for number, base in enumerate(rules.bases):
+        rest = wanted.name.removeprefix(base.name)
+        if base.unit != wanted.unit or not wanted.name.startswith(base.name):
+            continue
+        names = rest.removeprefix(TIMES).split(TIMES) if rest else []
+        if len(names) != len(rules.axes):
+            continue
+        combination = 0
+        for axis, name in zip(rules.axes, names, strict=True):
+            known = [setting.name for setting in axis]
+            if name not in known:
+                break
+            combination = combination * len(axis) + known.index(name)
+        else:
+            return rules[number * rules.width + combination]
+    return None
+
+
+def rule_page(
+    state: State, wanted: RuleName, today: date, own: str | None = None
+) -> RulePage | None:
+    """All that is known of a rule of the policy in force; None if there is no such rule.
+
+    Of releases only those of one person are named, if `own` names somebody.
+    """
+    policy = state.policy
+    rule = find_rule(policy, wanted) if policy else None
+    if policy is None or rule is None:
+        return None
+    section = policy.each_release if rule.each_release else policy.cumulative
+    near = neighbours(section, rule.number)
+    implied = np.flatnonzero(section.pruned.witness == rule.number)
+    implied = implied[implied != rule.number]
+    witness = section.implied_by(rule)
+    return RulePage(
+        name_of(rule),
+        tuple(_written(rule)),
+        rule.policies,
+        tuple(str(span) for span in rule.sources),
+        describe(rule.budget),
+        name_of(witness) if witness else None,
+        tuple(name_of(section.rules[n]) for n in implied[:MOST_NAMED].tolist()),
+        len(implied),
+        _names(section, near.wider),
+        _names(section, near.narrower),
+        *_kept(state, policy, rule, today, own),
+    )
+
+
+def name_of(rule: Rule) -> RuleName:
+    """What a rule is found by."""
+    return RuleName(rule.name, rule.unit, rule.each_release)
+
+
+def _names(section: Section, numbers: Sequence[int]) -> tuple[RuleName, ...]:
+    return tuple(name_of(section.rules[number]) for number in numbers)
+
+
+def _written(rule: Rule) -> Iterator[str]:
+    """The scope as its parts: everything, some attributes, or an expression."""
+    for predicate in rule.predicates:
+        match predicate:
+            case Always():
+                continue
+            case UsesAny(attributes=attributes):
+                yield f"reads {' or '.join(sorted(attributes))}" if attributes else "reads nothing"
+            case Expression(text=text):
+                yield text
+
+
+_Kept = tuple[
+    Standing | None,
+    Burndown | None,
+    tuple[Spender, ...],
+    tuple[Place, ...],
+    int,
+    tuple[Block, ...],
+]
+
+
+def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date, own: str | None) -> _Kept:
+    """How a rule over all releases was used, if it is enforced."""
+    if rule.each_release or not policy.cumulative.pruned.kept[rule.number]:
+        return None, None, (), (), 0, ()
+    now = standings(state, policy)
+    position = int(np.searchsorted(now.numbers, rule.number))
+    told, point = standing(now, position), now.points.get(position)
+    followed = burndown(state, now.of, rule.number, point, today)
+    segments = state.balances.segments.get(rule.number)
+    return (
+        told,
+        followed,
+        tuple(_spenders(state, now, rule, point, own)),
+        *_places(segments, now, rule),
+        blocks(now.of, rule, segments),
+    )
+
+
+def _spenders(
+    state: State, now: Standings, rule: Rule, point: Point | None, own: str | None
+) -> Iterator[Spender]:
+    """The releases that cost most, the dearest first."""
+    every = state.spenders(rule.number, point)
+    found = [(content, row) for content, row in every if own in (None, content.by)]
+    if not found:
+        return
+    readout = now.of.readout_of(rule.number)
+    sizes = readout.sizes(np.array([row for _, row in found]))
+    left = MOST_NAMED
+    for position in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist():
+        content, row = found[position]
+        cost = next(iter(readout(row).values()))
+        month = f"{date.fromordinal(content.month):%Y-%m}"
+        for release in list(state.counted(content))[:left]:
+            yield Spender(release, content.by, month, cost)
+            left -= 1
+        if left <= 0:
+            return
+
+
+def _places(segments: Segments | None, now: Standings, rule: Rule) -> tuple[tuple[Place, ...], int]:
+    """The fullest places of a rule that is not the same everywhere."""
+    if segments is None:
+        return (), 0
+    parts = segments.parts()
+    rows: Rows = parts["amounts"].T
+    used = share_of(rule.budget, now.of.readout_of(rule.number), rows)
+    charged = np.flatnonzero(rows.any(axis=1))
+    fullest = charged[np.argsort(-used[charged], kind="stable")]
+    return tuple(
+        Place(
+            _named(now, rule, parts["low"][:, cell]),
+            _named(now, rule, parts["high"][:, cell] - 1),
+            None if np.isnan(used[cell]) else float(used[cell]),
+        )
+        for cell in fullest[:MOST_NAMED].tolist()
+    ), len(charged)
+
+
+def _named(now: Standings, rule: Rule, corner: Rows) -> Mapping[str, str | int]:
+    return now.of.layout.named(tuple(corner.tolist()), rule.number, now.cutoff)

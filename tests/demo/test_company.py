@@ -1,0 +1,90 @@
+"""The made-up company is the same every time, holds what its story needs, and verifies."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pytest
+
+from dpolicy.cli.main import exit_code
+from dpolicy.demo.calendar import year_of
+from dpolicy.demo.company import candidate_text, found_company, policy_text, round_text, text
+from dpolicy.demo.tour import fetch
+from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.language.source import Source
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.opening import open_existing
+from dpolicy.rules.compiler import compile_policy
+
+NOW = datetime(2026, 11, 16, 10, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def company() -> MemoryStore:
+    store = MemoryStore()
+    found_company(store, NOW)
+    return store
+
+
+def test_a_year_is_the_same_every_time() -> None:
+    assert year_of(NOW.date()) == year_of(NOW.date())
+    names = [asked.body["release"] for asked in year_of(NOW.date())]
+    assert len(names) == len(set(names)) > 400
+
+
+@pytest.mark.parametrize("day", ["2024-02-29", "2026-01-01", "2027-12-31", "2030-07-15"])
+def test_a_company_can_be_founded_on_any_day(day: str) -> None:
+    store = MemoryStore()
+    found_company(store, datetime.fromisoformat(f"{day}T23:30:00+00:00"))
+    statuses = Counter(entry.status for entry in DecisionPoint(store).entries.values())
+    assert statuses["denied"] >= 1 and statuses["allowed"] > 400
+
+
+def test_the_story_has_all_its_parts(company: MemoryStore) -> None:
+    point = DecisionPoint(company, lambda: NOW)
+    statuses = Counter(entry.status for entry in point.entries.values())
+    assert {"allowed", "denied", "reserved", "voided", "committed", "imported"} <= set(statuses)
+    assert point.entries["home-zone-heat-map"].status == "denied"
+    assert [p.about for p in point.proposals.values()] == ["student-travel-index"]
+    assert all(balance.holds for balance in point.budgets())
+    candidate = compile_policy([Source("policy.yaml", candidate_text())])
+    assert [c.rule.name for c in point.conflicts(candidate)] == ["attribute[home-zone] × standard"]
+
+
+def test_the_ledger_verifies(company: MemoryStore) -> None:
+    assert verify(company).findings == ()
+
+
+def test_the_texts_differ_where_they_should() -> None:
+    assert candidate_text() != policy_text()
+    assert "FIRST" in text("round.yaml") and "FIRST" not in round_text(NOW.date())
+    assert not compile_policy([Source("policy.yaml", policy_text())]).warnings
+
+
+def test_it_is_served_until_somebody_ends_it() -> None:
+    program = "from dpolicy.cli.main import run; run(['demo', '--no-browser'])"
+    with Popen([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        url = demo.stdout.readline().split()[-1]
+        assert b"home-zone" in fetch(url)
+        demo.send_signal(signal.SIGTERM)
+        _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said.count("\n")) == (0, 1)
+
+
+def test_the_walk_through_every_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["demo", str(tmp_path / "demo"), "--check"]) == 0
+    assert "/releases/home-zone-heat-map" in capsys.readouterr().out
+    store = open_existing(str(tmp_path / "demo" / "ledger.db"))
+    before = len(list(store.after(0)))
+    store.close()
+    assert exit_code(["demo", str(tmp_path / "demo"), "--check"]) == 0
+    store = open_existing(str(tmp_path / "demo" / "ledger.db"))
+    assert len(list(store.after(0))) == before
+    store.close()
