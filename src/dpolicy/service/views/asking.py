@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from dpolicy.allocation.batch import check_ids, read_batch
-from dpolicy.allocation.ledger import Shared, allocate
+from dpolicy.allocation.ledger import allocate
+from dpolicy.allocation.told import Shared
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import (
     DPolicyError,
