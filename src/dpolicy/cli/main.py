@@ -42,6 +42,7 @@ COMMANDS = {
     "import": "dpolicy.cli.import_",
     "init": "dpolicy.cli.init",
     "log": "dpolicy.cli.log",
+    "paper": "dpolicy.cli.paper",
     "rules": "dpolicy.cli.rules",
     "schema": "dpolicy.cli.schema",
     "simulate": "dpolicy.cli.simulate",
