@@ -296,7 +296,9 @@ def test_the_census_file_is_what_its_script_writes(capsys: pytest.CaptureFixture
 def test_census_losses_by_scope_add_up_from_the_measurements() -> None:
     shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
     found = list(census()["measurements"]())
-    scopes = {f"per-attribute[{name}]": name for name in ("cenrace", "hispanic", "votingage", "hhgq")}
+    scopes = {
+        f"per-attribute[{name}]": name for name in ("cenrace", "hispanic", "votingage", "hhgq")
+    }
     for rule, name in scopes.items():
         rho = sum((rho for _, _, attributes, rho in found if name in attributes), Fraction(0))
         assert f"{float(rho):.6f}" == shown[rule][0]

@@ -1,12 +1,12 @@
-"""Writes the release of the 2020 Census as 65 mechanisms: python make_release.py > releases/redistricting.yaml
+"""Writes the 2020 Census as a release: python make_release.py > releases/redistricting.yaml
 
-The numbers are the settings of the production run for the United States, from the public code of the US
-Census Bureau (DAS_2020_Redistricting_Production_Code): the global scale of `person_default.ini`, the
-geographic shares of `person_US.ini`, and the query shares of the strategy that it names,
-`ProductionCandidate20210527US_mult8_add02_dsepJune3`.
+The numbers are the settings of the production run for the United States, from the public code of
+the US Census Bureau (DAS_2020_Redistricting_Production_Code): the global scale of
+`person_default.ini`, the geographic shares of `person_US.ini`, and the query shares of the strategy
+that it names, `ProductionCandidate20210527US_mult8_add02_dsepJune3`.
 
-Each measurement is a histogram with discrete Gaussian noise. Its ρ is an exact fraction of the total;
-the file has it rounded up to twelve decimals, since a file holds decimals only.
+Each of the 65 measurements is a histogram with discrete Gaussian noise. Its ρ is an exact fraction
+of the total; the file has it rounded up to twelve decimals, since a file holds decimals only.
 """
 
 from __future__ import annotations

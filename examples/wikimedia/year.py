@@ -1,7 +1,7 @@
-"""A year of daily releases on a ledger in memory: what each unit has spent, and how long budgets last.
+"""A year of daily releases on a ledger in memory: what units have spent, how long budgets last.
 
-Run as `python examples/wikimedia/year.py`. The releases are those of `show.py`: at most ten visits a user
-and day, ρ = 0.015 for a user-day.
+Run as `python examples/wikimedia/year.py`. The releases are those of `show.py`: at most ten visits
+a user and day, ρ = 0.015 for a user-day.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def days_allowed(point: DecisionPoint) -> Iterator[date]:
 
 
 def year() -> tuple[int, dict[str, tuple[str, float]]]:
-    """How many days are allowed, and by unit the rule and the most ρ that a block of it has spent."""
+    """How many days are allowed; by unit its rule and the most ρ that a block has spent."""
     point = _point(POLICY)
     allowed = len(list(days_allowed(point)))
     worst: dict[str, tuple[str, float]] = {}

@@ -14,8 +14,8 @@ from dpolicy.allocation.rounds import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.check import prepared
 from dpolicy.evaluation.workload import (
-    AS_RUN,
     SCHEDULE,
+    TOTALS,
     Workload,
     arrivals_of,
     load_workload,
@@ -56,7 +56,7 @@ def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Workload:
     return load_workload(file)
 
 
-@pytest.mark.parametrize("total", AS_RUN)
+@pytest.mark.parametrize("total", TOTALS)
 def test_a_policy_for_every_total(workload: Workload, total: int) -> None:
     for as_run in (True, False):
         policy = policy_of(workload, total, as_run=as_run)

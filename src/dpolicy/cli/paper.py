@@ -17,7 +17,7 @@ from dpolicy.evaluation.bars import bars_of, comma_separated, markdown
 from dpolicy.evaluation.experiment import SCENARIOS, SYSTEMS, Result, Run, run_all
 from dpolicy.evaluation.export import export
 from dpolicy.evaluation.figures import draw
-from dpolicy.evaluation.workload import TOTALS
+from dpolicy.evaluation.workload import ROUNDS, TOTALS
 
 #: What `--quick` runs: one bar of every panel, with the strategy of the paper.
 QUICK_TOTALS, QUICK_STRATEGIES = (10,), ("efficient",)
@@ -33,8 +33,12 @@ QUICK_TOTALS, QUICK_STRATEGIES = (10,), ("efficient",)
     multiple=True,
     help="How to choose; `efficient` is the paper's DPK. [default: efficient and price]",
 )
-@click.option("--quick", is_flag=True, help="ε_t = 10 with `efficient` only, unless said otherwise.")
-@click.option("--seeds", type=click.IntRange(1), help="Generated workloads instead of the ready-made.")
+@click.option(
+    "--quick", is_flag=True, help="ε_t = 10 with `efficient` only, unless said otherwise."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1), help="Generated workloads instead of the ready-made."
+)
 @click.option("--profile", type=click.Choice(["classic", "anchored"]), default="classic")
 @click.option(
     "--parameters",
@@ -43,10 +47,21 @@ QUICK_TOTALS, QUICK_STRATEGIES = (10,), ("efficient",)
     show_default=True,
     help="Those behind the published figures, or those in the paper's text.",
 )
-@click.option("--processes", type=click.IntRange(1), default=os.cpu_count(), help="How many at once.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, len(ROUNDS)),
+    default=len(ROUNDS),
+    help="Only the first ones.",
+)
+@click.option(
+    "--processes", type=click.IntRange(1), default=os.cpu_count(), help="How many at once."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables and figures there.")
 @click.option(
-    "--export", "to", type=click.Path(path_type=Path), help="Run nothing; write policies and releases."
+    "--export",
+    "to",
+    type=click.Path(path_type=Path),
+    help="Run nothing; write policies and releases.",
 )
 @format_option
 def command(
@@ -57,6 +72,7 @@ def command(
     seeds: int | None,
     profile: str,
     parameters: str,
+    rounds: int,
     processes: int,
     out: Path | None,
     to: Path | None,
@@ -68,7 +84,16 @@ def command(
     Every run is a process of its own; nothing is written but under --out and --export.
     """
     runs = [
-        Run(scenario, total, system, strategy, seed, parameters == "as-run", profile)
+        Run(
+            scenario,
+            total,
+            system,
+            strategy,
+            seed,
+            as_run=parameters == "as-run",
+            profile=profile,
+            rounds=rounds,
+        )
         for scenario, total, system, strategy, seed in product(
             scenarios or SCENARIOS,
             [int(t) for t in totals] or (QUICK_TOTALS if quick else TOTALS),

@@ -21,6 +21,13 @@ from dpolicy.evaluation.workload import FILES
 UTILITY = "utility"
 MILLION = 1_000_000
 
+#: Of the comma separated values: the run, then the measure, then what is told of every run.
+COLUMNS = (
+    *("scenario", "total", "system", "strategy", "seed", "parameters", "profile"),
+    *("measure", "value", "budget", "paper"),
+    *("rules", "kept", "accepted", "seconds", "slowest-round", "memory-mb"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -112,7 +119,9 @@ def _lines(bars: Sequence[Bar], totals: Sequence[int]) -> Iterator[str]:
         by_row.setdefault((bar.system, bar.measure), {})[bar.strategy, bar.total] = bar
     for (system, measure), its in by_row.items():
         title = f"{system} {measure}" + (", M" if measure == UTILITY else ", ε")
-        papers = [next((b.paper for (_, t), b in its.items() if t == total), None) for total in totals]
+        papers = [
+            next((b.paper for (_, t), b in its.items() if t == total), None) for total in totals
+        ]
         if any(paper is not None for paper in papers):
             yield _line(title, "paper", ("–" if p is None else _shown(p, measure) for p in papers))
             title = ""
@@ -144,10 +153,7 @@ def comma_separated(results: Sequence[Result]) -> str:
     """A line for every measure of every run."""
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(
-        "scenario total system strategy seed parameters profile measure value budget paper".split()
-        + ["rules", "kept", "accepted", "seconds", "slowest-round", "memory-mb"]
-    )
+    table.writerow(COLUMNS)
     for result in results:
         run = result.run
         parameters = "as-run" if run.as_run else "as-written"

@@ -1,8 +1,8 @@
 """A scenario, a total budget, a system and a strategy → what the paper's evaluation reports of it.
 
 Every run is a process of its own, so that its memory is its own. What was spent is measured in the
-scopes of the scenario's policy for both systems: also for the baseline, whose one rule does not know
-them.
+scopes of the scenario's policy for both systems: also for the baseline, whose one rule does not
+know them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def _of_scope(workload: Workload) -> Mapping[str, Sequence[str]]:
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("S1", "Context", "context", lambda _: {"standard": ["standard"], "total": ["any"]}),
+        Scenario(
+            "S1", "Context", "context", lambda _: {"standard": ["standard"], "total": ["any"]}
+        ),
         Scenario("S2", "Scope", "scope", _of_scope),
         Scenario("S3", "Privacy unit", "time", lambda _: {"month": ["each-month"]}),
     )
@@ -126,8 +128,12 @@ def run_all(runs: Sequence[Run], processes: int) -> Iterator[Result]:
 
 
 def result_of(run: Run) -> Result:
-    """Run the rounds and measure what they spent."""
-    workload = workload_of(run)
+    """Run the rounds of a run on its workload."""
+    return evaluated(run, workload_of(run))
+
+
+def evaluated(run: Run, workload: Workload) -> Result:
+    """Run the rounds on some requests and measure what they spent."""
     policy = policy_for(run, workload)
     outcomes = _outcomes(run, workload, policy)
     ids = {name for outcome in outcomes for name in outcome.accepted}
@@ -152,15 +158,16 @@ def workload_of(run: Run) -> Workload:
     """The requests of a run: ready-made, or generated from its seed."""
     name = SCENARIOS[run.scenario].workload
     workload = ready_made(name) if run.seed is None else generated(name, run.seed)
+    last = ROUNDS[: run.rounds][-1]
+    early = tuple(said for said in workload.requests if said["round"] <= last)
+    workload = replace(workload, requests=early)
     return workload if run.timed is None else with_timed_share(workload, run.timed, run.seed or 0)
 
 
 def policy_for(run: Run, workload: Workload) -> CompiledPolicy:
     """The policy set that chooses in a run."""
     baseline = run.system == BASELINE
-    return policy_of(
-        workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile
-    )
+    return policy_of(workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile)
 
 
 def _outcomes(run: Run, workload: Workload, policy: CompiledPolicy) -> list[Outcome]:

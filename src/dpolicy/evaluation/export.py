@@ -1,4 +1,4 @@
-"""A run → the files that say the same: a policy set, releases of our own format, and a scenario file.
+"""A run → the files that say the same: a policy set, releases of our own format, a scenario file.
 
 `dpolicy simulate DIRECTORY/scenario.yaml` then does what the run does, for months as they are: the
 coarse blocks in which S3 was run cannot be said in a release (readings.py).
@@ -38,7 +38,9 @@ def export(run: Run, directory: Path) -> None:
     policy.mkdir(parents=True, exist_ok=True)
     for name, source in zip(("accounting", "schema", "policies"), sources, strict=True):
         (policy / f"{name}.yaml").write_text(source.text, "utf-8")
-    lines = (f"- {json.dumps(release)}\n" for release in releases(workload, policy_for(run, workload)))
+    lines = (
+        f"- {json.dumps(release)}\n" for release in releases(workload, policy_for(run, workload))
+    )
     with (directory / "requests.yaml").open("w", encoding="utf-8") as file:
         file.writelines(lines)
     shutil.copyfile(SCENARIO_FILE, directory / "scenario.yaml")
@@ -47,7 +49,10 @@ def export(run: Run, directory: Path) -> None:
 def releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, Any]]:
     """The requests of a workload as releases, each with its round."""
     curves = [
-        {order: float(value) for order, value in curve_points(said, workload.orders, policy).items()}
+        {
+            order: float(value)
+            for order, value in curve_points(said, workload.orders, policy).items()
+        }
         for said in workload.mechanisms
     ]
     timed = "user-month" in policy.checked.vocabulary.units
@@ -72,6 +77,8 @@ def _mechanism(said: Mapping[str, Any], renyi: Mapping[str, float], timed: bool)
     if timed and "month" in said:
         ((first, last),) = month_days(said["month"]).intervals
         days = {"from": first, "to": last}
-        mechanism["time"] = {key: date.fromordinal(day or 1).isoformat() for key, day in days.items()}
+        mechanism["time"] = {
+            key: date.fromordinal(day or 1).isoformat() for key, day in days.items()
+        }
         mechanism["also"] = {"user-month": {"renyi": renyi}}
     return mechanism

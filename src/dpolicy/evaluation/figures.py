@@ -1,8 +1,8 @@
 """Bars → figures 3 and 4 of the paper, ours with the published values marked, as PNG and SVG.
 
-Solid bars keep the scenario's policy, hatched ones spend more than it allows; dashes are its budgets;
-a utility that was reached by spending more is lighter. A dark line across a bar is what the paper
-reports, and a triangle what another strategy reaches.
+Solid bars keep the scenario's policy, hatched ones spend more than it allows; dashes are its
+budgets; a utility that was reached by spending more is lighter. A red line across a bar is what the
+paper reports, and a triangle what another strategy reaches.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ def _figure(
     for column, (name, measures) in enumerate(panels):
         its = [bar for bar in bars if bar.scenario == name]
         _privacy(axes[0][column], its, measures)
-        title = TITLES[name] if measures != (ATTRIBUTE,) else "S2: scope\ncostliest attribute of high risk"
+        title = (
+            TITLES[name]
+            if measures != (ATTRIBUTE,)
+            else "S2: scope\ncostliest attribute of high risk"
+        )
         axes[0][column].set_title(title, fontsize=11)
         _utility(axes[1][column], its, measures)
     axes[0][0].set_ylabel("privacy cost ε, accounting value")
@@ -95,7 +99,9 @@ def _privacy(axis: Any, bars: Sequence[Bar], measures: tuple[str, ...]) -> None:
             hatch = "////" if bar.exceeds else None
             axis.bar(x, bar.value, 0.8, color=shade, hatch=hatch, edgecolor="white", linewidth=0.4)
             if bar.budget is not None and measure != "total":
-                axis.hlines(bar.budget, x - 0.5, x + 0.5, colors="black", linestyles=(0, (2, 1.5)), lw=1)
+                axis.hlines(
+                    bar.budget, x - 0.5, x + 0.5, colors="black", linestyles=(0, (2, 1.5)), lw=1
+                )
             _published(axis, x, bar.paper, 1)
         axis.bar(0, 0, color=shade, label=LABELS[measure])
     _spread(axis, [b for b in bars if b.measure == measures[-1] and b.strategy == first], totals, 1)
@@ -114,7 +120,9 @@ def _utility(axis: Any, bars: Sequence[Bar], measures: tuple[str, ...]) -> None:
         color = BROKEN if (bar.system, bar.total) in broken else KEPT
         axis.bar(x, bar.value / MILLION, 0.8, color=color)
         _published(axis, x, bar.paper, MILLION)
-    _spread(axis, [b for b in bars if b.measure == UTILITY and b.strategy == first], totals, MILLION)
+    _spread(
+        axis, [b for b in bars if b.measure == UTILITY and b.strategy == first], totals, MILLION
+    )
     axis.set_ylim(0, 10)
     _ticks(axis, totals)
 
@@ -153,7 +161,13 @@ def _ticks(axis: Any, totals: Sequence[int]) -> None:
         middle = (len(totals) - 1) / 2 + number * step
         shown = f"$\\epsilon_t$\n{system}"
         axis.annotate(
-            shown, (middle, 0), (0, -16), ("data", "axes fraction"), "offset points", ha="center", va="top"
+            shown,
+            (middle, 0),
+            (0, -16),
+            ("data", "axes fraction"),
+            "offset points",
+            ha="center",
+            va="top",
         )
     axis.tick_params(axis="x", length=0)
     axis.spines[["top", "right"]].set_visible(False)
@@ -174,5 +188,3 @@ def _legend(figure: Any, bars: Sequence[Bar]) -> None:
         for other in strategies[1:]
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-
-

@@ -1,9 +1,9 @@
 """Chosen requests and a rule → how much was spent in its scope, in the place where it is most.
 
-The number is an accounting value, not a guarantee: the least over the policy's orders α of the sum of
-Rényi divergences plus what the profile adds to read ε off it, log(1/δ)/(α − 1) under `classic`
-(docs/evaluation.md). It never passes the budget of a rule that was enforced. It is added up
-from the chosen requests and not read off the allocator's books, for rules that were enforced, for pruned
+The number is an accounting value, not a guarantee: the least over the policy's orders α of the sum
+of Rényi divergences plus what the profile adds to read ε off it, log(1/δ)/(α − 1) under `classic`
+(docs/evaluation.md). It never passes the budget of a rule that was enforced. It is added up from the
+chosen requests and not read off the allocator's books: for rules that were enforced, for pruned
 ones, and for those of another policy set than the one that chose.
 """
 
@@ -23,7 +23,7 @@ from dpolicy.enforcement.check import prepared
 from dpolicy.errors import Misused
 from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.rows import Rows, width
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
@@ -82,7 +82,7 @@ def _charged(
             for box in of.layout.blocks(mechanism.region, rule.number).boxes:
                 boxes.append((arrival.round, kind, *box[cohort], *box[-1], *box[others[0]]))
     columns = np.array(boxes, np.int64).reshape(len(boxes), 8).T
-    rows = np.array(table, np.int64).reshape(len(table), -1)
+    rows = np.array(table, np.int64).reshape(len(table), width(of.certificates))
     return _Charged(rows, columns[0], columns[1], columns[2:4], columns[4:6], columns[6:8])
 
 

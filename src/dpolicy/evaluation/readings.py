@@ -57,7 +57,7 @@ def _start(month: int) -> int:
 
 
 def with_timed_share(workload: Workload, share: float, seed: int = 0) -> Workload:
-    """S3 with as large a share of requests on data that has a time; labels are changed at random."""
+    """S3 with such a share of requests on data that has a time; labels are changed at random."""
     rng = Random(seed)
     timed = sum(said["attributes"] == TIMED for said in workload.requests) / len(workload.requests)
     more = (share - timed) / (1 - timed) if share > timed else 0.0

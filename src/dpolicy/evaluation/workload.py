@@ -1,10 +1,10 @@
 """A workload of the paper's evaluation → a policy at a total budget, and arriving requests.
 
-A workload holds the requests of one scenario with the Rényi values of their costs; the ready-made ones
-have those that the published figures were made with. Budgets, accounting, rounds and unlocking
-are in the policy and scenario files of this package; only the schema is written here, since each
-workload has its own. Costs are stated at the orders of the accounting file: with the two below,
-the thresholds of the paper would promise more than δ allows (theory 2.3).
+A workload holds the requests of one scenario with the Rényi values of their costs; the ready-made
+ones have those of the paper's artefact. Budgets, accounting, rounds and unlocking are in the policy
+and scenario files of this package; only the schema is written here, since each workload has its
+own. Costs are stated at the orders of the accounting file: with the two below, the thresholds of
+the paper would promise more than δ allows (theory 2.3).
 """
 
 from __future__ import annotations
@@ -104,11 +104,10 @@ def policy_sources(
     workload: Workload, total: int, *, as_run: bool, baseline: bool, profile: str
 ) -> list[Source]:
     """The texts of a policy set: accounting, schema, and the policies at a total budget."""
-    written = FILES / "policies" / f"{workload.scenario}-as-written"
-    if baseline:
-        folder = FILES / "policies" / "cohere"
-    else:
-        folder = FILES / "policies" / workload.scenario if as_run or not written.exists() else written
+    folder = FILES / "policies" / ("cohere" if baseline else workload.scenario)
+    written = folder.with_name(f"{folder.name}-as-written")
+    if not as_run and written.exists():
+        folder = written
     return [
         read_source(FILES / "accounting" / f"{profile}.yaml"),
         Source("schema.yaml", schema_text(workload)),
@@ -163,9 +162,7 @@ def curve_points(
     return {shown_order(order): Fraction(repr(v)) for order, v in values if order in usable}
 
 
-def _curve(
-    said: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
-) -> Mechanism:
+def _curve(said: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy) -> Mechanism:
     points = curve_points(said, orders, policy)
     mechanism, problems = read_mechanism({"kind": "declared", "renyi": points})
     if mechanism is None:
