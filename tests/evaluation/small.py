@@ -14,7 +14,7 @@ SLOTS = 204_800
 def workload(scenario: str, seed: int = 0, count: int = 60, rounds: int = 14) -> Workload:
     """Requests like those of a scenario, few and costly enough to compete."""
     rng = Random(seed)
-    scoped = scenario == "scope"
+    scoped = scenario in ("scope", "whole")
     said: dict[str, Any] = {
         "scenario": scenario,
         "orders": ORDERS,
@@ -24,6 +24,7 @@ def workload(scenario: str, seed: int = 0, count: int = 60, rounds: int = 14) ->
             {"renyi": [0.02 * order for order in ORDERS]},
             {"renyi": [0.2] * len(ORDERS)},
             {"renyi": [0.003 * order for order in ORDERS]},
+            {"renyi": [0.0002 * order for order in ORDERS]},
         ],
         "requests": [_request(rng, number, rounds) for number in range(count)],
     }
@@ -50,7 +51,7 @@ def _request(rng: Random, number: int, rounds: int) -> dict[str, Any]:
     return {
         "id": number,
         "round": 11 + rng.randrange(rounds),
-        "mechanism": rng.randrange(3),
+        "mechanism": rng.randrange(4),
         "ranges": [[0, low], [high, SLOTS - 1]] if wrapping else [[low, high - 1]],
         "utility": rng.randrange(1, 100),
         "attributes": rng.choice([["a0"], ["a0", "a1"], ["a2"], ["a1", "a2"]]),

@@ -14,7 +14,7 @@ from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.cli.output import format_option, note, print_json
 from dpolicy.errors import Misused
 from dpolicy.evaluation.bars import bars_of, comma_separated, markdown
-from dpolicy.evaluation.experiment import SCENARIOS, SYSTEMS, Result, Run, run_all
+from dpolicy.evaluation.experiment import PUBLISHED, SCENARIOS, SYSTEMS, Result, Run, run_all
 from dpolicy.evaluation.export import export
 from dpolicy.evaluation.figures import draw
 from dpolicy.evaluation.workload import ROUNDS, TOTALS
@@ -95,7 +95,7 @@ def command(
             rounds=rounds,
         )
         for scenario, total, system, strategy, seed in product(
-            scenarios or SCENARIOS,
+            scenarios or PUBLISHED,
             [int(t) for t in totals] or (QUICK_TOTALS if quick else TOTALS),
             SYSTEMS,
             strategies or (QUICK_STRATEGIES if quick else ("efficient", "price")),

@@ -246,4 +246,11 @@ def _time(requests: Sequence[dict[str, Any]], rng: Random) -> _Schema:
     return {}, {"a0": {"risk": "low"}, "a1": {"risk": "medium"}}
 
 
-_LABELLING = {"context": _context, "scope": _scope, "time": _time}
+def _whole(requests: Sequence[dict[str, Any]], rng: Random) -> _Schema:
+    """All at once: contexts, scopes, and a month for every request."""
+    _context(requests, rng)
+    _time(requests, rng)
+    return _scope(requests, rng)
+
+
+_LABELLING = {"context": _context, "scope": _scope, "time": _time, "whole": _whole}

@@ -2,8 +2,8 @@
 
 The number is an accounting value, not a guarantee: the least over the policy's orders α of the sum
 of Rényi divergences plus what the profile adds to read ε off it, log(1/δ)/(α − 1) under `classic`
-(docs/evaluation.md). It never passes the budget of a rule that was enforced. It is added up from the
-chosen requests and not read off the allocator's books: for rules that were enforced, for pruned
+(docs/evaluation.md). It never passes the budget of a rule that was enforced. It is added up from
+the chosen requests and not read off the allocator's books: for rules that were enforced, for pruned
 ones, and for those of another policy set than the one that chose.
 """
 
