@@ -115,12 +115,16 @@ def command(
 
 
 def _results(runs: Sequence[Run], processes: int) -> list[Result]:
-    """Results in the order of their runs, with a progress bar on standard error."""
+    """Results in the order of their runs, with a line of progress on standard error."""
     done: dict[Run, Result] = {}
-    with click.progressbar(length=len(runs), label="runs", file=sys.stderr) as bar:
-        for result in run_all(runs, processes):
-            done[result.run] = result
-            bar.update(1)
+    same_line = sys.stderr.isatty()
+    for result in run_all(runs, processes):
+        run = done.setdefault(result.run, result).run
+        what = f"{run.scenario} ε_t {run.total} {run.system} {run.strategy}"
+        told = f"{len(done)} of {len(runs)}: {what}"
+        click.echo(f"\r\033[K{told}" if same_line else told, err=True, nl=not same_line)
+    if same_line:
+        click.echo(err=True)
     return [done[run] for run in runs]
 
 

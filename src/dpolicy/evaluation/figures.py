@@ -17,13 +17,16 @@ from dpolicy.errors import Misused
 from dpolicy.evaluation.bars import MILLION, UTILITY, Bar
 from dpolicy.evaluation.experiment import SYSTEMS
 
+#: The whole of a bar of S1: everything a user spent. As in the paper, only `standard` has its line.
+TOTAL = "total"
+
 #: Measures of a scenario, the largest scope first: it is drawn behind the others.
-STACKS = {"S1": ("total", "standard"), "S2": ("weak", "strong", "member"), "S3": ("month",)}
+STACKS = {"S1": (TOTAL, "standard"), "S2": ("weak", "strong", "member"), "S3": ("month",)}
 ATTRIBUTE = "attribute"
 
 LABELS = {
     "standard": "standard",
-    "total": "with black-box",
+    TOTAL: "with black-box",
     "member": "members",
     "strong": "and strong ties",
     "weak": "and weak ties",
@@ -73,9 +76,9 @@ def _figure(
         )
         axes[0][column].set_title(title, fontsize=11)
         _utility(axes[1][column], its, measures)
-    axes[0][0].set_ylabel("privacy cost ε, accounting value")
+    axes[0][0].set_ylabel("privacy cost ε (accounting value)")
     axes[1][0].set_ylabel("utility, millions")
-    _legend(figure, bars)
+    _legend(figure, bars, wide=len(panels) > 1)
     paths = [stem.with_suffix(f".{kind}") for kind in FORMATS]
     for path in paths:
         figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -96,9 +99,9 @@ def _privacy(axis: Any, bars: Sequence[Bar], measures: tuple[str, ...]) -> None:
     for shade, measure in zip(SHADES[len(measures)], measures, strict=True):
         for bar in (b for b in bars if b.measure == measure and b.strategy == first):
             x = _x(bar, totals)
-            hatch = "////" if bar.exceeds else None
+            hatch = "////" if bar.exceeds and measure != TOTAL else None
             axis.bar(x, bar.value, 0.8, color=shade, hatch=hatch, edgecolor="white", linewidth=0.4)
-            if bar.budget is not None and measure != "total":
+            if bar.budget is not None and measure != TOTAL:
                 axis.hlines(
                     bar.budget, x - 0.5, x + 0.5, colors="black", linestyles=(0, (2, 1.5)), lw=1
                 )
@@ -173,7 +176,7 @@ def _ticks(axis: Any, totals: Sequence[int]) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Any, bars: Sequence[Bar]) -> None:
+def _legend(figure: Any, bars: Sequence[Bar], *, wide: bool) -> None:
     patches, lines = import_module("matplotlib.patches"), import_module("matplotlib.lines")
     strategies = list(dict.fromkeys(bar.strategy for bar in bars))
     handles = [
@@ -187,4 +190,5 @@ def _legend(figure: Any, bars: Sequence[Bar]) -> None:
         lines.Line2D([], [], color="black", marker="^", lw=0, markersize=4, label=f"with `{other}`")
         for other in strategies[1:]
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    columns = len(handles) if wide else 2
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
