@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,16 @@ def test_a_wrapping_range_is_charged_once(workload: Workload) -> None:
     }
     assert found[0] == found[900] == found[200_000] == found[204_799] > 0
     assert found[901] == found[199_999] == 0
+
+
+def test_budgets_of_s1_as_run_and_as_written() -> None:
+    workload = Workload("context", (), {}, {}, (), ())
+    known = {
+        True: "1.7 3, 1.83 4.9, 1.9 7, 2.0 9.2857, 2.25 15, 2.5 20",
+        False: "1.7 3, 1.8 5, 1.9 7, 2.0 10, 2.3 15, 2.5 20",
+    }
+    for as_run, said in known.items():
+        pairs = [tuple(map(Fraction, pair.split())) for pair in said.split(", ")]
+        for total, expected in zip(TOTALS, pairs, strict=True):
+            rules = policy_of(workload, total, as_run=as_run).rules
+            assert tuple(getattr(rule.budget, "epsilon", None) for rule in rules) == expected

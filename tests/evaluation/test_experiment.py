@@ -27,6 +27,7 @@ from dpolicy.evaluation.experiment import (
     Run,
     evaluated,
     full_lives,
+    policy_for,
     run_all,
     workload_of,
 )
@@ -74,6 +75,14 @@ def test_rules_before_and_after_pruning(results: list[Result]) -> None:
     assert counts["S1"] == (2, 2) and counts["S3"] == (2, 2)
     assert counts["whole"][0] == (1 + 3 + 2 * 3) * 2 * 2
     assert counts["S2"][0] == 1 + 3 + 2 * 3 > counts["S2"][1]
+
+
+@pytest.mark.parametrize("total", TOTALS)
+@pytest.mark.parametrize("profile", ["classic", "anchored"])
+def test_there_is_a_whole_policy_set_for_every_total(total: int, profile: str) -> None:
+    run = Run("whole", total, OURS, "efficient", profile=profile)
+    policy = policy_for(run, workload("whole"))
+    assert policy.total == 40 and not policy.warnings
 
 
 def test_measures_are_those_of_the_paper(results: list[Result]) -> None:
