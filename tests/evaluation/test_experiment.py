@@ -15,6 +15,7 @@ from tests.evaluation.small import workload
 from dpolicy.allocation.scenario import load_scenario, simulate
 from dpolicy.cli.main import exit_code
 from dpolicy.enforcement.places import ALL_TIME
+from dpolicy.errors import Misused
 from dpolicy.evaluation import export as exporting
 from dpolicy.evaluation.bars import Bar, bars_of, comma_separated, markdown, published
 from dpolicy.evaluation.experiment import (
@@ -236,3 +237,20 @@ def test_the_command_exports(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     ]
     assert exit_code(["check", str(tmp_path / "S3-5-dpolicy" / "policy")]) == 0
     assert exit_code(["simulate", out.splitlines()[1], "--strategy", "first-come"]) == 0
+
+
+def test_without_a_solver_price_is_left_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpolicy.cli.paper.installed", lambda: False)
+    said = ["paper", "--scenario", "S1", "--total", "3", "--rounds", "1", "--export", str(tmp_path)]
+    assert exit_code(said) == 0
+    assert "there is no `price`" in capfd.readouterr().err
+
+
+def test_without_matplotlib_figures_are_refused_by_name(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpolicy.evaluation.figures.find_spec", lambda _: None)
+    with pytest.raises(Misused, match=r"dpolicy\[plot\]"):
+        draw(bars_of(results), tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from dpolicy.allocation.solver import installed
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.cli.output import format_option, note, print_json
 from dpolicy.errors import Misused
@@ -24,22 +25,40 @@ QUICK_TOTALS, QUICK_STRATEGIES = (10,), ("efficient",)
 
 
 @click.command()
-@click.option("--scenario", "scenarios", type=click.Choice(tuple(SCENARIOS)), multiple=True)
-@click.option("--total", "totals", type=click.Choice([str(t) for t in TOTALS]), multiple=True)
+@click.option(
+    "--scenario",
+    "scenarios",
+    type=click.Choice(tuple(SCENARIOS)),
+    multiple=True,
+    help="Several may be given.  [default: S1, S2 and S3]",
+)
+@click.option(
+    "--total",
+    "totals",
+    type=click.Choice([str(total) for total in TOTALS]),
+    multiple=True,
+    help="Total budgets ε_t.  [default: all]",
+)
 @click.option(
     "--strategy",
     "strategies",
     type=click.Choice(tuple(STRATEGIES)),
     multiple=True,
-    help="How to choose; `efficient` is the paper's DPK. [default: efficient and price]",
+    help="How to choose; `efficient` is the paper's DPK.  [default: efficient and price]",
 )
 @click.option(
     "--quick", is_flag=True, help="ε_t = 10 with `efficient` only, unless said otherwise."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1), help="Generated workloads instead of the ready-made."
+    "--seeds", type=click.IntRange(1), help="Workloads from seeds 0, 1, … instead of ready-made."
 )
-@click.option("--profile", type=click.Choice(["classic", "anchored"]), default="classic")
+@click.option(
+    "--profile",
+    type=click.Choice(["classic", "anchored"]),
+    default="classic",
+    show_default=True,
+    help="How (ε, δ) becomes thresholds.",
+)
 @click.option(
     "--parameters",
     type=click.Choice(["as-run", "as-written"]),
@@ -98,7 +117,7 @@ def command(
             scenarios or PUBLISHED,
             [int(t) for t in totals] or (QUICK_TOTALS if quick else TOTALS),
             SYSTEMS,
-            strategies or (QUICK_STRATEGIES if quick else ("efficient", "price")),
+            strategies or _strategies(quick),
             [None] if seeds is None else range(seeds),
         )
     ]
@@ -112,6 +131,14 @@ def command(
     if out is not None:
         _write(results, out)
     return 0
+
+
+def _strategies(quick: bool) -> Sequence[str]:
+    """The paper's and, where it can be had, a better one."""
+    if quick or installed():
+        return QUICK_STRATEGIES if quick else ("efficient", "price")
+    note("without HiGHS there is no `price`: pip install 'dpolicy[allocation]'")
+    return ("efficient",)
 
 
 def _results(runs: Sequence[Run], processes: int) -> list[Result]:
