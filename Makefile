@@ -1,11 +1,11 @@
-# The loop: make setup · make test · make check · make fix · make bench · make demo
+# The loop: make setup · make test · make test-integrations · make check · make fix · make bench · make demo
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Imports are two to three times slower without byte code, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test check fix bench demo docs clean
+.PHONY: setup test test-integrations check fix bench demo docs clean
 
 setup: $(VENV)/.installed
 
@@ -16,6 +16,19 @@ $(VENV)/.installed: pyproject.toml
 
 test: setup  ## every test, on all cores
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# The libraries that are gated pin what others cannot have, so each group has an environment.
+GATED := $(patsubst tests/gated/%/requirements.txt,%,$(wildcard tests/gated/*/requirements.txt))
+
+test-integrations: $(GATED:%=gated-%)  ## every gated library, the real one
+
+$(GATED:%=gated-%): gated-%: .venvs/%/.installed
+	.venvs/$*/bin/python -m pytest tests/gated/$*
+
+.venvs/%/.installed: tests/gated/%/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venvs/$*
+	.venvs/$*/bin/python -m pip install --quiet --requirement $<
+	touch $@
 
 check: setup  ## format, lint, types, layers, docs fresh
 	$(BIN)/ruff format --check .
@@ -52,4 +65,4 @@ demo: setup  ## an example's rules, its releases decided on a ledger of their ow
 	$(BIN)/dpolicy test examples
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -104,7 +104,7 @@ def rows(number: int, at: Asked, drawn: np.random.Generator, most: int) -> list[
         if len(touched):
             room = contested(at.costs[touched], pareto(vectors))
             if len(room):
-                found.append(Row(number, touched, at.costs[touched], room, False))
+                found.append(Row(number, touched, touched, at.costs, room, False))
     return found
 
 

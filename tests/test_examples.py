@@ -49,6 +49,7 @@ POLICY_SETS = {
     "governance": (3, 2),
     "wikimedia": (4, 4),
     "research-rounds": (4, 3),
+    "contributions": (2, 2),
 }
 
 

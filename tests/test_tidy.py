@@ -120,7 +120,7 @@ def test_imports_stand_at_the_top() -> None:
 
 
 #: Heavy or optional libraries that are loaded when they are first needed.
-LAZY = {"cel_expr_python", "numpy", "psycopg", "z3"}
+LAZY = {"cel_expr_python", "numpy", "polars", "psycopg", "z3"}
 
 
 def _names(node: ast.Import | ast.ImportFrom) -> set[str]:

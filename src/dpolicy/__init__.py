@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpolicy.allocation.ledger import allocate
     from dpolicy.enforcement.decision_point import DecisionPoint
-    from dpolicy.errors import DPolicyError, InvalidValue, PolicyRejected
+    from dpolicy.errors import Denied, DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.language.release import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
@@ -16,6 +16,7 @@ __all__ = [
     "CompiledPolicy",
     "DPolicyError",
     "DecisionPoint",
+    "Denied",
     "InvalidValue",
     "PolicyRejected",
     "allocate",
@@ -27,6 +28,7 @@ _HOMES = {
     "CompiledPolicy": "dpolicy.rules.compiler",
     "DPolicyError": "dpolicy.errors",
     "DecisionPoint": "dpolicy.enforcement.decision_point",
+    "Denied": "dpolicy.errors",
     "InvalidValue": "dpolicy.errors",
     "PolicyRejected": "dpolicy.errors",
     "allocate": "dpolicy.allocation.ledger",

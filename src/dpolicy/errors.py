@@ -5,19 +5,20 @@
     ├── PredicateFailed     a predicate could not be evaluated on a mechanism; the request is denied
     ├── PolicyRejected      a policy text with mistakes; carries all of its diagnostics
     ├── ReleaseRejected     a release that a policy cannot read; carries all that is wrong with it
+    ├── Denied              a gated library asked and the policy said no; carries the decision
     ├── Misused             a call that makes no sense here, such as voiding what was not reserved
     ├── Conflicting         a policy that the past has already broken; carries the conflicts
     ├── LedgerDamaged       the ledger does not verify, or is of a newer format
     ├── LedgerUnavailable   the ledger cannot promise durability here, or cannot be reached
     └── InvariantBroken     a promise the code makes to itself failed; the process must stop
 
-A denial is a value, not an exception.
+A denial is a value, not an exception, but where a library must be stopped before it reads data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 
 class DPolicyError(Exception):
@@ -63,6 +64,44 @@ class ReleaseRejected(DPolicyError):
         return ReleaseRejected(
             [InvalidValue(p.code, f"`{release}`: {p.message}") for p in self.problems]
         )
+
+
+class Refusal(Protocol):
+    """What a denial carries: a decision, with its reasons."""
+
+    @property
+    def release(self) -> str:
+        """The id that was asked for."""
+
+    @property
+    def broken(self) -> Sequence[str]:
+        """The rules that would not hold."""
+
+    @property
+    def uncovered(self) -> Sequence[str]:
+        """The mechanisms that no rule covers."""
+
+    @property
+    def failed(self) -> Sequence[str]:
+        """The predicates that ended in an error."""
+
+    @property
+    def would_fit(self) -> Sequence[Mapping[str, Any]]:
+        """Changes with which it would be allowed."""
+
+
+class Denied(DPolicyError):
+    """A run that was stopped before it read anything, because the policy denies its release."""
+
+    def __init__(self, decision: Refusal) -> None:
+        reasons = {
+            "broken": decision.broken,
+            "not covered": decision.uncovered,
+            "errors": decision.failed,
+        }
+        shown = "; ".join(f"{what}: {', '.join(names)}" for what, names in reasons.items() if names)
+        super().__init__(f"`{decision.release}` is denied; {shown}")
+        self.decision = decision
 
 
 class Misused(DPolicyError):

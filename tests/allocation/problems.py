@@ -28,7 +28,8 @@ def rows(draw: st.DrawFn, candidates: int, certificates: int) -> Row:
     ]
     every = draw(st.sampled_from([False, False, True]))
     numbers = np.array(costs, dtype=np.int64), np.array(left, dtype=np.int64)
-    return Row(draw(st.integers(0, 2)), np.array(who, dtype=np.intp), *numbers, every)
+    chosen = np.array(who, dtype=np.intp)
+    return Row(draw(st.integers(0, 2)), chosen, np.arange(len(who)), *numbers, every)
 
 
 @st.composite

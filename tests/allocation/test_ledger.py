@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpolicy.allocation.ledger import allocate
+from dpolicy.allocation.price_list import load_prices, save_prices
 from dpolicy.allocation.problem import Allocation, Problem
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.decision_point import DecisionPoint
@@ -107,3 +108,65 @@ def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> 
 def test_an_id_may_not_be_there_twice(point: DecisionPoint) -> None:
     with pytest.raises(Misused, match="twice"):
         allocate(point, [BATCH[0], BATCH[0]], "first-come")
+
+
+def test_losers_are_told_what_would_fit_beside_the_winners(point: DecisionPoint) -> None:
+    for dry_run in (True, False):
+        found = allocate(point, BATCH, "efficient", dry_run=dry_run)
+        told = {loser.release: loser.would_fit for loser in found.losers}
+        (noise,) = (offer for offer in told["a"] if "factor" in offer)
+        assert noise["change"] == "scale every noise parameter by"
+    changed = release("a-2", 0.6 / noise["factor"], 2, "CH")
+    assert point.submit(changed).allowed, "the winners are charged by now"
+
+
+def test_what_one_more_epsilon_would_be_worth(point: DecisionPoint) -> None:
+    batch = [release(f"r{n}", 0.5, 10 - n) for n in range(6)]
+    found = allocate(point, batch, "price", dry_run=True)
+    (price,) = found.prices
+    assert (price.rule.name, price.notion) == ("global", "epsilon")
+    assert price.worth == pytest.approx(16), "two more of 8 and of 7 or 8 at the margin"
+
+
+def test_a_dry_run_tells_what_was_decided_before(point: DecisionPoint) -> None:
+    point.submit(BATCH[0])
+    found = allocate(point, BATCH, "efficient", dry_run=True)
+    assert found.known == ("a",) and "a" not in found.chosen
+
+
+def test_prices_are_carried_from_round_to_round(point: DecisionPoint, tmp_path: Path) -> None:
+    file, policy = tmp_path / "prices.json", point.policy
+    assert policy is not None
+    crowd = [release(f"r{n}", 0.3, 100) for n in range(5)]
+    first = allocate(point, crowd, "price", dry_run=True, market=load_prices(file, policy))
+    assert len(first.chosen) == 3 and first.market is not None
+    save_prices(file, policy, first.market)
+    market = load_prices(file, policy)
+    assert market.rounds == 1 and market.prices.tolist() == first.market.prices.tolist()
+    low, high = release("low", 0.3, 1), release("high", 0.3, 100)
+    second = allocate(point, [low, high], "price", market=market)
+    assert second.chosen == ("high",)
+    (loser,) = second.losers
+    assert loser.fits_alone and not loser.binding and loser.later and loser.later > 1
+
+
+def test_prices_of_another_policy_are_forgotten(point: DecisionPoint, tmp_path: Path) -> None:
+    file, policy = tmp_path / "prices.json", point.policy
+    assert policy is not None
+    found = allocate(point, BATCH, "price", dry_run=True, market=load_prices(file, policy))
+    assert found.market is not None
+    save_prices(file, policy, found.market)
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("epsilon: 1}", "epsilon: 2}"), "utf-8")
+    point.apply(tmp_path / "policy.yaml")
+    assert point.policy is not None and load_prices(file, point.policy).rounds == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9}', '{"format": 1, "policy": 3}'])
+def test_a_file_that_has_no_prices_is_told(point: DecisionPoint, tmp_path: Path, text: str) -> None:
+    (tmp_path / "prices.json").write_text(text, "utf-8")
+    assert point.policy is not None
+    if text.endswith("3}"):
+        assert load_prices(tmp_path / "prices.json", point.policy).rounds == 0
+    else:
+        with pytest.raises(Misused, match=r"prices|version"):
+            load_prices(tmp_path / "prices.json", point.policy)

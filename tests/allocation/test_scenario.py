@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_scenario_is_simulated(folder: Path) -> None:
-    outcomes = list(simulate(load_scenario(folder / "scenario.yaml")))
+    outcomes = list(simulate(load_scenario(folder / "scenario.yaml"))[1])
     # Half is unlocked for the newest cohort: a fills cohort 1, b waits a round for the rest of it
     # and takes 0.2 from cohort 2, so c waits too; d is more than half and never fits.
     assert [list(outcome.accepted) for outcome in outcomes] == [["a"], ["b"], ["c"], []]
@@ -57,7 +57,7 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
 
 def test_a_seed_changes_the_order_of_arrival(folder: Path) -> None:
     scenario = load_scenario(folder / "scenario.yaml")
-    first = {next(simulate(scenario, seed)).accepted for seed in range(8)}
+    first = {next(simulate(scenario, seed)[1]).accepted for seed in range(8)}
     assert first == {("a",), ("b",)}
 
 
@@ -104,10 +104,10 @@ def test_an_id_is_there_once_in_all_files(folder: Path) -> None:
     text = SCENARIO.replace("[requests.yaml]", "[requests.yaml, requests.yaml]")
     (folder / "scenario.yaml").write_text(text, "utf-8")
     with pytest.raises(Misused, match="twice"):
-        list(simulate(load_scenario(folder / "scenario.yaml")))
+        list(simulate(load_scenario(folder / "scenario.yaml"))[1])
 
 
 def test_a_release_that_cannot_be_read_is_named(folder: Path) -> None:
     (folder / "requests.yaml").write_text(asked("lost", 1, 0.4).replace("[zip]", "[zap]"), "utf-8")
     with pytest.raises(ReleaseRejected, match="`lost`: `mechanism 1`: there is no attribute `zap`"):
-        list(simulate(load_scenario(folder / "scenario.yaml")))
+        list(simulate(load_scenario(folder / "scenario.yaml"))[1])

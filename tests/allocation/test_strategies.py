@@ -37,7 +37,8 @@ def row(costs: list[list[int]], left: list[list[int]], every: bool = False) -> R
     """A row of all candidates; the δ-side is added and never binds."""
     amounts = np.array([[*line, 0] for line in costs], dtype=np.int64)
     room = np.array([[*line, INFINITE] for line in left], dtype=np.int64)
-    return Row(0, np.arange(len(costs)), amounts, room, every)
+    everyone = np.arange(len(costs))
+    return Row(0, everyone, everyone, amounts, room, every)
 
 
 def greedy(found: Problem) -> np.ndarray:
@@ -101,7 +102,7 @@ def test_the_order_of_candidates_does_not_matter_to_exact(
     for old in found.rows:
         new = place[old.candidates]
         by = np.argsort(new)
-        rows.append(replace(old, candidates=new[by], costs=old.costs[by]))
+        rows.append(replace(old, candidates=new[by], kinds=old.kinds[by]))
     ids = tuple(found.ids[number] for number in order)
     alone = found.fits_alone[order]
     other = Problem(ids, found.utilities[order], tuple(rows), alone)
@@ -222,3 +223,10 @@ def test_canary_a_bound_in_one_column_is_caught() -> None:
     table = table_of(found)
     assert shares(table, np.array([0]), np.array([0])).sum() > 1 == knapsack.best(found) - 1
     assert shares(table, np.array([0])).sum() <= 1
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_exact_does_not_depend_on_what_a_utility_is_counted_in(unit: float) -> None:
+    costs = [[6], [5], [5], [4]]
+    found = problem([u * unit for u in (6.0, 5.0, 5.0, 1.0)], row(costs, [[10]]))
+    assert np.flatnonzero(exact(found).chosen).tolist() == [1, 2]

@@ -202,7 +202,7 @@ def test_exported_files_do_what_the_run_does(
         exporting, "workload_of", lambda run: workload(SCENARIOS[run.scenario].workload, count=150)
     )
     exporting.export(run, tmp_path)
-    outcomes = list(simulate(load_scenario(tmp_path / "scenario.yaml")))
+    outcomes = list(simulate(load_scenario(tmp_path / "scenario.yaml"))[1])
     expected = result(run)
     assert sum(outcome.utility for outcome in outcomes) == expected.utility
     assert sum(len(outcome.accepted) for outcome in outcomes) == expected.accepted

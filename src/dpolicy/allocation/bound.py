@@ -3,7 +3,8 @@
 Every limit implies a linear one, its line, so their linear programme bounds the round. Lines are
 added where the best choice in parts breaks a limit; a bound holds with any of them missing. What is
 told is not the solver's value but what its prices prove: for prices y ≥ 0 no choice is worth more
-than Σ y + Σ max(0, utility − price of the candidate's shares).
+than Σ y + Σ max(0, utility − price of the candidate's shares). Whole choices keep sharper lines as
+well (rounding.py), which prove a lower bound in the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.allocation.loads import Floats, Scale, shares
+from dpolicy.allocation.problem import Allocation
+from dpolicy.allocation.rounding import sharper
 from dpolicy.allocation.solver import Model, installed
 from dpolicy.allocation.table import Ints, Table
 
@@ -25,6 +28,8 @@ _LENIENT, _ROUNDS = 1e-3, 12
 _ENOUGH = 1e-3
 #: Sums of floats err by less.
 _MARGIN = 1 + 1e-9
+#: Times that a choice in parts is asked for again with the sharper lines that it breaks.
+_SHARPER = 3
 #: Steps that look for prices by hand.
 _STEPS = 200
 
@@ -49,11 +54,24 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Sharpened:
+    """A choice in parts that keeps sharper lines too, what they cost each, and what they prove."""
+
+    x: Floats
+    paid: Floats
+    value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Bound:
     """The most that a round can be worth, and the choice in parts and the prices that prove it."""
 
     value: float
     parts: Parts
+
+    def with_choice(self, table: Table, chosen: NDArray[np.bool_]) -> Allocation:
+        """A choice beside it."""
+        return Allocation(chosen, self.value, self.row_prices(table))
 
     def row_prices(self, table: Table) -> Floats:
         """What the whole of what is left in each row is worth."""
@@ -66,10 +84,38 @@ class Bound:
 def bound_of(scale: Scale) -> Bound:
     """The bound of a round: by linear programme, or looser by hand if there is no solver."""
     table = scale.table
-    parts = best_in_parts(scale) if installed() else _by_hand(scale)
+    if installed():
+        parts = best_in_parts(scale)
+        return Bound(sharpened(table, parts).value, parts)
+    parts = _by_hand(scale)
+    return Bound(_proven(table, parts, parts.paid(), float(parts.prices.sum())), parts)
+
+
+def sharpened(table: Table, parts: Parts) -> Sharpened:
+    """A choice in parts again, with sharper lines as long as it breaks some."""
+    open_ = table.open & ~parts.out
+    model = Model(table.utilities, open_)
+    lines, most = parts.lines * open_, np.ones(len(parts.lines))
+    model.add(lines, most)
+    answer = model.in_parts()
+    for _ in range(_SHARPER):
+        new, at_most = sharper(lines[: len(parts.lines)], answer.x)
+        if not len(new):
+            break
+        model.add(new, at_most)
+        lines, most = np.concatenate([lines, new]), np.concatenate([most, at_most])
+        answer = model.in_parts()
+    paid = (answer.prices[:, None] * lines).sum(axis=0)
+    return Sharpened(
+        answer.x, paid, _proven(table, parts, paid, float((answer.prices * most).sum()))
+    )
+
+
+def _proven(table: Table, parts: Parts, paid: Floats, prices: float) -> float:
+    """What no choice is worth more than, at prices that come to so much for all that is left."""
     worths = table.utilities[table.open & ~parts.out]
-    over = np.maximum(worths - parts.paid()[table.open & ~parts.out], 0)
-    return Bound(min(float(parts.prices.sum() + over.sum()), float(worths.sum())) * _MARGIN, parts)
+    over = np.maximum(worths - paid[table.open & ~parts.out], 0).sum()
+    return min(max(prices + float(over), 0.0), float(worths.sum())) * _MARGIN
 
 
 def best_in_parts(scale: Scale, columns: Ints | None = None, first: Ints | None = None) -> Parts:

@@ -9,14 +9,15 @@ depend on others, so one pass finds all that are out; the rows without them are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.candidates import Asked, Candidate, asked_of
+from dpolicy.allocation.candidates import Asked, Candidate, Places, asked_of
 from dpolicy.allocation.lanes import Numbers, Steps, Sweep, Tracks, counted, leaves, swept, united
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.pareto import merged, minimal, thinned
 from dpolicy.allocation.problem import Problem, Row
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked, scaled
@@ -26,6 +27,7 @@ from dpolicy.errors import Misused
 from dpolicy.privacy.filter import NEVER
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.rows import Rows
+from dpolicy.releases.regions import Box
 
 #: Sums of costs stay below this, whatever the budgets.
 LARGEST_SUM = 2**62
@@ -49,6 +51,14 @@ class _Terms:
         """The thresholds at a share of the budget."""
         return np.array([scaled(limit, share) for limit in self.limits], np.int64)
 
+    def rest(self, left: Rows) -> NDArray[np.float64]:
+        """The share of the whole budget that vectors leave, at the certificate with most."""
+        whole = np.array(self.limits[:-1], np.float64)
+        counts = (whole > 0) & (whole < INFINITE)
+        shares = left[:, :-1][:, counts] / whole[counts]
+        most: NDArray[np.float64] = shares.max(axis=1, initial=0.0)
+        return most
+
     def hold(self, amounts: Rows, limits: Rows) -> NDArray[np.bool_]:
         """Whether amounts are within limits, along the last axis."""
         within = (amounts <= limits) | (limits >= INFINITE)
@@ -61,11 +71,13 @@ class _Terms:
 class _Contest:
     """Where the candidates of a rule do not all fit: sets of items, and what is left for each.
 
-    `member` is sets × items; `of` says to which set a vector of `left` belongs, rising.
+    `member` is sets × items, and `places` has a block of each; `of` says to which set a vector of
+    `left` belongs, rising.
     """
 
     terms: _Terms
     member: NDArray[np.bool_]
+    places: Places
     of: Numbers
     left: Rows
 
@@ -84,12 +96,16 @@ def build(
     balances: Balances,
     candidates: Sequence[Candidate],
     unlocked: Unlocked = ALL_UNLOCKED,
+    market: Market | None = None,
 ) -> Problem:
     """The problem of choosing among candidates on top of what was spent."""
     asked = asked_of(of.layout, candidates)
     axis = busiest_axis(asked, unlocked, len(of.space))
     tracks = Tracks.of_balances(balances, axis, list(asked))
-    return build_on(of, tracks, candidates, asked, unlocked)
+    problem = build_on(of, tracks, candidates, asked, unlocked)
+    if market is None:
+        return problem
+    return replace(problem, later=market.later(of, asked, len(candidates), unlocked.axis))
 
 
 def build_on(
@@ -148,23 +164,30 @@ def _contests(
     frame = of.layout.frames[of.layout.frame_of[terms.rule]]
     axis = unlocked.axis if unlocked.axis in frame.partitions else None
     place = 0 if axis is None else axis - (axis > tracks.axis)
-    alike: dict[bytes, tuple[Numbers, dict[int, tuple[Steps, Fraction]]]] = {}
+    alike: dict[bytes, tuple[Box, Numbers, dict[int, tuple[Steps, Fraction]]]] = {}
     for box, lane, boxes in leaves(tracks.of(terms.rule), terms.asked, tracks.axis):
         if not len(boxes):
             continue
         share = Fraction(1) if axis is None else unlocked.least(box[place])
-        _, histories = alike.setdefault(boxes.tobytes(), (boxes, {}))
+        _, _, histories = alike.setdefault(boxes.tobytes(), (box, boxes, {}))
         known = histories.get(id(lane.steps))
         histories[id(lane.steps)] = lane.steps, min(share, known[1]) if known else share
-    for boxes, histories in alike.values():
+    for box, boxes, histories in alike.values():
         sweep = swept(terms.asked, boxes, tracks.axis)
-        found = _contest(terms, sweep, list(histories.values()))
+        places = _places(box, sweep.bounds[:-1], tracks.axis)
+        found = _contest(terms, sweep, places, list(histories.values()))
         if found is not None:
             yield found
 
 
+def _places(box: Box, starts: Places, axis: int) -> Places:
+    """The first block of each segment of a lane, segments × axes."""
+    first = np.repeat(np.array([[low for low, _ in box]], np.int64), len(starts), axis=0)
+    return np.insert(first, axis, starts, axis=1)
+
+
 def _contest(
-    terms: _Terms, sweep: Sweep, histories: Sequence[tuple[Steps, Fraction]]
+    terms: _Terms, sweep: Sweep, places: Places, histories: Sequence[tuple[Steps, Fraction]]
 ) -> _Contest | None:
     total = counted(sweep.member, terms.asked) @ terms.table
     segments, lefts = [], []
@@ -176,7 +199,8 @@ def _contest(
     if not len(of):
         return None
     used, of = np.unique(of, return_inverse=True)
-    return _Contest(terms, *_grouped(sweep.member[used], of, left))
+    first, of, left = _grouped(sweep.member[used], of, left)
+    return _Contest(terms, sweep.member[used[first]], places[used[first]], of, left)
 
 
 def _crossed(
@@ -195,17 +219,15 @@ def _crossed(
     return segment[contested], left
 
 
-def _grouped(
-    member: NDArray[np.bool_], of: Numbers, left: Rows
-) -> tuple[NDArray[np.bool_], Numbers, Rows]:
-    """Equal sets of items as one, in order, each with its Pareto-minimal vectors."""
+def _grouped(member: NDArray[np.bool_], of: Numbers, left: Rows) -> tuple[Numbers, Numbers, Rows]:
+    """Equal sets of items as one: the first of each, in order, and Pareto-minimal vectors."""
     packed = np.packbits(member, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return member[first[order]], *minimal(place[number[of]], left)
+    return first[order], *minimal(place[number[of]], left)
 
 
 def _unfit(contest: _Contest) -> Numbers:
@@ -228,21 +250,22 @@ def _rows(contest: _Contest, fits: NDArray[np.bool_]) -> Iterator[Row]:
     open_ = ~terms.hold(total[contest.of], contest.left)
     if not open_.any():
         return
-    member, of, left = _grouped(member, contest.of[open_], contest.left[open_])
+    first, of, left = _grouped(member, contest.of[open_], contest.left[open_])
+    member = member[first]
     of, left = thinned(member, of, left)
     if not terms.every:
         least = _least(counted(member, asked), terms.table)
         left[:, :-1][least[of, :-1] > left[:, :-1]] = NEVER
         of, left = minimal(of, left)
     used = np.flatnonzero(np.diff(of, prepend=-1))
-    sets, items = np.nonzero(member[of[used]])
-    owners, costs = asked.owner[items], terms.table[asked.kind].take(items, axis=0)
     vectors = np.append(used, len(of)).tolist()
-    ends = np.searchsorted(sets, np.arange(len(used) + 1)).tolist()
-    for number in range(len(used)):
-        inside = slice(ends[number], ends[number + 1])
+    rest = np.maximum.reduceat(terms.rest(left), used) if len(used) else left[:0]
+    for number, inside in enumerate(member[of[used]]):
+        items = np.flatnonzero(inside)
         own = left[vectors[number] : vectors[number + 1]]
-        yield Row(terms.rule, owners[inside], costs[inside], own, terms.every)
+        at = contest.places[first[of[used[number]]]]
+        who, kinds = asked.owner[items], asked.kind[items]
+        yield Row(terms.rule, who, kinds, terms.table, own, terms.every, at, float(rest[number]))
 
 
 def _least(counts: NDArray[np.int64], table: Rows) -> Rows:

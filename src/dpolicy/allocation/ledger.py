@@ -17,80 +17,36 @@ from numpy.typing import NDArray
 from dpolicy.allocation.batch import check_ids
 from dpolicy.allocation.building import build
 from dpolicy.allocation.candidates import Candidate, candidate_of
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.problem import Allocation, Problem, Row
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
+from dpolicy.allocation.told import Binding, Loser, Price, Shared
+from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import read_request, readable
+from dpolicy.enforcement.judgement import offers, read_request, readable
 from dpolicy.enforcement.state import State
 from dpolicy.errors import Misused, ReleaseRejected
+from dpolicy.privacy.budget import amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A rule that keeps a release out, and what as much again as is left of it would be worth."""
-
-    rule: str
-    unit: str
-    price: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"rule": self.rule, "unit": self.unit, "price": self.price}
+#: So many losers, the most valuable ones, are told what would fit: each is decided many times.
+MOST_OFFERED = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Loser:
-    """A release that was not chosen: whether it would fit alone, and what it does not fit beside.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """What is chosen in a state, what to submit, and the balances once the winners are charged."""
 
-    Without anything that binds it would still fit: ask again.
-    """
-
-    release: str
-    fits_alone: bool
-    refused: tuple[str, ...]
-    binding: tuple[Binding, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "release": self.release,
-            "fits-alone": self.fits_alone,
-            "refused": list(self.refused),
-            "binding": [binding.as_json() for binding in self.binding],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What became of a batch: its worth, the most that any choice could be worth, and for whom.
-
-    `decisions` are those of the winners, and of releases that were decided before; nothing in a
-    dry run, where `chosen` still tells the winners.
-    """
-
-    utility: float
-    bound: float
-    gap: float
-    chosen: tuple[str, ...]
-    losers: tuple[Loser, ...]
-    decisions: tuple[Decision, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "utility": self.utility,
-            "bound": self.bound,
-            "gap": self.gap,
-            "chosen": list(self.chosen),
-            "losers": [loser.as_json() for loser in self.losers],
-            "decisions": [decision.as_json() for decision in self.decisions],
-        }
+    told: Shared
+    submitted: tuple[Release, ...]
+    policy: CompiledPolicy
+    after: Balances
+    today: int
 
 
 def allocate(
@@ -100,24 +56,30 @@ def allocate(
     by: str = "",
     *,
     dry_run: bool = False,
+    market: Market | None = None,
 ) -> Shared:
-    """Choose among releases and charge the winners together, or only say what would be chosen."""
+    """Choose among releases and charge the winners together, or only say what would be chosen.
+
+    With a market of earlier rounds, `price` leaves to later ones what they would pay more for.
+    """
     chooses = _strategy(strategy)
     asked = [read_request(release) for release in releases]
     check_ids(asked)
-    seen, found = point.consult(lambda state: (_moment(state), shared(state, asked, chooses)))
-    if dry_run:
-        return found[0]
+    seen, found = point.consult(
+        lambda state: (_moment(state), _chosen(state, asked, chooses, market))
+    )
+    decisions: tuple[Decision, ...] = ()
+    if not dry_run:
 
-    def choose(state: State) -> Sequence[Release]:
-        """What was chosen while others could write, or a new choice if somebody did."""
-        nonlocal found
-        if _moment(state) != seen:
-            found = shared(state, asked, chooses)
-        return found[1]
+        def choose(state: State) -> Sequence[Release]:
+            """What was chosen while others could write, or a new choice if somebody did."""
+            nonlocal found
+            if _moment(state) != seen:
+                found = _chosen(state, asked, chooses, market)
+            return found.submitted
 
-    decisions = point.submit_together(choose, by)
-    return replace(found[0], decisions=decisions)
+        decisions = point.submit_together(choose, by)
+    return replace(found.told, losers=_with_offers(found, asked), decisions=decisions)
 
 
 def _moment(state: State) -> tuple[int, int]:
@@ -133,38 +95,67 @@ def _strategy(told: Strategy | str) -> Strategy:
     return STRATEGIES[told]
 
 
-def shared(
-    state: State, releases: Sequence[Release], strategy: Strategy
-) -> tuple[Shared, list[Release]]:
+def _chosen(
+    state: State, releases: Sequence[Release], strategy: Strategy, market: Market | None
+) -> _Choice:
     """Who would win in this state, and what to submit: those known before, then the winners."""
     policy = state.policy
     if policy is None:
         raise Misused("the ledger has no policy yet: `dpolicy apply` puts one in force")
-    known = [release for release in releases if release.id in state.entries]
+    known = tuple(release for release in releases if release.id in state.entries)
     asked = [release for release in releases if release.id not in state.entries]
     candidates = [_candidate(policy, release, state.today) for release in asked]
-    problem = build(prepared(policy)[0], state.balances, candidates)
+    problem = build(prepared(policy)[0], state.balances, candidates, market=market)
     allocation = strategy(problem)
-    losers = _losers(state, policy, asked, candidates, problem, allocation)
-    winners = [release for release, wins in zip(asked, allocation.chosen, strict=True) if wins]
-    answer = Shared(
+    after = state.balances.copy()
+    winners = np.flatnonzero(allocation.chosen).tolist()
+    for number in winners:
+        for charge in candidates[number].charges:
+            after.add(charge, 1)
+    told = Shared(
         allocation.utility(problem),
         allocation.bound,
         allocation.gap(problem),
-        tuple(release.id for release in winners),
-        losers,
+        tuple(asked[number].id for number in winners),
+        tuple(release.id for release in known),
+        _losers(state, policy, asked, candidates, problem, allocation),
+        _prices(policy, problem, allocation),
+        market=market and market.after(problem, allocation),
     )
-    return answer, [*known, *winners]
+    submitted = (*known, *(asked[number] for number in winners))
+    return _Choice(told, submitted, policy, after, state.today)
+
+
+def _with_offers(choice: _Choice, releases: Sequence[Release]) -> tuple[Loser, ...]:
+    """The losers, the most valuable of them told what would fit once the winners are charged."""
+    by_id = {release.id: release for release in releases}
+    ranked = sorted(choice.told.losers, key=lambda loser: -_utility(by_id[loser.release]))
+    told = {loser.release for loser in ranked[:MOST_OFFERED]}
+    return tuple(
+        replace(loser, would_fit=_offers(choice, by_id[loser.release]))
+        if loser.release in told
+        else loser
+        for loser in choice.told.losers
+    )
+
+
+def _offers(choice: _Choice, release: Release) -> tuple[Mapping[str, Any], ...]:
+    mechanisms = readable(release, choice.policy)
+    verdict = decide(choice.policy, choice.after, mechanisms, choice.today)
+    return offers(choice.policy, choice.after, choice.today, release.body, verdict)
+
+
+def _utility(release: Release) -> float:
+    """A release that does not say its utility counts as one."""
+    return 1.0 if release.utility is None else float(release.utility)
 
 
 def _candidate(policy: CompiledPolicy, release: Release, today: int) -> Candidate:
-    """A release that does not say its utility counts as one."""
-    utility = 1.0 if release.utility is None else float(release.utility)
     try:
         mechanisms = readable(release, policy)
     except ReleaseRejected as error:
         raise error.about(release.id) from None
-    return candidate_of(policy, release.id, utility, mechanisms, today)
+    return candidate_of(policy, release.id, _utility(release), mechanisms, today)
 
 
 def _losers(
@@ -182,7 +173,10 @@ def _losers(
             continue
         alone = bool(problem.fits_alone[number])
         rules = binding.get(number, ()) if alone else _alone(state, policy, release)
-        found.append(Loser(release.id, alone, candidates[number].refused, tuple(rules)))
+        later = None if problem.later is None else float(problem.later[number])
+        found.append(
+            Loser(release.id, alone, candidates[number].refused, tuple(rules), later=later)
+        )
     return tuple(found)
 
 
@@ -215,6 +209,26 @@ def _binding(
         ]
         for number, own in prices.items()
     }
+
+
+def _prices(policy: CompiledPolicy, problem: Problem, allocation: Allocation) -> tuple[Price, ...]:
+    """What one more unit of each rule's budget would be worth, dearest first.
+
+    As much again as is left of a row is worth its price; one more unit raises all thresholds of a
+    rule by about a unit's part of them, and those of μ, which are squares, by twice that.
+    """
+    worths: dict[int, float] = {}
+    for row, price in zip(problem.rows, allocation.prices.tolist(), strict=False):
+        if price > 0 and row.rest > 0:
+            worths[row.rule] = worths.get(row.rule, 0.0) + price / row.rest
+    found = []
+    for number, worth in worths.items():
+        rule = policy.cumulative.rules[number]
+        known = amount(rule.budget)
+        if known is not None and known[1] > 0:
+            notion, size = known
+            found.append(Price(rule, notion, worth * (2 if notion == "mu" else 1) / float(size)))
+    return tuple(sorted(found, key=lambda price: -price.worth))
 
 
 def _kept_out(row: Row, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -80,6 +80,12 @@ def merged(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 def _implies(tight: Row, loose: Row) -> bool:
     """Whether what fits into one row fits into the other: each vector has a smaller one."""
-    if tight.every != loose.every or not np.array_equal(tight.costs, loose.costs):
+    if tight.every != loose.every or not _cost_alike(tight, loose):
         return False
     return bool((tight.left[:, np.newaxis] <= loose.left).all(axis=2).any(axis=0).all())
+
+
+def _cost_alike(one: Row, other: Row) -> bool:
+    if one.table is other.table:
+        return np.array_equal(one.kinds, other.kinds)
+    return np.array_equal(one.costs, other.costs)

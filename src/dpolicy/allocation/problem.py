@@ -8,7 +8,7 @@ elementwise minimum would be too strict. A row in which all its candidates fit t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,48 @@ from numpy.typing import NDArray
 class Row:
     """Blocks of a rule: candidates by rising number, their costs, and what is left, in quanta.
 
-    `costs` is candidates × columns, `left` vectors × columns. Columns are certificates, and last
-    the δ-side, which always must fit. A certificate that is not offered has −1 left; one that does
-    not matter has INFINITE left.
+    `table` has each kind of cost once, kinds × columns; `left` is vectors × columns. Columns are
+    certificates, and last the δ-side, which always must fit. A certificate that is not offered has
+    −1 left; one that does not matter has INFINITE left. `at` is one of the blocks, and `rest` the
+    share of the whole budget that is left there, at the certificate with most.
     """
 
     rule: int
     candidates: NDArray[np.intp]
-    costs: NDArray[np.int64]
+    kinds: NDArray[np.intp]
+    table: NDArray[np.int64]
     left: NDArray[np.int64]
     every: bool
+    at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    rest: float = 1.0
+
+    @property
+    def costs(self) -> NDArray[np.int64]:
+        """What each candidate costs, candidates × columns."""
+        return self.table.take(self.kinds, axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
     """Candidates by number: their ids and utilities, the contested rows, and who is out.
 
-    `fits_alone` is False for candidates that some rule refuses whatever the others do.
+    `fits_alone` is False for candidates that some rule refuses whatever the others do. `later` is
+    what later rounds would pay for what each takes, where prices of earlier rounds tell it.
     """
 
     ids: tuple[str, ...]
     utilities: NDArray[np.float64]
     rows: tuple[Row, ...]
     fits_alone: NDArray[np.bool_]
+    later: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
     """What a strategy chose, the most that any choice could be worth, and the prices of rows.
 
-    `prices` has the worth of one more unit (the whole of what is left) of each row, by row; it is
-    empty for strategies that know none.
+    `prices` has the worth of as much again as is left of each row, by row; it is empty for
+    strategies that know none.
     """
 
     chosen: NDArray[np.bool_]

@@ -15,6 +15,7 @@ import numpy as np
 from dpolicy.allocation.building import build_on, busiest_axis
 from dpolicy.allocation.candidates import Candidate, asked_of, candidate_of
 from dpolicy.allocation.lanes import Tracks
+from dpolicy.allocation.market import Market
 from dpolicy.allocation.problem import Allocation, Problem
 from dpolicy.allocation.strategies import Strategy
 from dpolicy.allocation.unlocking import (
@@ -91,10 +92,11 @@ class Simulation:
         clock: Seconds = lambda: 0.0,
     ) -> None:
         self.policy, self.strategy, self.schedule, self._clock = policy, strategy, schedule, clock
-        self._of, _ = prepared(policy)
+        self.of, _ = prepared(policy)
         self._waiting: list[Arrival] = []
-        self._cohorts = cohort_axis(space_of(policy), schedule.rotation)
+        self.cohorts = cohort_axis(space_of(policy), schedule.rotation)
         self.tracks: Tracks | None = None
+        self.market = Market.opened(len(self.of.space))
 
     def run(self, arrivals: Iterable[Arrival], rounds: Iterable[int]) -> Iterator[Outcome]:
         """The outcome of each round, one after the other."""
@@ -108,15 +110,19 @@ class Simulation:
         """One round: what waits and what arrives competes, and the winners are charged."""
         started = self._clock()
         considered = [*self._waiting, *arriving]
-        candidates = [self._candidate(arrival, number) for arrival in considered]
-        asked = asked_of(self._of.layout, candidates)
+        candidates = [self.candidate(arrival, number) for arrival in considered]
+        asked = asked_of(self.of.layout, candidates)
         unlocked = self._unlocked(number)
         if self.tracks is None:
-            axis = busiest_axis(asked, unlocked, len(self._of.space))
-            self.tracks = Tracks(self._of.space, axis, width(self._of.certificates))
-        problem = build_on(self._of, self.tracks, candidates, asked, unlocked)
+            axis = busiest_axis(asked, unlocked, len(self.of.space))
+            self.tracks = Tracks(self.of.space, axis, width(self.of.certificates))
+        problem = build_on(self.of, self.tracks, candidates, asked, unlocked)
+        later = self.market.later(self.of, asked, len(candidates), self.cohorts)
+        problem = replace(problem, later=later)
         built = self._clock()
         allocation = self.strategy(problem)
+        if len(allocation.prices):
+            self.market = self.market.after(problem, allocation)
         chosen = self._clock()
         for rule, wanted in asked.items():
             won = wanted.only(allocation.chosen)
@@ -130,12 +136,25 @@ class Simulation:
         times = built - started, chosen - built, self._clock() - chosen
         return _outcome(number, problem, allocation, times)
 
-    def _candidate(self, arrival: Arrival, number: int) -> Candidate:
+    @property
+    def not_unlocked(self) -> tuple[str, ...]:
+        """The rules that all cohorts share: a schedule does not hold any of their budgets back."""
+        if self.cohorts is None or self.schedule.unlocking is None:
+            return ()
+        layout, rules = self.of.layout, self.of.section.rules
+        kept = self.of.section.pruned.kept.nonzero()[0].tolist()
+        shared = (
+            n for n in kept if self.cohorts not in layout.frames[layout.frame_of[n]].partitions
+        )
+        return tuple(rules[number].name for number in shared)
+
+    def candidate(self, arrival: Arrival, number: int) -> Candidate:
+        """An arrival as a candidate of a round, for the cohorts that are active then."""
         mechanisms = arrival.mechanisms
-        if self._cohorts is not None and self.schedule.rotation is not None:
+        if self.cohorts is not None and self.schedule.rotation is not None:
             active = self.schedule.rotation.cohorts(number)
             mechanisms = tuple(
-                replace(m, region=narrowed(m.region, self._of.space, self._cohorts, active))
+                replace(m, region=narrowed(m.region, self.of.space, self.cohorts, active))
                 for m in mechanisms
             )
         if any(m.region == NOWHERE for m in mechanisms):
@@ -145,9 +164,9 @@ class Simulation:
 
     def _unlocked(self, number: int) -> Unlocked:
         rotation, unlocking = self.schedule.rotation, self.schedule.unlocking
-        if self._cohorts is None or rotation is None or unlocking is None:
+        if self.cohorts is None or rotation is None or unlocking is None:
             return ALL_UNLOCKED
-        return unlocked_in(number, self._cohorts, rotation, unlocking)
+        return unlocked_in(number, self.cohorts, rotation, unlocking)
 
 
 def cohort_axis(space: Space, rotation: Rotation | None) -> int | None:

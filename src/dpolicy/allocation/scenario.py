@@ -105,8 +105,10 @@ def simulate(
     scenario: Scenario,
     seed: int | None = None,
     clock: Seconds = lambda: 0.0,
-) -> Iterator[Outcome]:
-    """The outcome of each round; with a seed, requests of a round arrive in another order."""
+) -> tuple[Simulation, Iterator[Outcome]]:
+    """The simulation and the outcome of each round, as they come; with a seed, requests of a round
+    arrive in another order.
+    """
     policy = load_policy(scenario.policy)
     entries = [entry for path in scenario.requests for entry in load_batch(path)]
     check_ids([entry.release for entry in entries])
@@ -115,7 +117,7 @@ def simulate(
     arrivals = [_arrival(entry, policy, scenario.rounds) for entry in entries]
     strategy = STRATEGIES[scenario.strategy]
     simulation = Simulation(policy, strategy, scenario.schedule, clock)
-    return simulation.run(arrivals, scenario.rounds)
+    return simulation, simulation.run(arrivals, scenario.rounds)
 
 
 def _arrival(entry: Entry, policy: CompiledPolicy, rounds: range) -> Arrival:

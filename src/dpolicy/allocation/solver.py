@@ -28,6 +28,10 @@ _OPTIONS = {
 }
 
 
+#: What the most valuable is worth to the solver, whose tolerances are absolute.
+_LARGEST = 1000.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """A choice, the worth that none exceeds, and the price of each line (of choices in parts).
@@ -52,8 +56,11 @@ class Model:
     def __init__(self, worths: Floats, open_: NDArray[np.bool_]) -> None:
         self._highs = _highs()
         self._size = len(worths)
+        self._unit = float(worths.max(initial=0.0)) / _LARGEST or 1.0
         self._highs.addVars(self._size, np.zeros(self._size), open_.astype(np.float64))
-        self._highs.changeColsCost(self._size, np.arange(self._size, dtype=np.int32), -worths)
+        self._highs.changeColsCost(
+            self._size, np.arange(self._size, dtype=np.int32), -worths / self._unit
+        )
 
     def add(self, values: Floats, most: Floats) -> None:
         """Ask for Σ values · x ≤ most, line by line."""
@@ -72,7 +79,8 @@ class Model:
         self._highs.run()
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), -np.array(solution.row_dual)
-        return Answer(x, -self._highs.getInfo().objective_function_value, np.maximum(prices, 0))
+        value = -self._highs.getInfo().objective_function_value
+        return Answer(x, value * self._unit, np.maximum(prices, 0) * self._unit)
 
     def in_whole(self, nodes: int, gap: float) -> Answer:
         """The best choice in whole numbers, as far as so many nodes lead."""
@@ -84,7 +92,7 @@ class Model:
         self._highs.run()
         solution, info = self._highs.getSolution(), self._highs.getInfo()
         x = np.array(solution.col_value) if solution.value_valid else np.zeros(self._size)
-        return Answer(x, -info.mip_dual_bound, np.empty(0), int(info.mip_node_count))
+        return Answer(x, -info.mip_dual_bound * self._unit, np.empty(0), int(info.mip_node_count))
 
 
 def _highs() -> Any:

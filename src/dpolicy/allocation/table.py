@@ -85,7 +85,7 @@ def _limits(rows: tuple[Row, ...], leaking: NDArray[np.bool_]) -> tuple[Amounts,
 
 def _books(rows: tuple[Row, ...], size: int) -> tuple[Ints, Amounts]:
     """The book of each row, and the costs in each book; nothing where no row tells any."""
-    books = [np.full((size, rows[0].costs.shape[1]), _UNKNOWN, dtype=np.int64)]
+    books = [np.full((size, rows[0].table.shape[1]), _UNKNOWN, dtype=np.int64)]
     usual: dict[int, int] = {}
     found = np.empty(len(rows), dtype=np.intp)
     likely = 0

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from dpolicy.allocation.batch import load_batch
-from dpolicy.allocation.ledger import Loser, Shared, allocate
+from dpolicy.allocation.ledger import allocate
+from dpolicy.allocation.price_list import load_prices, save_prices
 from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.allocation.told import Loser, Shared
 from dpolicy.cli.ledger_option import ledger_option, opened, who_option
 from dpolicy.cli.output import format_option, print_json
 
@@ -24,9 +26,22 @@ from dpolicy.cli.output import format_option, print_json
     show_default=True,
     help="How to choose.",
 )
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Carries prices from round to round, for the strategy `price`: read, and written anew.",
+)
 @click.option("--dry-run", is_flag=True, help="Choose, and write nothing.")
 @format_option
-def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, format_: str) -> int:
+def command(
+    file: Path,
+    ledger: str,
+    by: str,
+    strategy: str,
+    prices: Path | None,
+    dry_run: bool,
+    format_: str,
+) -> int:
     """Choose among the releases of FILE, a YAML list or a directory of releases.
 
     Each release says its `utility`; left out, it is 1. The winners are charged in one commit.
@@ -34,7 +49,11 @@ def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, form
     """
     releases = [entry.release for entry in load_batch(file)]
     with opened(ledger) as point:
-        found = allocate(point, releases, strategy, by, dry_run=dry_run)
+        policy = point.policy
+        market = load_prices(prices, policy) if prices and policy else None
+        found = allocate(point, releases, strategy, by, dry_run=dry_run, market=market)
+    if prices and policy and found.market and not dry_run:
+        save_prices(prices, policy, found.market)
     if format_ == "json":
         print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
     else:
@@ -43,15 +62,21 @@ def command(file: Path, ledger: str, by: str, strategy: str, dry_run: bool, form
 
 
 def _print(found: Shared, dry_run: bool) -> None:
-    for decision in found.decisions:
-        if decision.replayed:
-            word = "allowed" if decision.allowed else "denied"
-            click.echo(f"{word}  {decision.release}  (decided before)")
+    allowed = {decision.release: decision.allowed for decision in found.decisions}
+    for release in found.known:
+        word = "" if dry_run else ("allowed  " if allowed[release] else "denied  ")
+        click.echo(f"{word}{release}  (decided before)")
     for release in found.chosen:
         click.echo(f"{click.style('would win' if dry_run else 'allowed', fg='green')}  {release}")
     for loser in found.losers:
         click.echo(f"{click.style('not chosen', fg='yellow')}  {loser.release}  {_why(loser)}")
+        for offer in loser.would_fit:
+            change, *what = offer.values()
+            click.echo(f"            would fit: {change} {' '.join(str(w) for w in what)}")
     click.echo(f"utility {found.utility:g} of at most {found.bound:g}, gap {100 * found.gap:.1f} %")
+    for price in found.prices if dry_run else ():
+        where = f"{price.rule.name} @ {price.rule.unit}"
+        click.echo(f"one more {price.notion} for {where} would be worth about {price.worth:.4g}")
 
 
 def _why(loser: Loser) -> str:
@@ -63,4 +88,8 @@ def _why(loser: Loser) -> str:
     )
     if not loser.fits_alone:
         return f"does not fit even alone: {rules}"
-    return f"fits alone, not beside the others: {rules}" if rules else "would still fit: ask again"
+    if rules:
+        return f"fits alone, not beside the others: {rules}"
+    if loser.later:
+        return f"would still fit; earlier rounds paid {loser.later:.4g} for what it takes"
+    return "would still fit: ask again"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
@@ -26,18 +27,32 @@ def command(scenario: Path, strategy: str | None, seed: int | None, format_: str
     said = load_scenario(scenario)
     if strategy is not None:
         said = replace(said, strategy=strategy)
-    outcomes = list(simulate(said, seed, process_time))
+    simulation, coming = simulate(said, seed, process_time)
+    for rule in simulation.not_unlocked:
+        click.echo(
+            f"note: `{rule}` is not split by cohort, so unlocking does not hold it back", err=True
+        )
+    outcomes = list(_shown(coming, len(said.rounds), as_text=format_ == "text"))
     if format_ == "json":
         print_json({"strategy": said.strategy, "seed": seed, **_totals(outcomes)})
         return 0
-    click.echo("round  asked  accepted  utility  bound  gap %  seconds")
-    for o in outcomes:
-        shown = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.seconds:7.3f}"
-        click.echo(f"{o.number:5}  {o.considered:5}  {len(o.accepted):8}  {shown}")
     utility = sum(o.utility for o in outcomes)
     accepted = sum(len(o.accepted) for o in outcomes)
     click.echo(f"{said.strategy}: utility {utility:g}, {accepted} accepted")
     return 0
+
+
+def _shown(coming: Iterator[Outcome], rounds: int, *, as_text: bool) -> Iterator[Outcome]:
+    """The outcomes; a line each as they come, or for programs a counter on a terminal."""
+    if as_text:
+        click.echo("round  asked  accepted  utility  bound  gap %  seconds")
+    for count, o in enumerate(coming, 1):
+        if as_text:
+            shown = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.seconds:7.3f}"
+            click.echo(f"{o.number:5}  {o.considered:5}  {len(o.accepted):8}  {shown}")
+        elif sys.stderr.isatty():
+            click.echo(f"\rround {count} of {rounds}", err=True, nl=count == rounds)
+        yield o
 
 
 def _totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -62,6 +62,16 @@ class Balances:
             np.zeros(rules, np.bool_),
         )
 
+    def copy(self) -> Balances:
+        """The same, changed by itself from now on."""
+        return Balances(
+            self.layout,
+            self.finite.copy(),
+            self.infinite.copy(),
+            self.has_segments.copy(),
+            {number: segments.copy() for number, segments in self.segments.items()},
+        )
+
     def spent(self, numbers: Numbers) -> Rows:
         """The losses of rules that are charged everywhere alike, one row for each."""
         found = self.finite[numbers]

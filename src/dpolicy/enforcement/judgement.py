@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import (
     Verdict,
     certificates_of,
@@ -70,7 +71,7 @@ def judge(state: State, release: Release) -> Decision:
         reasons=reasons(verdict, lambda number, at: most_spent(state, number, at)),
         uncovered=verdict.uncovered,
         failed=verdict.failed,
-        would_fit=() if verdict.allowed else _offers(policy, state, release.body, verdict),
+        would_fit=offers(policy, state.balances, state.today, release.body, verdict),
     )
 
 
@@ -131,10 +132,11 @@ def losses_of(body: Body) -> list[dict[str, Any]]:
     ]
 
 
-def _offers(
-    policy: CompiledPolicy, state: State, body: Body, verdict: Verdict
+def offers(
+    policy: CompiledPolicy, balances: Balances, today: int, body: Body, verdict: Verdict
 ) -> tuple[Mapping[str, Any], ...]:
-    if verdict.failed or verdict.uncovered:
+    """What would fit instead of a release that does not."""
+    if verdict.allowed or verdict.failed or verdict.uncovered:
         return ()
 
     def fits(changed: Body) -> bool:
@@ -142,6 +144,6 @@ def _offers(
             mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
         except InvalidValue:
             return False
-        return not problems and decide(policy, state.balances, mechanisms, state.today).allowed
+        return not problems and decide(policy, balances, mechanisms, today).allowed
 
     return counter_offers(body, fits)

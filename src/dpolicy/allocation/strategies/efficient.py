@@ -25,7 +25,7 @@ def efficient(problem: Problem) -> Allocation:
     table = table_of(problem)
     scale = Scale(table)
     chosen = Filling(table).fill(by_share(scale))
-    return Allocation(chosen, bound_of(scale).value, np.empty(0))
+    return bound_of(scale).with_choice(table, chosen)
 
 
 def by_share(scale: Scale) -> Ints:

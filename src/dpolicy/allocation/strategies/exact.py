@@ -22,6 +22,8 @@ from dpolicy.allocation.table import Ints, Table, table_of
 
 #: Nodes that a programme counts for at least, and limits that are added to it at a time.
 _LEAST, _MORE = 50, 60
+#: Nodes of all programmes, times candidates: a node takes longer where there are more of them.
+_WORK = 50_000
 #: Sums of floats, and the solver's, err by less.
 _MARGIN = 1 + 1e-9
 
@@ -35,9 +37,10 @@ class _Asked:
     too_many: tuple[Ints, ...]
 
 
-def exact(problem: Problem, nodes: int = 5000, gap: float = 0.0) -> Allocation:
+def exact(problem: Problem, nodes: int | None = None, gap: float = 0.0) -> Allocation:
     """The best choice up to a gap, as far as so many nodes of all programmes lead."""
     table = table_of(problem)
+    nodes = _WORK // max(1, int(table.open.sum())) if nodes is None else nodes
     scale, filling = Scale(table), Filling(table)
     chosen, bound = priced(scale, filling)
     most = bound.value

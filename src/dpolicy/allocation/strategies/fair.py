@@ -19,7 +19,7 @@ def fair(problem: Problem) -> Allocation:
     """The candidates by rising dominant share, as long as they fit."""
     table = table_of(problem)
     chosen = Filling(table).fill(np.argsort(dominant_shares(table), kind="stable"))
-    return Allocation(chosen, bound_of(Scale(table)).value, np.empty(0))
+    return bound_of(Scale(table)).with_choice(table, chosen)
 
 
 def dominant_shares(table: Table) -> Floats:

@@ -15,4 +15,4 @@ def first_come(problem: Problem) -> Allocation:
     """The candidates by number, as long as they fit."""
     table = table_of(problem)
     chosen = Filling(table).fill(np.arange(len(table.open)))
-    return Allocation(chosen, bound_of(Scale(table)).value, np.empty(0))
+    return bound_of(Scale(table)).with_choice(table, chosen)

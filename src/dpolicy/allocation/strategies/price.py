@@ -9,10 +9,12 @@ the first to beat is that of `efficient`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.bound import Bound, Parts, best_in_parts, bound_of
+from dpolicy.allocation.bound import Bound, Parts, Sharpened, best_in_parts, bound_of, sharpened
 from dpolicy.allocation.feasible import Chosen, Filling
 from dpolicy.allocation.loads import Floats, Scale, shares
 from dpolicy.allocation.problem import Allocation, Problem
@@ -21,6 +23,8 @@ from dpolicy.allocation.strategies.efficient import by_share, by_worth
 from dpolicy.allocation.table import Ints, Table, table_of
 
 _PASSES = 2
+#: The part of what later rounds would pay that counts now.
+_PATIENCE = 0.5
 #: Candidates that a programme in whole numbers chooses from, and its limits.
 _UNDECIDED, _NODES, _GAP = 80, 20, 2e-3
 #: The larger, the sooner those that are worth much are undecided.
@@ -34,8 +38,14 @@ _AGAIN = 2
 def price(problem: Problem) -> Allocation:
     """The best of some passes of pricing, choosing in whole, and filling."""
     table = table_of(problem)
-    chosen, bound = priced(Scale(table), Filling(table))
-    return Allocation(chosen, bound.value, bound.row_prices(table))
+    if problem.later is None or not problem.later.any():
+        chosen, bound = priced(Scale(table), Filling(table))
+        return bound.with_choice(table, chosen)
+    bound = bound_of(Scale(table))
+    net = table.utilities - _PATIENCE * problem.later
+    patient = replace(table, utilities=np.maximum(net, 0), open=table.open & (net > 0))
+    chosen, _ = priced(Scale(patient), Filling(patient))
+    return bound.with_choice(table, chosen)
 
 
 def priced(scale: Scale, filling: Filling) -> tuple[Chosen, Bound]:
@@ -65,9 +75,9 @@ def worth(table: Table, chosen: Chosen) -> float:
 
 def _refined(table: Table, parts: Parts, filling: Filling, columns: Ints) -> Ints:
     """The candidates in the order to fill: those of a good whole choice, then the others."""
-    paid, lines = parts.paid(), parts.lines
-    undecided = _undecided(table, parts, paid)
-    settled = (parts.x > 0.5) & table.open
+    sharp, lines = sharpened(table, parts), parts.lines
+    undecided = _undecided(table, parts, sharp)
+    settled = (sharp.x > 0.5) & table.open
     settled[undecided] = False
     for _ in range(_AGAIN):
         chosen, spent = settled.copy(), lines[:, settled].sum(axis=1)
@@ -77,19 +87,19 @@ def _refined(table: Table, parts: Parts, filling: Filling, columns: Ints) -> Int
             break
         more = np.minimum(shares(table, broken, columns[broken]), 2.0)
         lines = np.concatenate([lines, more])
-    order = by_worth(table, paid)
+    order = by_worth(table, np.maximum(sharp.paid, 0))
     return np.concatenate([order[chosen[order]], order[~chosen[order]]])
 
 
-def _undecided(table: Table, parts: Parts, paid: Floats) -> Ints:
+def _undecided(table: Table, parts: Parts, sharp: Sharpened) -> Ints:
     """Who is taken in part, and then those whose worth is nearest to their price.
 
     Near means little against a power of the worth: those that are worth little matter little, and
     filling decides them as well.
     """
-    size = np.maximum(np.maximum(table.utilities, paid), _CLEAR)
-    far = np.abs(table.utilities - paid) / size**_POWER
-    far[(parts.x > _CLEAR) & (parts.x < 1 - _CLEAR)] = -1
+    size = np.maximum(np.maximum(table.utilities, sharp.paid), _CLEAR)
+    far = np.abs(table.utilities - sharp.paid) / size**_POWER
+    far[(sharp.x > _CLEAR) & (sharp.x < 1 - _CLEAR)] = -1
     far[parts.out | ~table.open] = np.inf
     nearest = np.argsort(far, kind="stable")[:_UNDECIDED]
     return np.sort(nearest[np.isfinite(far[nearest])])

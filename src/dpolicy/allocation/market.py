@@ -1,0 +1,98 @@
+"""Prices of past rounds → what later rounds would pay for the budgets that a candidate takes.
+
+A round that takes all it can leaves less to the next ones, which may have better use for it. What
+they would pay is not known; what rounds before paid is. A price is kept where it arose, a block of
+a rule, for the whole budget of that block, and fades from round to round. Only requests and
+released decisions enter, so that choosing by these prices reveals nothing (theory 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.allocation.candidates import Asked, Places
+from dpolicy.allocation.problem import Allocation, Problem
+from dpolicy.enforcement.check import Prepared
+from dpolicy.privacy.loss import INFINITE
+
+#: What is left of the weight of a round's prices after another round.
+FADING = 0.9
+#: Prices that weigh less than this part of the latest round's are forgotten.
+FORGOTTEN = 0.1
+#: A row with less of its budget left is priced as if this much were left.
+LEAST_REST = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Market:
+    """Prices by rule and block, blocks × axes, each with the age of its round; and their rounds."""
+
+    rules: NDArray[np.intp]
+    blocks: Places
+    prices: NDArray[np.float64]
+    ages: NDArray[np.int64]
+    rounds: int
+
+    @staticmethod
+    def opened(axes: int) -> Market:
+        """A market before its first round."""
+        none = np.empty(0, np.intp)
+        return Market(none, np.empty((0, axes), np.int64), np.empty(0), np.empty(0, np.int64), 0)
+
+    def after(self, problem: Problem, allocation: Allocation) -> Market:
+        """The market with one more round, whose rows had prices."""
+        paid = np.flatnonzero(allocation.prices > 0).tolist()
+        rows = [problem.rows[number] for number in paid]
+        rest = np.maximum(np.array([row.rest for row in rows]), LEAST_REST)
+        kept = FADING ** (self.ages + 1) >= FORGOTTEN
+        return Market(
+            np.append(self.rules[kept], np.array([row.rule for row in rows], np.intp)),
+            np.vstack([self.blocks[kept], *(row.at for row in rows)]),
+            np.append(self.prices[kept], allocation.prices[paid] / rest),
+            np.append(self.ages[kept] + 1, np.zeros(len(rows), np.int64)),
+            self.rounds + 1,
+        )
+
+    def later(
+        self, of: Prepared, asked: Mapping[int, Asked], count: int, cohorts: int | None
+    ) -> NDArray[np.float64]:
+        """By candidate, what the shares that it takes of budgets were worth, on average.
+
+        On the axis of the cohorts places do not matter: each round selects those that are active.
+        """
+        found = np.zeros(count)
+        whole = sum(FADING**age for age in range(1 + int(self.ages.max(initial=0))))
+        worths = self.prices * FADING**self.ages / whole
+        for rule in np.unique(self.rules).tolist():
+            if rule in asked:
+                here, wanted = self.rules == rule, asked[rule]
+                taken = taken_of(wanted, shares_of(of, rule, wanted), self.blocks[here], cohorts)
+                found[np.unique(wanted.owner)] += (taken * worths[here]).sum(axis=1)
+        return found
+
+
+def taken_of(
+    asked: Asked, shares: NDArray[np.float64], blocks: Places, without: int | None
+) -> NDArray[np.float64]:
+    """The largest share of each block that each candidate takes, one axis aside."""
+    taken = np.repeat(shares[asked.kind[asked.item]][:, None], len(blocks), axis=1)
+    for axis in range(blocks.shape[1]):
+        if axis != without:
+            at = blocks[:, axis]
+            taken *= (asked.low[axis][:, None] <= at) & (at < asked.high[axis][:, None])
+    first = np.flatnonzero(np.diff(asked.owner[asked.item], prepend=-1))
+    most: NDArray[np.float64] = np.maximum.reduceat(taken, first, axis=0)
+    return most
+
+
+def shares_of(of: Prepared, rule: int, asked: Asked) -> NDArray[np.float64]:
+    """By kind of cost, the share of the whole budget that it takes at its best certificate."""
+    limits = of.gates_of(np.array([rule], np.intp)).most[0, :-1]
+    counts = (limits > 0) & (limits < INFINITE)
+    shares = asked.table[:, :-1][:, counts] / limits[counts]
+    least: NDArray[np.float64] = shares.min(axis=1, initial=1.0)
+    return least

@@ -1,0 +1,62 @@
+"""A market ↔ a file that carries its prices from one round on a ledger to the next.
+
+Rules stand there by name and unit. Prices that were paid under another policy say nothing about
+this one, so the file of another policy is an empty market.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpolicy.allocation.market import Market
+from dpolicy.enforcement.check import prepared
+from dpolicy.errors import Misused
+from dpolicy.rules.compiler import CompiledPolicy
+
+FORMAT = 1
+
+
+def load_prices(file: Path, policy: CompiledPolicy) -> Market:
+    """The market of a file, or an empty one if there is none for this policy."""
+    market = Market.opened(len(prepared(policy)[0].space))
+    if not file.exists():
+        return market
+    try:
+        said = json.loads(file.read_text("utf-8"))
+        if said["format"] != FORMAT:
+            raise Misused(f"{file} was written by another version")
+        if said["policy"] != policy.digest:
+            return market
+        return _market(said, policy, market)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Misused(f"{file} is not a list of prices: {error}") from None
+
+
+def _market(said: dict[str, Any], policy: CompiledPolicy, empty: Market) -> Market:
+    rules = policy.cumulative.rules
+    numbers = {(rule.name, rule.unit): number for number, rule in enumerate(rules)}
+    lines = said["prices"]
+    axes = empty.blocks.shape[1]
+    return Market(
+        np.array([numbers[line["rule"], line["unit"]] for line in lines], np.intp),
+        np.array([line["at"] for line in lines], np.int64).reshape(len(lines), axes),
+        np.array([line["price"] for line in lines], np.float64),
+        np.array([line["age"] for line in lines], np.int64),
+        int(said["rounds"]),
+    )
+
+
+def save_prices(file: Path, policy: CompiledPolicy, market: Market) -> None:
+    """Write a market."""
+    rules = policy.cumulative.rules
+    columns = market.rules.tolist(), market.blocks.tolist(), market.prices.tolist()
+    lines = [
+        {"rule": rules[rule].name, "unit": rules[rule].unit, "at": at, "price": price, "age": age}
+        for rule, at, price, age in zip(*columns, market.ages.tolist(), strict=True)
+    ]
+    said = {"format": FORMAT, "policy": policy.digest, "rounds": market.rounds, "prices": lines}
+    file.write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", "utf-8")

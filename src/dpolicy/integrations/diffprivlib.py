@@ -1,0 +1,87 @@
+"""What diffprivlib checks before it computes → a release, reserved there and committed when spent.
+
+Its functions and models check a loss, read the data, draw the noise and only then spend; some end
+in between, depending on the data. Here the check reserves, so a denial comes first and whatever
+began is charged. What it warns of as a leak is an error: nobody has stated what it costs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NoReturn
+
+from diffprivlib import BudgetAccountant
+from diffprivlib.utils import PrivacyLeakWarning
+
+from dpolicy.errors import Misused
+from dpolicy.integrations.gate import Gate, Run
+from dpolicy.integrations.rounding import loss, upward
+
+
+class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
+    """An accountant that asks the policy: pass it as `accountant`, or work `with` it.
+
+    diffprivlib knows of no unit and has no relation of its own, so the gate must say both.
+    """
+
+    def __init__(self, gate: Gate, name: str = "diffprivlib") -> None:
+        if gate.unit is None or gate.relation is None:
+            raise Misused("say the gate's `unit` and `relation`: diffprivlib has neither")
+        self._gate = gate
+        self._name = name
+        self._run: Run | None = None
+        self._asked: tuple[float, float] | None = None
+        self._spending = False
+        _refuse_leaks()
+        super().__init__()
+
+    def check(self, epsilon: float, delta: float) -> bool:
+        """Reserve a loss, or raise `Denied`; what was reserved before has ended and is charged."""
+        if self._spending:  # spending checks again, and has been reserved
+            return True
+        _refuse_leaks()
+        super().check(epsilon, delta)
+        self._end()
+        said = {"kind": "declared", "epsilon": loss(epsilon)}
+        mechanism = {**said, "delta": upward(delta)} if delta else said
+        self._run = self._gate.reserve(self._name, self._gate.stated(mechanism))
+        self._asked = (epsilon, delta)
+        return True
+
+    def spend(self, epsilon: float, delta: float) -> GatedAccountant:
+        """Commit what was reserved for this loss; reserve it first if nothing was."""
+        if self._run is None or self._asked != (epsilon, delta):
+            self.check(epsilon, delta)
+        self._spending = True
+        try:
+            super().spend(epsilon, delta)
+        finally:
+            self._spending = False
+        self._end()
+        return self
+
+    def __enter__(self) -> GatedAccountant:
+        _refuse_leaks()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+        super().__exit__(*error)
+
+    def __deepcopy__(self, memo: object) -> GatedAccountant:
+        """Itself: scikit-learn copies estimators with their accountant, and all of them pay."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise Misused("a gate cannot go to another process; help: n_jobs=1, or threads")
+
+    def _end(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.commit()
+
+
+def _refuse_leaks() -> None:
+    """Bounds and the like that are taken from the data are a release that nobody has charged."""
+    warnings.simplefilter("error", PrivacyLeakWarning)

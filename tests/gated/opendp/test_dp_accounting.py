@@ -1,0 +1,315 @@
+"""dp_accounting behind the gate, and its events against its own accountants."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import attr
+import dp_accounting as dpa
+import pytest
+from dp_accounting import dp_event as events
+from tests.enforcement.scenes import started
+from tests.gated.pages import run_example
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, Misused
+from dpolicy.integrations.dp_accounting import GatedAccountant
+from dpolicy.integrations.dp_events import REFUSED, event_of, mechanisms_of
+from dpolicy.integrations.gate import Gate
+from dpolicy.privacy.cost import bounds_of, runs
+from dpolicy.privacy.mechanism import Mechanism, read_mechanism
+from dpolicy.privacy.mechanisms.bounds import whole_curve
+from dpolicy.privacy.units import Relation
+from dpolicy.releases.body import plain_body
+
+Neighbours = dpa.NeighboringRelation
+ADD, REPLACE, ZERO = (
+    Neighbours.ADD_OR_REMOVE_ONE,
+    Neighbours.REPLACE_ONE,
+    Neighbours.REPLACE_SPECIAL,
+)
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: %s}}
+schema: {attributes: {page: {risk: low}}}
+"""
+RULE = "  - {name: users, kind: custom, when: always, unit: user, budget: %s}\n"
+ORDER = 8
+
+GAUSSIAN = events.GaussianDpEvent(1.5)
+LAPLACE = events.LaplaceDpEvent(2.0)
+SAMPLED = events.PoissonSampledDpEvent(0.02, GAUSSIAN)
+
+
+def point_with(budget: str, relation: str = "add-remove") -> DecisionPoint:
+    return started(RULE % budget, head=HEAD % relation)
+
+
+def charged(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, float]:
+    """What the ledger charges at an order, and what the accountant has counted."""
+    ours = "replace" if relation is REPLACE else "add-remove"
+    point = point_with("{renyi: {8: 100000}}", ours)
+    inner = dpa.rdp.RdpAccountant([ORDER], relation)
+    gate = Gate(point, attributes=["page"], unit="user")
+    assert GatedAccountant(gate, inner).compose(event, count).ledger is not None
+    (balance,) = point.budgets()
+    spent = balance.spent["renyi 8"]
+    assert spent is not None
+    return spent, float(inner._rdp[0])
+
+
+# An allowed run charges the right cost
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GAUSSIAN,
+        LAPLACE,
+        SAMPLED,
+        events.SelfComposedDpEvent(SAMPLED, 1000),
+        events.ComposedDpEvent([GAUSSIAN, LAPLACE, events.NoOpDpEvent()]),
+        events.SelfComposedDpEvent(events.ComposedDpEvent([GAUSSIAN, SAMPLED]), 3),
+        events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(GAUSSIAN, 4)),
+        events.PoissonSampledDpEvent(
+            0.1, events.ComposedDpEvent([GAUSSIAN, events.GaussianDpEvent(3.0)])
+        ),
+        events.PoissonSampledDpEvent(1.0, GAUSSIAN),
+        events.ZCDpEvent(0.3),
+        events.ZCDpEvent(0.3, 0.1),
+    ],
+)
+def test_the_ledger_agrees_with_the_accountant(event: Any) -> None:
+    ours, theirs = charged(event, count=2)
+    assert ours >= theirs * (1 - 1e-12)
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+def test_a_record_that_becomes_zero_is_removed_from_a_sum() -> None:
+    ours, theirs = charged(events.SelfComposedDpEvent(SAMPLED, 10), ZERO)
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, [3, 20, 5]])
+def test_trees(steps: Any) -> None:
+    event = events.SingleEpochTreeAggregationDpEvent(2.0, steps)
+    ours, theirs = charged(event, ZERO)
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "values"), [(0.5, 2), (0.1, 10), (0.9, 3)])
+def test_randomized_response(noise: float, values: int) -> None:
+    ours, theirs = charged(events.RandomizedResponseDpEvent(noise, values), REPLACE)
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+def test_a_changed_record_moves_a_sum_twice_as_far() -> None:
+    """The norm of a value bounds what is added or removed; dp_accounting leaves it at that."""
+    ours, theirs = charged(GAUSSIAN, REPLACE)
+    assert ours == pytest.approx(4 * theirs, rel=1e-9)
+
+
+def test_integer_noise() -> None:
+    (fields,) = mechanisms_of(events.DiscreteLaplaceDpEvent(0.5, 3))
+    assert fields["kind"] == "discrete-laplace"
+    assert 1 / fields["scale"] >= Fraction(1, 2)
+    assert fields["sensitivity"] == 3
+
+
+def test_nothing_costs_nothing() -> None:
+    point = point_with("{epsilon: 1}")
+    accountant = GatedAccountant(Gate(point), dpa.rdp.RdpAccountant())
+    for event in (events.NoOpDpEvent(), events.PoissonSampledDpEvent(0.0, GAUSSIAN)):
+        accountant.compose(event)
+    assert not point.entries
+
+
+# Nothing runs before it is allowed, and what ran is charged
+
+
+def test_a_denied_event_is_not_composed() -> None:
+    point = point_with("{epsilon: 1, delta: 1e-6}")
+    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    ran = []
+    with pytest.raises(Denied), accountant.running(SAMPLED, count=10**6):
+        ran.append("no")
+    assert not ran
+    assert accountant.ledger == events.NoOpDpEvent()
+
+
+def test_an_exception_stays_charged() -> None:
+    point = point_with("{epsilon: 1, delta: 1e-6}")
+    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    with pytest.raises(ZeroDivisionError), accountant.running(SAMPLED, count=10):
+        raise ZeroDivisionError
+    (entry,) = point.entries.values()
+    assert entry.status == "committed"
+    assert accountant.get_epsilon(1e-6) > 0
+
+
+def test_an_event_that_the_accountant_cannot_count_is_not_charged() -> None:
+    point = point_with("{epsilon: 10}")
+    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    event = events.DiscreteLaplaceDpEvent(0.5, 1)
+    assert not accountant.supports(event)
+    with pytest.raises(dpa.UnsupportedEventError):
+        accountant.compose(event)
+    assert not point.entries
+    exact = GatedAccountant(Gate(point, unit="user"), dpa.pld.PLDAccountant())
+    assert exact.compose(event).get_delta(0.5) <= 1e-9
+
+
+# What is refused
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class Louder(events.GaussianDpEvent):  # type: ignore[misc]
+    """Somebody's own event."""
+
+    times: int = 2
+
+
+def refused_events() -> list[Any]:
+    batch = {"source_dataset_size": 100, "sample_size": 10, "event": GAUSSIAN}
+    return [
+        events.NonPrivateDpEvent(),
+        events.UnsupportedDpEvent(),
+        events.SampledWithReplacementDpEvent(**batch),
+        events.SampledWithoutReplacementDpEvent(**batch),
+        events.TruncatedSubsampledGaussianDpEvent(100, 0.1, 12, 1.0),
+        events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+        events.RepeatAndSelectDpEvent(GAUSSIAN, 5, 1),
+        Louder(1.0),  # type: ignore[arg-type]
+        events.GaussianDpEvent(0.0),
+        events.SelfComposedDpEvent(GAUSSIAN, -1),
+        events.SelfComposedDpEvent(GAUSSIAN, 0),
+        events.ComposedDpEvent([GAUSSIAN, events.SelfComposedDpEvent(GAUSSIAN, -3)]),
+        events.PoissonSampledDpEvent(0.1, events.ComposedDpEvent([LAPLACE, GAUSSIAN])),
+        events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(LAPLACE, 2)),
+        events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(SAMPLED, 2)),
+        events.PoissonSampledDpEvent(1.1, GAUSSIAN),
+        events.RandomizedResponseDpEvent(0.5, 2),
+    ]
+
+
+@pytest.mark.parametrize("event", refused_events())
+def test_events_that_cannot_be_charged_soundly(event: Any) -> None:
+    with pytest.raises(Misused):
+        mechanisms_of(event)
+
+
+def test_every_refusal_has_a_reason() -> None:
+    seen = {type(event).__name__ for event in refused_events()}
+    assert set(REFUSED) <= seen
+
+
+READ = {
+    *("NoOpDpEvent", "GaussianDpEvent", "LaplaceDpEvent", "DiscreteLaplaceDpEvent", "ZCDpEvent"),
+    *("RandomizedResponseDpEvent", "SingleEpochTreeAggregationDpEvent"),
+    *("ComposedDpEvent", "SelfComposedDpEvent", "PoissonSampledDpEvent"),
+}
+
+
+def test_every_event_of_the_library_is_read_or_refused() -> None:
+    """A new event of dp_accounting must not pass unseen."""
+    known = {name for name in vars(events) if name.endswith("Event")} - {"DpEvent"}
+    assert known == READ | set(REFUSED)
+
+
+def test_what_holds_for_zeroed_records_only_is_refused() -> None:
+    for event in (events.ZCDpEvent(0.1), events.RandomizedResponseDpEvent(0.5, 2)):
+        with pytest.raises(Misused, match="becomes zero"):
+            mechanisms_of(event, zeroed=True)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_a_count_cannot_give_back(count: Any) -> None:
+    point = point_with("{epsilon: 10}")
+    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    with pytest.raises(Misused, match="no count"):
+        accountant.compose(GAUSSIAN, count)
+    with pytest.raises(Misused, match="ask the policy"):
+        accountant._maybe_compose(GAUSSIAN, 1, True)
+    assert not point.entries
+
+
+def test_the_gate_and_the_accountant_mean_the_same_neighbours() -> None:
+    gate = Gate(point_with("{epsilon: 1}"), relation="change")
+    with pytest.raises(Misused, match="`add-remove`, not `change`"):
+        GatedAccountant(gate, dpa.rdp.RdpAccountant())
+
+
+# There and back
+
+
+def mechanism(**fields: Any) -> Mechanism:
+    read, problems = read_mechanism(plain_body(fields))
+    assert read is not None, problems
+    return read
+
+
+THERE = [
+    mechanism(kind="gaussian", sigma=3, sensitivity=2, count=5),
+    mechanism(kind="laplace", scale=3, sensitivity=0.7),
+    mechanism(kind="discrete-laplace", scale=3, sensitivity=2),
+    mechanism(kind="discrete-laplace", scale=3, sensitivity=1.5),
+    mechanism(kind="dp-sgd", **{"noise-multiplier": 1.1, "sampling-rate": 0.01, "steps": 100}),
+    mechanism(kind="tree-aggregation", **{"noise-multiplier": 1.1, "steps": 100}),
+    mechanism(kind="declared", rho=0.1, xi=0.01),
+    mechanism(kind="declared", mu=0.3),
+    mechanism(kind="declared", epsilon=0.3, count=2),
+    mechanism(kind="discrete-gaussian", sigma=3),
+    mechanism(kind="pate", sigma=40, queries=100),
+    mechanism(kind="exponential", epsilon=0.3),
+    mechanism(kind="report-noisy-max", epsilon=0.3, noise="laplace"),
+    mechanism(
+        kind="sparse-vector", **{"epsilon-threshold": 0.1, "epsilon-queries": 0.2, "cutoff": 3}
+    ),
+    mechanism(kind="gaussian", sigma=3, **{"sampling-rate": 0.1}),
+]
+
+
+@pytest.mark.parametrize("there", THERE, ids=lambda m: type(m).__name__)
+def test_there_and_back_loses_no_less(there: Mechanism) -> None:
+    (fields,) = mechanisms_of(event_of(there))
+    back = mechanism(**fields)
+    for order in (2, 8, 64):
+        before, after = (divergence(m, order) for m in (there, back))
+        assert after >= before * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("fields", [{"truth": 0.75}, {"values": 5, "noise": 0.3}])
+def test_responses_there_and_back(fields: dict[str, Any]) -> None:
+    there = mechanism(kind="randomized-response", **fields)
+    (again,) = mechanisms_of(event_of(there), Relation.REPLACE)
+    assert divergence(mechanism(**again), 8) == pytest.approx(divergence(there, 8), rel=1e-9)
+
+
+def divergence(m: Mechanism, order: int) -> float:
+    """The Rényi divergence of all runs."""
+    return runs(m) * whole_curve(bounds_of(m, 1, Relation.ADD_REMOVE))(order)
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        mechanism(kind="declared", epsilon=0.3, delta=1e-6),
+        mechanism(kind="declared", renyi={2: 0.1}),
+        mechanism(
+            kind="tree-aggregation", **{"noise-multiplier": 1, "steps": 5, "participations": 2}
+        ),
+    ],
+)
+def test_mechanisms_without_an_event(there: Mechanism) -> None:
+    with pytest.raises(Misused, match="no DpEvent"):
+        event_of(there)
+
+
+def test_the_example_of_the_page() -> None:
+    point = point_with("{epsilon: 3, delta: 1e-6}")
+    known = run_example("dp-accounting", point=point, train=lambda steps: f"{steps} steps")
+    assert known["model"] == "1000 steps"
+    (entry,) = point.entries.values()
+    assert entry.status == "committed"

@@ -1,0 +1,402 @@
+"""OpenDP behind the gate: the real library, its own maps, and its ways round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import opendp.prelude as dp
+import polars as pl
+import pytest
+from opendp.extras.polars import Bound, Margin
+from tests.enforcement.scenes import started
+from tests.gated.pages import run_example
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, Misused, ReleaseRejected
+from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.opendp import GatedContext
+from dpolicy.integrations.opendp_plan import columns_of
+
+dp.enable_features("contrib")
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: add-remove}, user-day: {period: day, relation: add-remove}}
+schema:
+  attributes: {income: {risk: high}, page: {risk: low}, country: {risk: low}}
+  partitions:
+    country: {values: [AT, CH]}
+    age: {from: 0, to: 119}
+"""
+USER = "  - {name: users, kind: custom, when: always, unit: user, budget: %s}\n"
+DAY = "  - {name: days, kind: custom, when: always, unit: user-day, budget: %s}\n"
+INCOME = (
+    "  - {name: incomes, kind: custom, when: '\"income\" in attributes', unit: user, budget: %s}\n"
+)
+
+PAGES = ["a", "b", "c"]
+NUMBERS = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+RHO = dp.zero_concentrated_divergence()
+ONE = {"user": dp.unit_of(contributions=1)}
+
+
+def visits(rows: int = 300) -> pl.LazyFrame:
+    """Some data."""
+    return pl.LazyFrame(
+        {
+            "page": [PAGES[row % 3] for row in range(rows)],
+            "income": [row % 10 for row in range(rows)],
+            "country": ["AT" if row % 2 else "CH" for row in range(rows)],
+            "age": [row % 100 for row in range(rows)],
+            "day": [date(2026, 10, 1 + row % 30) for row in range(rows)],
+        }
+    )
+
+
+def point_with(*policies: str) -> DecisionPoint:
+    return started(*policies, head=HEAD)
+
+
+def spent(point: DecisionPoint, rule: str, notion: str) -> float:
+    (found,) = [b for b in point.budgets() if b.rule.name == rule]
+    amount = found.spent[notion]
+    assert amount is not None
+    return amount
+
+
+def gate(point: DecisionPoint, **more: Any) -> Gate:
+    return Gate(point, by="ada", attributes=["page", "income", "country"], **more)
+
+
+def page_counts(context: GatedContext, **losses: Any) -> Any:
+    counts = context.query(**losses).group_by("page").agg(dp.len(signed=True))
+    return counts.with_keys(pl.LazyFrame({"page": PAGES}))
+
+
+def context_of(point: DecisionPoint, data: Any = None, **more: Any) -> GatedContext:
+    said = {"units": ONE, "measure": dp.max_divergence(), **more}
+    return GatedContext(gate(point), visits() if data is None else data, **said)
+
+
+def statuses(point: DecisionPoint) -> list[str]:
+    return [entry.status for entry in point.entries.values()]
+
+
+# An allowed run charges the right cost
+
+
+@pytest.mark.parametrize(
+    ("bounds", "factor"),
+    [
+        ([Bound(per_group=70)], 49),  # all of a month's records on one page: ρ grows with 7²
+        ([Bound(by=["page"], per_group=10, num_groups=7)], 3),  # ten on each of three pages: 3
+    ],
+)
+def test_every_unit_pays_its_own_loss(bounds: list[Bound], factor: int) -> None:
+    point = point_with(USER % "{rho: 10}", DAY % "{rho: 10}")
+    day = [Bound(by=["page"], per_group=10, num_groups=1)]
+    context = context_of(
+        point,
+        units={
+            "user-day": dp.unit_of(contributions=day),
+            "user": dp.unit_of(contributions=bounds),
+        },
+        measure=RHO,
+    )
+    query = page_counts(context, rho=0.015)
+    (scale,) = query.summarize()["scale"]
+    released = query.release().collect()
+    assert sorted(released["page"]) == PAGES
+    assert statuses(point) == ["committed"]
+    rho = 10**2 / (2 * scale**2)  # Δ²/2σ², by hand
+    assert math.isclose(rho, 0.015, rel_tol=1e-6)
+    assert math.isclose(spent(point, "days", "rho"), rho, rel_tol=1e-6)
+    assert math.isclose(spent(point, "users", "rho"), factor * rho, rel_tol=1e-6)
+
+
+def test_pure_losses() -> None:
+    point = point_with(USER % "{epsilon: 2}")
+    context = context_of(point, units={"user": dp.unit_of(contributions=3)})
+    query = context.query(epsilon=0.5).select(dp.len(signed=True))
+    (scale,) = query.summarize()["scale"]
+    query.release()
+    assert math.isclose(spent(point, "users", "epsilon"), 3 / scale, rel_tol=1e-6)
+
+
+def test_approximate_losses_with_unknown_groups() -> None:
+    point = point_with(USER % "{epsilon: 2, delta: 1e-6}")
+    measure = dp.approximate(dp.max_divergence())
+    margin = Margin(by=["page"], max_length=1000)
+    context = context_of(point, measure=measure, margins=[margin])
+    query = context.query(epsilon=0.5, delta=1e-7).group_by("page").agg(dp.len(signed=True))
+    assert query.release().collect().height <= 3
+    assert math.isclose(spent(point, "users", "epsilon"), 0.5, rel_tol=1e-6)
+
+
+def test_losses_of_plain_data() -> None:
+    """No frame, no columns: what is declared is charged."""
+    point = point_with(USER % "{epsilon: 2}", INCOME % "{epsilon: 0.7}")
+    context = context_of(point, [1.0, 2.0, 3.0], domain=NUMBERS)
+    query = context.query(epsilon=0.5).clamp((0.0, 10.0)).sum().laplace()
+    assert isinstance(query.release(), float)
+    assert spent(point, "incomes", "epsilon") == pytest.approx(0.5)
+
+
+def test_renyi_curves() -> None:
+    """OpenDP composes Rényi curves but builds none, so the measurement is one's own."""
+    point = point_with(USER % "{renyi: {8: 10}}")
+    dp.enable_features("honest-but-curious")
+    context = context_of(point, [1.0, 2.0], domain=NUMBERS, measure=dp.renyi_divergence())
+    gaussian = dp.m.then_user_measurement(
+        dp.renyi_divergence(),
+        lambda total: total,
+        lambda shift: lambda order: order * shift**2 / 8,  # Δ²α/2σ² with σ = 2
+        TO=float,
+    )
+    space = (NUMBERS, dp.symmetric_distance())
+    context(space >> dp.t.then_clamp((0.0, 1.0)) >> dp.t.then_sum() >> gaussian)
+    found = {b.rule.name: b.spent for b in point.budgets()}["users"]
+    assert found == {"renyi 8": pytest.approx(1.0, rel=1e-6)}
+    dp.disable_features("honest-but-curious")
+
+
+def test_nested_contexts_are_paid_in_advance() -> None:
+    point = point_with(USER % "{epsilon: 2}")
+    context = context_of(point, [1.0, 2.0, 3.0], domain=NUMBERS)
+    inner = context.query(epsilon=1.0).compositor(split_evenly_over=2).release()
+    assert spent(point, "users", "epsilon") == pytest.approx(1.0)
+    for _ in range(2):
+        inner.query().clamp((0.0, 10.0)).sum().laplace().release()
+    assert spent(point, "users", "epsilon") == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="exhausted"):
+        inner.query()
+
+
+# Nothing is read before it is allowed, and what was read is charged
+
+
+@pytest.fixture
+def vanishing(tmp_path: Path) -> Iterator[pl.LazyFrame]:
+    """Data of which only the names of its columns can be read: whoever reads on, fails."""
+    file = tmp_path / "visits.csv"
+    visits().collect().write_csv(file)
+    frame = pl.scan_csv(file, schema=visits().collect_schema())
+    frame.collect_schema()
+    file.unlink()
+    yield frame
+
+
+def test_a_denied_query_reads_nothing(vanishing: pl.LazyFrame) -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    context = context_of(point, vanishing)
+    with pytest.raises(Denied):
+        context.query(epsilon=3.0).select(dp.len(signed=True)).release()
+    assert statuses(point) == ["denied"]
+
+
+def test_a_crash_while_reading_stays_charged(vanishing: pl.LazyFrame) -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    query = context_of(point, vanishing).query(epsilon=0.5).select(dp.len(signed=True))
+    with pytest.raises(dp.OpenDPException):
+        query.release()
+    assert statuses(point) == ["committed"]
+    assert spent(point, "users", "epsilon") == pytest.approx(0.5)
+
+
+# Attributes are read off the plan
+
+
+def test_an_attribute_that_is_not_named_is_refused() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    context = context_of(point)
+    query = context.query(epsilon=0.1, attributes=["page"])
+    rich = query.filter(pl.col("income") > 5).select(dp.len(signed=True))
+    with pytest.raises(Misused, match="uses `income`"):
+        rich.release()
+    assert not point.entries
+    renamed = query.with_columns(x=pl.col("income") + 1).filter(pl.col("x") > 5)
+    with pytest.raises(Misused, match="uses `income`"):
+        renamed.select(dp.len(signed=True)).release()
+
+
+def test_only_what_is_named_is_charged() -> None:
+    point = point_with(USER % "{epsilon: 1}", INCOME % "{epsilon: 0.7}")
+    context = context_of(point)
+    query = context.query(epsilon=0.1, attributes=["page"]).filter(pl.col("page") == "a")
+    query.select(dp.len(signed=True)).release()
+    assert spent(point, "users", "epsilon") == pytest.approx(0.1)
+    assert spent(point, "incomes", "epsilon") == 0
+
+
+def test_columns_can_have_other_names() -> None:
+    point = point_with(USER % "{epsilon: 1}", INCOME % "{epsilon: 0.7}")
+    frame = visits().rename({"income": "salary"}).with_columns(id=pl.lit(1))
+    context = context_of(point, frame, columns={"salary": "income", "id": ()})
+    some = context.query(epsilon=0.1).filter((pl.col("salary") > 5) & (pl.col("id") > 0))
+    some.select(dp.len(signed=True)).release()
+    assert spent(point, "incomes", "epsilon") == pytest.approx(0.1)
+
+
+PLANS: dict[str, tuple[Callable[[pl.LazyFrame], pl.LazyFrame], set[str] | None]] = {
+    "filter": (lambda f: f.filter(pl.col("income") > 1), {"income"}),
+    "computed": (lambda f: f.with_columns(x=pl.col("income") + pl.col("age")), {"income", "age"}),
+    "grouped": (lambda f: f.group_by("page").agg(pl.len()), {"page"}),
+    "over": (lambda f: f.filter(pl.len().over("page") > 1), {"page"}),
+    "struct": (lambda f: f.select(pl.struct("page", "age")), {"page", "age"}),
+    "when": (
+        lambda f: f.select(pl.when(pl.col("age") > 1).then("page").otherwise(None)),
+        {"age", "page"},
+    ),
+    "sorted": (lambda f: f.sort("age"), {"age"}),
+    "joined": (lambda f: pl.LazyFrame({"page": PAGES}).join(f, on="page"), {"page"}),
+    "several": (lambda f: f.select(pl.col("page", "age")), {"page", "age"}),
+    "by time": (
+        lambda f: f.group_by_dynamic("day", every="1mo", group_by="page").agg(pl.len()),
+        {"day", "page"},
+    ),
+    "in SQL": (lambda f: f.filter(pl.sql_expr("income > 3 AND age < 5")), {"income", "age"}),
+    "renamed": (
+        lambda f: f.with_columns(x=pl.col("age")).group_by("x").agg(pl.col("page").first()),
+        {"age", "page"},
+    ),
+    "of two frames": (lambda f: f.join(f, on="page", how="left"), {"page"}),
+    "of many frames": (lambda f: pl.concat([f, f]), None),
+    "nothing": (lambda f: f.select(pl.len()), set()),
+    "all": (lambda f: f.select(pl.all()), None),
+    "by type": (lambda f: f.select(pl.col(pl.String)), None),
+    "by pattern": (lambda f: f.select(pl.col("^in.*$")), None),
+    "by place": (lambda f: f.select(pl.nth(1)), None),
+    "all but one": (lambda f: f.select(pl.exclude("page")), None),
+    "unknown step": (lambda f: f.unique(["age"]), None),
+    "sliced": (lambda f: f.select(pl.len()).head(3), None),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_columns_of_plans(name: str) -> None:
+    build, expected = PLANS[name]
+    known = frozenset(visits().collect_schema().names())
+    assert columns_of(build(visits()), known) == (known if expected is None else expected)
+
+
+MISSING = (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_can_do_without_the_columns_it_does_not_use(name: str) -> None:
+    """Polars itself says so: the same plan on a frame that has only what was found."""
+    build, _ = PLANS[name]
+    known = frozenset(visits().collect_schema().names())
+    used = columns_of(build(visits()), known)
+    build(visits().drop(known - used)).collect_schema()
+    for column in PLANS[name][1] or ():
+        with pytest.raises(MISSING):
+            build(visits().drop(column)).collect_schema()
+
+
+# What is selected is what was said
+
+
+def test_the_selection_is_applied() -> None:
+    point = point_with(USER % "{epsilon: 40000}")
+    selects = gate(
+        point,
+        where=[{"country": "CH", "age": {"from": 0, "to": 49}}, {"country": ["AT"]}],
+        time={"from": "2026-10-01", "to": "2026-10-15"},
+    )
+    context = GatedContext(selects, visits(), units=ONE, measure=dp.max_divergence(), day="day")
+    ((count,),) = (
+        context.query(epsilon=10_000.0).select(dp.len(signed=True)).release().collect().rows()
+    )
+    rows = [r for r in visits().collect().rows(named=True) if r["day"] <= date(2026, 10, 15)]
+    assert count == sum(r["country"] == "AT" or r["age"] <= 49 for r in rows)
+
+
+def test_a_selection_needs_a_frame_and_a_day() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    where = gate(point, where={"country": "CH"})
+    time = gate(point, time={"from": "2026-10-01"})
+    said: dict[str, Any] = {"units": ONE, "measure": dp.max_divergence()}
+    with pytest.raises(Misused, match="only a frame"):
+        GatedContext(where, [1.0], **said)
+    with pytest.raises(Misused, match="`day`"):
+        GatedContext(time, visits(), **said)
+
+
+# Ways round
+
+
+def test_the_queryable_is_not_handed_out() -> None:
+    context = context_of(point_with(USER % "{epsilon: 1}"))
+    with pytest.raises(Misused, match="asks no policy"):
+        _ = context.queryable
+
+
+def test_a_bare_measurement_counts_as_using_every_column() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    context = context_of(point, visits().select("page", "income"))
+    query = context.query(epsilon=0.1, attributes=["page"]).select(dp.len(signed=True))
+    measurement = query.resolve()
+    query.release()
+    asking = object.__getattribute__(query, "_query")._context
+    with pytest.raises(Misused, match="uses `income`"):
+        asking(measurement)
+    context(measurement)  # the gate names both
+
+
+def test_an_answer_cannot_be_drawn_again() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    answer = context_of(point).query(epsilon=0.1).select(dp.len(signed=True)).release()
+    assert answer.collect().equals(answer.collect())
+
+
+def test_an_odometer_is_refused() -> None:
+    context = context_of(point_with(USER % "{epsilon: 1}"), [1.0], domain=NUMBERS)
+    odometer = dp.c.make_fully_adaptive_composition(
+        NUMBERS, dp.symmetric_distance(), dp.max_divergence()
+    )
+    with pytest.raises(Misused, match="odometer"):
+        context.query(epsilon=0.1)._context(odometer)
+
+
+def test_invariants_are_refused() -> None:
+    margin = Margin(by=["page"], invariant="keys")
+    with pytest.raises(Misused, match="invariant"):
+        context_of(point_with(USER % "{epsilon: 1}"), margins=[margin])
+
+
+def test_relations_follow_the_metric() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    with pytest.raises(Misused, match="are `add-remove`, not `change`"):
+        GatedContext(gate(point, relation="change"), visits(), units=ONE, measure=RHO)
+    mixed = {**ONE, "user-day": dp.unit_of(changes=1)}
+    with pytest.raises(Misused, match="same metric"):
+        context_of(point, units=mixed)
+    with pytest.raises(Misused, match="at least one"):
+        context_of(point, units={})
+    with pytest.raises(ReleaseRejected):
+        context_of(point, units={"house": ONE["user"]}).query(epsilon=0.1).select(
+            dp.len(signed=True)
+        ).release()
+
+
+def test_losses_that_cannot_be_stated_are_refused() -> None:
+    point = point_with(USER % "{epsilon: 1}")
+    context = context_of(point, measure=dp.approximate(RHO))
+    query = context.query(rho=0.1, delta=1e-7).select(dp.len(signed=True))
+    with pytest.raises(Misused, match="cannot be stated"):
+        query.release()
+    assert not point.entries
+
+
+def test_the_example_of_the_page() -> None:
+    point = point_with(USER % "{rho: 1}", DAY % "{rho: 0.1}")
+    known = run_example("opendp", point=point, visits=visits())
+    assert known["counts"].height == 3
+    assert spent(point, "days", "rho") == pytest.approx(0.015)
+    assert spent(point, "users", "rho") == pytest.approx(0.735)

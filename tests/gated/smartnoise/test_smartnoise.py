@@ -1,0 +1,285 @@
+"""SmartNoise SQL behind the gate: the real library on SQLite, which tells what it is asked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+from snsql import Privacy, from_connection
+from tests.enforcement.scenes import started
+from tests.gated.pages import run_example
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, Misused
+from dpolicy.integrations.attributes import named_in
+from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.smartnoise import GatedReader
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7, orders: []}
+units: {user: {relation: change}}
+schema:
+  attributes: {income: {risk: high}, page: {risk: low}}
+"""
+USER = "  - {name: users, kind: custom, when: always, unit: user, budget: %s}\n"
+INCOME = (
+    "  - {name: incomes, kind: custom, when: '\"income\" in attributes', unit: user, budget: %s}\n"
+)
+ROWS = [(n, "abc"[n % 3], n % 10) for n in range(300)]
+BUDGET = "{epsilon: 9, delta: 1e-3}"
+
+
+def described(**more: Any) -> dict[str, Any]:
+    """What SmartNoise is told of the table."""
+    table = {
+        "max_ids": 2,
+        "user": {"type": "int", "private_id": True},
+        "page": {"type": "string"},
+        "income": {"type": "int", "lower": 0, "upper": 9},
+    }
+    return {"": {"S": {"visits": {**table, **more}}}}
+
+
+class Database:
+    """A table that remembers the statements that reached it."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:")
+        self.connection.execute("ATTACH ':memory:' AS S")
+        self.connection.execute("CREATE TABLE S.visits (user INT, page TEXT, income INT)")
+        self.connection.executemany("INSERT INTO S.visits VALUES (?, ?, ?)", ROWS)
+        self.connection.commit()
+        self.asked: list[str] = []
+        self.connection.set_trace_callback(self.asked.append)
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    made = Database()
+    yield made
+    made.connection.close()
+
+
+def reader_of(point: DecisionPoint, connection: Any, **more: Any) -> GatedReader:
+    attributes = more.pop("attributes", ["page", "income"])
+    said = {
+        "privacy": Privacy(epsilon=0.5, delta=1e-6),
+        "metadata": described(),
+        "columns": {"user": ()},
+        **more,
+    }
+    gate = Gate(point, by="ada", unit="user", attributes=attributes)
+    return GatedReader(gate, connection, **said)
+
+
+def point_with(*policies: str) -> DecisionPoint:
+    return started(*policies or (USER % BUDGET,), head=HEAD)
+
+
+def statuses(point: DecisionPoint) -> list[str]:
+    return [entry.status for entry in point.entries.values()]
+
+
+def spent(point: DecisionPoint, rule: str) -> float | None:
+    (found,) = [b for b in point.budgets() if b.rule.name == rule]
+    return found.spent["epsilon"]
+
+
+# An allowed run charges the right cost
+
+
+@pytest.mark.parametrize(
+    ("query", "noises"),
+    [
+        ("SELECT COUNT(DISTINCT user) AS n FROM S.visits", 1),
+        ("SELECT SUM(income) AS s FROM S.visits", 2),
+        ("SELECT AVG(income) AS m FROM S.visits", 3),
+        ("SELECT page, COUNT(*) AS n, AVG(income) AS m FROM S.visits GROUP BY page", 4),
+    ],
+)
+def test_every_mechanism_is_charged(database: Database, query: str, noises: int) -> None:
+    """Asked for 0.5, an average costs three times as much: its sum, its count, and the people."""
+    point = point_with()
+    rows = reader_of(point, database.connection).execute(query)
+    assert len(rows) == (4 if "GROUP" in query else 2)
+    assert statuses(point) == ["committed"]
+    assert spent(point, "users") == pytest.approx(noises)  # 0.5 each, and twice under change
+    assert len(database.asked) == 1
+
+
+def test_what_is_spent_is_spent(database: Database) -> None:
+    point = point_with(USER % "{epsilon: 3, delta: 1e-3}")
+    reader = reader_of(point, database.connection)
+    reader.execute("SELECT AVG(income) AS m FROM S.visits")
+    assert spent(point, "users") == pytest.approx(3)
+    with pytest.raises(Denied):
+        reader.execute("SELECT COUNT(*) AS n FROM S.visits")
+    # SmartNoise itself goes on for ever: it counts, and has no shut-off.
+    plain = from_connection(
+        database.connection, privacy=Privacy(epsilon=9), metadata=described(censor_dims=False)
+    )
+    plain.execute("SELECT COUNT(*) AS n FROM S.visits")
+
+
+def test_answers_as_a_frame() -> None:
+    frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
+    answer = reader_of(point_with(), frame).execute_df("SELECT COUNT(*) AS n FROM S.visits")
+    assert list(answer.columns) == ["n"]
+
+
+# Nothing is read before it is allowed, and what was read is charged
+
+
+def test_a_denied_query_reads_nothing(database: Database) -> None:
+    point = point_with(USER % "{epsilon: 1, delta: 1e-3}")
+    with pytest.raises(Denied):
+        reader_of(point, database.connection).execute("SELECT AVG(income) AS m FROM S.visits")
+    assert statuses(point) == ["denied"]
+    assert database.asked == []
+
+
+def test_a_crash_while_reading_stays_charged(database: Database) -> None:
+    def broken(value: int) -> int:
+        raise OSError("the disk is gone")
+
+    database.connection.create_function("broken", 1, broken)
+    database.connection.execute("ALTER TABLE S.visits RENAME TO kept")
+    database.connection.execute(
+        "CREATE VIEW S.visits AS SELECT user, page, broken(income) AS income FROM kept"
+    )
+    point = point_with()
+    with pytest.raises(sqlite3.OperationalError):
+        reader_of(point, database.connection).execute("SELECT SUM(income) AS s FROM S.visits")
+    assert statuses(point) == ["committed"]
+
+
+# Attributes are read off the query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT SUM(income) AS s FROM S.visits",
+        "SELECT COUNT(*) AS n FROM S.visits WHERE INCOME > 3",
+        "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page HAVING SUM(income) > 3",
+        "SELECT page, COUNT(*) AS n FROM S.visits AS v GROUP BY page ORDER BY AVG(v.income)",
+    ],
+)
+def test_an_attribute_that_is_not_named_is_refused(database: Database, query: str) -> None:
+    point = point_with()
+    with pytest.raises(Misused, match="uses `income`"):
+        reader_of(point, database.connection, attributes=["page"]).execute(query)
+    assert not point.entries
+    assert database.asked == []
+
+
+def test_only_what_is_named_is_charged(database: Database) -> None:
+    point = point_with(USER % BUDGET, INCOME % "{epsilon: 1, delta: 1e-3}")
+    reader = reader_of(point, database.connection, attributes=["page"])
+    reader.execute("SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page")
+    assert spent(point, "incomes") == 0
+
+
+COLUMNS = ["user", "page", "income"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) AS n FROM S.visits",
+        "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page ORDER BY n",
+        "SELECT VAR(income) AS v FROM S.visits WHERE Page = 'a'",
+        "SELECT page AS x, SUM(income) AS s FROM S.visits GROUP BY page",
+        "SELECT COUNT(DISTINCT page) AS n FROM S.visits",
+    ],
+)
+def test_the_database_reads_no_other_column(database: Database, query: str) -> None:
+    """SQLite is the judge: it says which columns a statement reads. The person is always one."""
+    read = set()
+
+    def watch(action: int, table: Any, column: Any, *_: Any) -> int:
+        if action == sqlite3.SQLITE_READ and table == "visits":
+            read.add(column)
+        return sqlite3.SQLITE_OK
+
+    database.connection.set_authorizer(watch)
+    reader_of(point_with(), database.connection).execute(query)
+    assert read - {"", "user"} == set(named_in(query, COLUMNS)) - {"user"}
+
+
+# Ways round
+
+
+def test_groups_that_are_not_censored_are_refused(database: Database) -> None:
+    said = described(censor_dims=False)
+    grouped = "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page"
+    point = point_with()
+    with pytest.raises(Misused, match="groups that exist"):
+        reader_of(point, database.connection, metadata=said).execute(grouped)
+    known = reader_of(point, database.connection, metadata=said, public_groups=True)
+    assert len(known.execute(grouped)) == 4
+
+
+def test_hidden_spending_is_refused() -> None:
+    frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
+    reader = reader_of(point_with(), frame, metadata=described(use_dpsu=True))
+    with pytest.raises(Misused, match="an ε of its own"):
+        reader.execute("SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page")
+
+
+def test_columns_without_bounds_are_refused_before_they_are_read(database: Database) -> None:
+    point = point_with()
+    said = described(income={"type": "int"})
+    with pytest.raises(Misused, match="without bounds"):
+        reader_of(point, database.connection, metadata=said).execute(
+            "SELECT SUM(income) AS s FROM S.visits"
+        )
+    assert not point.entries
+    assert database.asked == []
+
+
+def test_a_budget_cannot_be_changed_from_outside(database: Database) -> None:
+    point, privacy = (
+        point_with(USER % "{epsilon: 3, delta: 1e-3}"),
+        Privacy(epsilon=0.5, delta=1e-6),
+    )
+    reader = reader_of(point, database.connection, privacy=privacy)
+    privacy.epsilon = 50.0
+    reader.execute("SELECT COUNT(*) AS n FROM S.visits")
+    assert statuses(point) == ["committed"]
+
+
+def test_queries_that_make_no_sense_are_not_charged(database: Database) -> None:
+    point = point_with()
+    reader = reader_of(point, database.connection)
+    for query in (
+        "SELECT income FROM S.visits",
+        "SELECT MAX(income) AS m FROM S.visits",
+        "SELECT COUNT(*) AS n FROM S.visits; SELECT COUNT(*) AS n FROM S.visits",
+        "SELECT COUNT(*) AS n FROM (SELECT * FROM S.visits) AS v",
+    ):
+        with pytest.raises(ValueError):
+            reader.execute(query)
+    assert not point.entries
+    assert database.asked == []
+
+
+def test_what_a_gate_must_say(database: Database) -> None:
+    point = point_with()
+    said: dict[str, Any] = {"privacy": Privacy(epsilon=1.0), "metadata": described()}
+    with pytest.raises(Misused, match="`selected`"):
+        GatedReader(Gate(point, time={"from": "2026-10-01"}), database.connection, **said)
+    with pytest.raises(Misused, match="protects `add-remove`"):
+        GatedReader(Gate(point, relation="change"), database.connection, **said)
+
+
+def test_the_example_of_the_page(database: Database) -> None:
+    point = point_with()
+    frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
+    known = run_example("smartnoise", point=point, visits=frame)
+    assert list(known["averages"].columns) == ["page", "average"]
+    assert spent(point, "users") == pytest.approx(1.2)

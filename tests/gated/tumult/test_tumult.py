@@ -1,0 +1,355 @@
+"""Tumult Analytics behind the gate: the real library on a small Spark, and its ways round."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.enforcement.scenes import started
+from tests.gated.pages import run_example
+from tmlt.analytics import (
+    AddOneRow,
+    AddRowsWithID,
+    ApproxDPBudget,
+    KeySet,
+    MaxRowsPerID,
+    PureDPBudget,
+    QueryBuilder,
+    RhoZCDPBudget,
+    Session,
+)
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, InvalidValue, Misused
+from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.tumult import GatedSession
+from dpolicy.integrations.tumult_plan import use_of
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: change}}
+schema:
+  attributes: {income: {risk: high}, page: {risk: low}, country: {risk: low}}
+  partitions:
+    country: {values: [AT, CH]}
+"""
+USER = "  - {name: users, kind: custom, when: always, unit: user, budget: %s}\n"
+INCOME = (
+    "  - {name: incomes, kind: custom, when: '\"income\" in attributes', unit: user, budget: %s}\n"
+)
+COLUMNS = "user string, page string, country string, income int"
+PAGES = KeySet.from_dict({"page": ["a", "b", "c"]})
+PUBLIC = "country string, income int"
+ATTRIBUTES = ["page", "income", "country"]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }.items():
+        builder = builder.config(name, value)
+    found = builder.getOrCreate()
+    found.sparkContext.setLogLevel("OFF")
+    yield found
+    found.stop()
+
+
+ROWS = [(f"u{n}", "abc"[n % 3], ["AT", "CH"][n % 2], n % 10) for n in range(30)]
+
+
+class Watched:
+    """Data that counts how often one of its rows is read, and may break when it is."""
+
+    def __init__(self, spark: SparkSession, broken: bool = False) -> None:
+        self._rows = spark.sparkContext.accumulator(0)
+        rows = spark.sparkContext.parallelize(ROWS, 1).mapPartitions(_counting(self._rows, broken))
+        self.frame = spark.createDataFrame(rows, COLUMNS)
+
+    @property
+    def reads(self) -> int:
+        """How many rows were read so far."""
+        return int(self._rows.value)
+
+
+def _counting(count: Any, broken: bool) -> Callable[[Any], Iterator[Any]]:
+    """A function that Spark can carry elsewhere: it holds nothing of this test."""
+
+    def read(rows: Any) -> Iterator[Any]:
+        for row in rows:
+            count.add(1)
+            if broken:
+                raise OSError("the disk is gone")
+            yield row
+
+    return read
+
+
+def point_with(*policies: str) -> DecisionPoint:
+    return started(*policies, head=HEAD)
+
+
+def session_of(
+    point: DecisionPoint, frame: DataFrame, change: Any = None, **more: Any
+) -> GatedSession:
+    gate = Gate(point, by="ada", unit="user", attributes=more.pop("attributes", ATTRIBUTES))
+    names = {"user": ()}
+    return GatedSession.from_dataframe(
+        gate, "visits", frame, change or AddOneRow(), columns=names, **more
+    )
+
+
+def spent(point: DecisionPoint, rule: str, notion: str = "epsilon") -> float | None:
+    (found,) = [b for b in point.budgets() if b.rule.name == rule]
+    return found.spent[notion]
+
+
+def statuses(point: DecisionPoint) -> list[str]:
+    return [entry.status for entry in point.entries.values()]
+
+
+# An allowed run charges the right cost
+
+
+def test_an_allowed_query_is_charged_and_computed_once(spark: SparkSession) -> None:
+    point, data = point_with(USER % "{epsilon: 2, delta: 0}"), Watched(spark)
+    session = session_of(point, data.frame)
+    assert data.reads == 0
+    counts = session.evaluate(QueryBuilder("visits").groupby(PAGES).count(), PureDPBudget(0.5))
+    assert statuses(point) == ["committed"]
+    assert spent(point, "users") == 1  # 0.5 for a user added or removed is 1 for one changed
+    reads = data.reads
+    assert reads >= len(ROWS)
+    assert counts.collect() == counts.collect()
+    assert data.reads == reads  # the answer holds no way back to the data
+
+
+@pytest.mark.parametrize(
+    ("budget", "notion", "cost"),
+    [
+        (RhoZCDPBudget(0.1), "rho", 0.4),
+        (ApproxDPBudget(0.5, 1e-9), "epsilon", 1.0),
+    ],
+)
+def test_other_notions(spark: SparkSession, budget: Any, notion: str, cost: float) -> None:
+    point = point_with(USER % ("{rho: 1}" if notion == "rho" else "{epsilon: 2}"))
+    session = session_of(point, Watched(spark).frame, notion=type(budget))
+    session.evaluate(QueryBuilder("visits").count(), budget)
+    assert spent(point, "users", notion) == pytest.approx(cost)
+
+
+def test_a_loss_without_bound_is_refused(spark: SparkSession) -> None:
+    point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
+    session = session_of(point, data.frame)
+    with pytest.raises(InvalidValue):
+        session.evaluate(QueryBuilder("visits").count(), PureDPBudget(float("inf")))
+    with pytest.raises(ValueError, match="type"):
+        session.evaluate(QueryBuilder("visits").count(), RhoZCDPBudget(1))
+    assert not point.entries
+    assert data.reads == 0
+
+
+# Nothing is read before it is allowed, and what was read is charged
+
+
+def test_a_denied_query_reads_nothing(spark: SparkSession) -> None:
+    point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
+    with pytest.raises(Denied):
+        session_of(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(3))
+    assert statuses(point) == ["denied"]
+    assert data.reads == 0
+
+
+def test_a_crash_while_reading_stays_charged(spark: SparkSession) -> None:
+    point, data = point_with(USER % "{epsilon: 2, delta: 0}"), Watched(spark, broken=True)
+    with pytest.raises(Exception, match="the disk is gone"):
+        session_of(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(0.5))
+    assert statuses(point) == ["committed"]
+    assert spent(point, "users") == 1
+
+
+# Partitions
+
+
+def test_parts_ask_and_add_up(spark: SparkSession) -> None:
+    """Tumult gives each part a budget of its own; here all of them ask the same policy."""
+    point = point_with(USER % "{epsilon: 2, delta: 0}")
+    session = session_of(point, Watched(spark).frame)
+    parts = session.partition_and_create("visits", "country", {"at": "AT", "ch": "CH"})
+    assert {type(part) for part in parts.values()} == {GatedSession}
+    parts["at"].evaluate(QueryBuilder("at").count(), PureDPBudget(0.6))
+    parts["at"].stop()
+    with pytest.raises(Denied):
+        parts["ch"].evaluate(QueryBuilder("ch").count(), PureDPBudget(0.6))
+
+
+def test_parts_of_a_partition_do_not_add_up(spark: SparkSession) -> None:
+    point = point_with(USER % "{epsilon: 2, delta: 0}")
+    session = session_of(point, Watched(spark).frame)
+    split = {"at": "AT", "ch": "CH"}
+    parts = session.partition_and_create("visits", "country", split, partition="country")
+    for name, part in parts.items():
+        part.evaluate(QueryBuilder(name).count(), PureDPBudget(0.6))
+        part.stop()
+    assert statuses(point) == ["committed", "committed"]
+    session.stop()
+    with pytest.raises(RuntimeError, match="no longer active"):
+        session.evaluate(QueryBuilder("visits").count(), PureDPBudget(0.1))
+    assert len(point.entries) == 2
+
+
+def test_what_was_changed_is_no_partition(spark: SparkSession) -> None:
+    """Else everybody could be moved to Austria, and nobody else would be charged."""
+    session = session_of(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+    moved = QueryBuilder("visits").select(["page"])
+    moved = moved.map(lambda row: {"country": "AT"}, {"country": "VARCHAR"}, augment=True)
+    session.create_view(moved, "moved")
+    with pytest.raises(Misused, match="not a partition"):
+        session.partition_and_create("moved", "country", {"at": "AT"}, partition="country")
+    session.create_view(QueryBuilder("visits").filter("income > 3"), "rich")
+    parts = session.partition_and_create("rich", "country", {"at": "AT"}, partition="country")
+    assert parts["at"]._gate.where == [{"country": ["AT"]}]
+
+
+def test_the_column_of_a_partition_is_used(spark: SparkSession) -> None:
+    point = point_with(USER % "{epsilon: 2}")
+    session = session_of(point, Watched(spark).frame, attributes=["page"])
+    parts = session.partition_and_create("visits", "country", {"at": "AT"})
+    with pytest.raises(Misused, match="uses `country`"):
+        parts["at"].evaluate(QueryBuilder("at").groupby(PAGES).count(), PureDPBudget(0.1))
+
+
+def test_parts_of_limited_ids_use_every_column(spark: SparkSession) -> None:
+    point = point_with(USER % "{epsilon: 2}")
+    session = session_of(point, Watched(spark).frame, AddRowsWithID("user"))
+    session.create_view(QueryBuilder("visits").enforce(MaxRowsPerID(3)), "limited")
+    (part,) = session.partition_and_create("limited", "country", {"at": "AT"}).values()
+    query = QueryBuilder("at").count()
+    assert use_of(query._query_expr, part._known()).columns == EVERYTHING
+
+
+# Attributes are read off the query
+
+
+def test_an_attribute_that_is_not_named_is_refused(spark: SparkSession) -> None:
+    point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
+    session = session_of(point, data.frame, attributes=["page"])
+    with pytest.raises(Misused, match="uses `income`"):
+        session.evaluate(QueryBuilder("visits").filter("Income > 3").count(), PureDPBudget(0.1))
+    session.create_view(QueryBuilder("visits").rename({"income": "x"}), "renamed")
+    with pytest.raises(Misused, match="uses `income`"):
+        session.evaluate(QueryBuilder("renamed").sum("x", 0, 9), PureDPBudget(0.1))
+    session.delete_view("renamed")
+    assert not point.entries
+    assert data.reads == 0
+
+
+EVERYTHING = {"user", "page", "country", "income"}
+REGIONS = KeySet.from_dict({"region": ["r"]})
+
+#: A builder changes whenever something is added to it, so each query starts with one of its own.
+QUERIES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "count": (lambda v: v.count(), set()),
+    "filter": (lambda v: v.filter("Income > 3 AND `page` = 'a'").count(), {"income", "page"}),
+    "grouped": (lambda v: v.groupby(PAGES).sum("income", 0, 9), {"page", "income"}),
+    "distinct": (lambda v: v.count_distinct(["page"]), {"page"}),
+    "distinct rows": (lambda v: v.select(["page", "user"]).count_distinct(), {"page", "user"}),
+    "renamed": (lambda v: v.rename({"income": "x"}).sum("x", 0, 9), {"income"}),
+    "mapped": (
+        lambda v: v.select(["page", "income"]).map(lambda r: {"y": 1}, {"y": "INTEGER"}).count(),
+        {"page", "income"},
+    ),
+    "nulls": (lambda v: v.drop_null_and_nan(["income"]).count(), {"income"}),
+    "all nulls": (lambda v: v.drop_null_and_nan().count(), EVERYTHING),
+    "replaced": (lambda v: v.replace_null_and_nan({"income": 0}).count(), set()),
+    "groups": (lambda v: v.select(["page"]).get_groups(["page"]), {"page"}),
+    "bounds": (lambda v: v.get_bounds("income"), {"income"}),
+    "public": (
+        lambda v: v.join_public("regions", ["country"]).groupby(REGIONS).count(),
+        {"country"},
+    ),
+    "public by guess": (lambda v: v.join_public("regions").count(), EVERYTHING),
+    "public of one name": (
+        lambda v: v.join_public("pages", ["country"]).sum("income_left", 0, 9),
+        EVERYTHING,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_columns_of_queries(spark: SparkSession, name: str) -> None:
+    session = session_of(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+    regions = spark.createDataFrame([("AT", "r")], "country string, region string")
+    session.add_public_dataframe("regions", regions)
+    session.add_public_dataframe("pages", spark.createDataFrame([("AT", 1)], PUBLIC))
+    query, expected = QUERIES[name]
+    built = query(QueryBuilder("visits"))._query_expr
+    assert use_of(built, session._known()).columns == expected
+
+
+def test_a_constraint_keeps_rows_by_a_hash_over_all_columns(spark: SparkSession) -> None:
+    session = session_of(
+        point_with(USER % "{epsilon: 2}"), Watched(spark).frame, AddRowsWithID("user")
+    )
+    limited = QueryBuilder("visits").enforce(MaxRowsPerID(3)).count()
+    used = use_of(limited._query_expr, session._known()).columns
+    assert used == {"user", "page", "country", "income"}
+    narrow = QueryBuilder("visits").select(["user", "page"]).enforce(MaxRowsPerID(3)).count()
+    assert use_of(narrow._query_expr, session._known()).columns == {"user", "page"}
+
+
+# What is selected is what was said
+
+
+def test_the_selection_is_applied(spark: SparkSession) -> None:
+    point = point_with(USER % "{epsilon: 40000}")
+    gate = Gate(point, unit="user", where={"country": ["CH"]}, attributes=["country"])
+    session = GatedSession.from_dataframe(gate, "visits", Watched(spark).frame, AddOneRow())
+    ((count,),) = session.evaluate(QueryBuilder("visits").count(), PureDPBudget(1000)).collect()
+    assert count == sum(row[2] == "CH" for row in ROWS)
+    timed = Gate(point, time={"from": "2026-10-01"})
+    with pytest.raises(Misused, match="`day`"):
+        GatedSession.from_dataframe(timed, "visits", Watched(spark).frame, AddOneRow())
+
+
+# Ways round
+
+
+def test_a_subclass_of_a_session_would_not_ask(spark: SparkSession) -> None:
+    """Why the gate holds a session and is none: Tumult's constructor forgets the class."""
+
+    class Subclass(Session):  # type: ignore[misc]
+        pass
+
+    frame = Watched(spark).frame
+    made = Subclass.from_dataframe(PureDPBudget(1), "visits", frame, AddOneRow())
+    assert type(made) is Session
+    gated = session_of(point_with(USER % "{epsilon: 2}"), frame)
+    assert type(gated) is GatedSession
+    assert not isinstance(gated, Session)
+
+
+def test_another_relation_is_refused(spark: SparkSession) -> None:
+    gate = Gate(point_with(USER % "{epsilon: 2}"), relation="change")
+    with pytest.raises(Misused, match="protects `add-remove`"):
+        GatedSession.from_dataframe(gate, "visits", Watched(spark).frame, AddOneRow())
+
+
+def test_the_example_of_the_page(spark: SparkSession) -> None:
+    point = point_with(USER % "{rho: 1}", INCOME % "{rho: 0.1}")
+    known = run_example("tumult", point=point, visits=Watched(spark).frame)
+    assert sorted(row["page"] for row in known["counts"].collect()) == ["a", "b", "c"]
+    assert spent(point, "users", "rho") == pytest.approx(0.06)
+    assert spent(point, "incomes", "rho") == 0

@@ -1,0 +1,244 @@
+"""The gate: nothing runs that was not reserved, and what has begun stays charged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, policy, pure, started
+from tests.gated.pages import run_example
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, InvalidValue, Misused, ReleaseRejected
+from dpolicy.integrations.gate import Gate, Reserves
+from dpolicy.integrations.rounding import downward, loss, upward
+from dpolicy.ledger.memory import MemoryStore
+
+ROOT = Path(__file__).parents[2]
+
+
+def status(point: DecisionPoint, release: str) -> str:
+    return point.entries[release].status
+
+
+def left(point: DecisionPoint, epsilon: str) -> bool:
+    """Whether so much is left; nothing is charged."""
+    return point.check(pure("another", epsilon)).allowed
+
+
+def test_a_run_is_reserved_then_committed() -> None:
+    point: Reserves = started()  # a decision point is what a gate needs
+    assert isinstance(point, DecisionPoint)
+    with Gate(point, by="ada").reserve("run", mechanism(epsilon=2)) as run:
+        assert status(point, run.release) == "reserved"
+        assert not left(point, "0.1")
+    assert status(point, run.release) == "committed"
+    assert not left(point, "0.1")
+
+
+def test_a_denial_is_raised_before_anything_runs() -> None:
+    point, ran = started(), []
+    with pytest.raises(Denied) as denied, Gate(point).reserve("run", mechanism(epsilon=3)):
+        ran.append("no")
+    assert not ran
+    assert denied.value.decision.broken == ("global",)
+    assert denied.value.decision.would_fit
+    assert "broken: global" in str(denied.value)
+
+
+def test_a_release_outside_of_the_vocabulary_does_not_run() -> None:
+    with pytest.raises(ReleaseRejected):
+        Gate(started()).reserve("run", mechanism(("shoe-size",), epsilon=1))
+
+
+def test_every_run_is_charged() -> None:
+    point = started()
+    gate = Gate(point)
+    names = set()
+    for _ in range(2):
+        with gate.reserve("run", mechanism(epsilon=1)) as run:
+            names.add(run.release)
+    assert len(names) == 2
+    with pytest.raises(Denied):
+        gate.reserve("run", mechanism(epsilon=1))
+
+
+def test_an_id_of_ones_own_runs_once() -> None:
+    gate = Gate(started())
+    with gate.reserve("run", mechanism(epsilon=1), release="monday"):
+        pass
+    with pytest.raises(Misused, match="a re-run is another release"):
+        gate.reserve("run", mechanism(epsilon=1), release="monday")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_stays_charged(error: type[BaseException]) -> None:
+    point = started()
+    with pytest.raises(error), Gate(point).reserve("run", mechanism(epsilon=2)) as run:
+        run.used(mechanism(epsilon=1))  # not believed: the exception may depend on the data
+        raise error
+    assert status(point, run.release) == "committed"
+    assert not left(point, "0.1")
+
+
+def test_less_may_be_used_than_reserved() -> None:
+    point = started()
+    with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
+        run.used(mechanism(epsilon=1))
+    assert left(point, "1")
+    assert not left(point, "1.1")
+
+
+def test_more_may_not() -> None:
+    point = started()
+    with (
+        pytest.raises(Misused, match="costs more"),
+        Gate(point).reserve("run", mechanism(epsilon=1)) as run,
+    ):
+        run.used(mechanism(epsilon=2))
+    assert status(point, run.release) == "reserved"  # what was reserved stays charged
+    assert not left(point, "1.1")
+
+
+def test_what_read_nothing_is_given_back() -> None:
+    point = started()
+    with (
+        pytest.raises(FileNotFoundError),
+        Gate(point).reserve("run", mechanism(epsilon=2)) as run,
+    ):
+        run.nothing_read("there is no such file")
+        raise FileNotFoundError
+    assert status(point, run.release) == "voided"
+    assert left(point, "2")
+    for late in (run.commit, lambda: run.nothing_read("again"), lambda: run.used()):
+        with pytest.raises(Misused, match="has ended"):
+            late()
+
+
+class Clock:
+    """The time, which only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 10, 28, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def slow(clock: Clock) -> DecisionPoint:
+    point = DecisionPoint(MemoryStore(), clock)
+    point.apply(policy(GLOBAL))
+    return point
+
+
+def test_a_run_may_take_longer_than_its_reservation() -> None:
+    clock = Clock()
+    point = slow(clock)
+    with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
+        clock.now += timedelta(days=3)
+    assert status(point, run.release) == "expired"
+    assert not left(point, "0.1")
+
+
+def test_what_ran_out_is_not_given_back_in_part() -> None:
+    clock = Clock()
+    point = slow(clock)
+    with (
+        pytest.raises(Misused, match="expired"),
+        Gate(point).reserve("run", mechanism(epsilon=2)) as run,
+    ):
+        run.used(mechanism(epsilon=1))
+        clock.now += timedelta(days=3)
+    assert not left(point, "0.1")
+
+
+def test_a_run_that_was_voided_meanwhile_is_an_error() -> None:
+    point = started()
+    with (
+        pytest.raises(Misused, match="voided"),
+        Gate(point).reserve("run", mechanism(epsilon=2)) as run,
+    ):
+        point.void(run.release, "a mistake: it is running")
+
+
+def test_a_gate_states_what_is_the_same_for_all() -> None:
+    point = started(GLOBAL, ZIP % "{epsilon: 1}")
+    gate = Gate(
+        point,
+        by="ada",
+        labels={"team": "ads", "purpose": ["research"]},
+        attributes=["zip"],
+        unit="user-day",
+        relation="add-remove",
+        additive=True,
+        where={"country": ["CH"]},
+        time={"from": "2026-10-01", "to": "2026-10-02"},
+    )
+    counts = gate.stated(
+        {"kind": "laplace", "scale": 4},
+        also={"user": {"sensitivity": Fraction(3, 2)}},
+        name="counts",
+    )
+    assert counts["name"] == "counts" and counts["labels"] == gate.labels
+    with gate.reserve("counts", counts):
+        pass
+    spent = {b.rule.name: b.spent for b in point.budgets({"country": "CH", "time": "2026-10-01"})}
+    assert spent["global"]["epsilon"] == pytest.approx(0.375)  # 3/2 for the user, not 2 days
+    assert spent["zips"]["epsilon"] == pytest.approx(0.375)
+
+
+PAGE = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: add-remove}, user-day: {period: day, relation: add-remove}}
+schema: {attributes: {page-views: {risk: low}}}
+"""
+
+
+def test_the_example_of_the_page() -> None:
+    point = started(GLOBAL.replace("epsilon: 2", "epsilon: 4"), head=PAGE)
+    known = run_example("gate", point=point)
+    assert status(point, known["run"].release) == "committed"
+    (balance,) = point.budgets()
+    assert balance.spent["epsilon"] == pytest.approx(3.5)
+
+
+def killed(way: str, ledger: Path) -> DecisionPoint:
+    """The ledger of a process that was killed while it read data."""
+    command = [sys.executable, "-m", "tests.integrations.killed_runs", way, str(ledger)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "reading\n"
+        child.kill()
+    return DecisionPoint(ledger)
+
+
+def test_a_killed_run_stays_charged(tmp_path: Path) -> None:
+    point = killed("gated", tmp_path / "ledger.db")
+    assert status(point, "run") == "reserved"
+    assert not left(point, "0.1")
+    with pytest.raises(Misused, match="a re-run is another release"):
+        Gate(point).reserve("run", mechanism(epsilon=2), release="run")
+
+
+def test_the_canary_is_not(tmp_path: Path) -> None:
+    assert left(killed("trusting", tmp_path / "ledger.db"), "2")
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, 12345.678901234567, 0.30000000000000004])
+def test_rounding_goes_against_the_spender(value: float) -> None:
+    exact = Fraction(value)
+    assert exact <= upward(value) <= exact * (1 + Fraction(1, 10**14))
+    assert exact * (1 - Fraction(1, 10**14)) <= downward(value) <= exact
+    assert loss(value) >= exact
+
+
+def test_losses_that_say_nothing_are_refused() -> None:
+    assert loss(0.0) == Fraction(1, 10**9)
+    for value in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(InvalidValue):
+            loss(value)

@@ -1,0 +1,153 @@
+"""Trials are reserved together, and only as many are run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tests.enforcement.scenes import GLOBAL, started
+from tests.gated.pages import run_example
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.errors import Denied, Misused
+from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.tuning import tuning
+
+SEARCHES = (
+    "  - {name: searches, kind: custom, when: 'labels.stage == \"tuning\"', unit: user,"
+    " budget: {epsilon: 1}}\n"
+)
+LAPLACE = {"kind": "laplace", "scale": 5}  # ε = 0.2
+
+
+def point() -> DecisionPoint:
+    return started(GLOBAL, SEARCHES)
+
+
+def spent(of: DecisionPoint) -> dict[str, float | None]:
+    return {b.rule.name: b.spent["epsilon"] for b in of.budgets()}
+
+
+def approximately(**amounts: float) -> Any:
+    return pytest.approx(amounts, abs=1e-9)
+
+
+def test_what_was_begun_is_charged_and_labelled() -> None:
+    of = point()
+    gate = Gate(of, labels={"team": "ads"}, unit="user")
+    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials:
+        assert spent(of) == approximately(**{"global": 1, "searches": 1})
+        for expected in (1, 2, 3):
+            with trials.trial() as number:
+                assert number == expected
+    assert spent(of) == approximately(**{"global": 0.6, "searches": 0.6})
+    with gate.reserve("final", gate.stated(LAPLACE)):
+        pass
+    assert spent(of) == approximately(**{"global": 0.8, "searches": 0.6})
+
+
+def test_counts_multiply_and_units_are_restated() -> None:
+    of = point()
+    gate = Gate(of, unit="user-day")
+    twice = gate.stated({**LAPLACE, "count": 2}, also={"user": {"sensitivity": 0.5}})
+    with tuning(gate, twice, trials=4) as trials, trials.trial():
+        assert spent(of) == approximately(**{"global": 0.8, "searches": 0.8})
+    assert spent(of) == approximately(**{"global": 0.2, "searches": 0.2})
+
+
+def test_more_trials_than_reserved_are_refused() -> None:
+    gate = Gate(point(), unit="user")
+    ran = []
+    with tuning(gate, gate.stated(LAPLACE), trials=2) as trials:
+        for _ in range(2):
+            with trials.trial():
+                ran.append("yes")
+        with pytest.raises(Misused, match="all 2 trials"), trials.trial():
+            ran.append("no")
+    with pytest.raises(Misused, match="over"), trials.trial():
+        ran.append("no")
+    assert ran == ["yes", "yes"]
+
+
+def test_threads_share_what_is_left() -> None:
+    of = point()
+    gate = Gate(of, unit="user")
+
+    def one(_: int) -> bool:
+        try:
+            with trials.trial():
+                return True
+        except Misused:
+            return False
+
+    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials, ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(one, range(50))) == 5
+    assert spent(of) == approximately(**{"global": 1, "searches": 1})
+
+
+def test_a_denied_search_runs_nothing() -> None:
+    gate = Gate(point(), unit="user")
+    with (
+        pytest.raises(Denied) as denied,
+        tuning(gate, gate.stated(LAPLACE), trials=6) as trials,
+        trials.trial(),
+    ):
+        raise AssertionError("it ran")
+    assert denied.value.decision.broken == ("searches",)
+
+
+def test_an_exception_charges_all_trials() -> None:
+    of = point()
+    gate = Gate(of, unit="user")
+    with (
+        pytest.raises(ZeroDivisionError),
+        tuning(gate, gate.stated(LAPLACE), trials=5) as trials,
+        trials.trial(),
+    ):
+        raise ZeroDivisionError
+    assert spent(of) == approximately(**{"global": 1, "searches": 1})
+
+
+def test_a_trial_that_failed_and_was_caught_is_one() -> None:
+    of = point()
+    gate = Gate(of, unit="user")
+    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials:
+        with pytest.raises(ZeroDivisionError), trials.trial():
+            raise ZeroDivisionError
+        with trials.trial():
+            pass
+    assert spent(of) == approximately(**{"global": 0.4, "searches": 0.4})
+
+
+def test_no_trial_costs_nothing() -> None:
+    of = point()
+    gate = Gate(of, unit="user")
+    with tuning(gate, gate.stated(LAPLACE), trials=5):
+        pass
+    (entry,) = of.entries.values()
+    assert entry.status == "voided"
+
+
+@pytest.mark.parametrize("trials", [0, -1, 2.5, True])
+def test_a_number_of_trials_is_a_number(trials: Any) -> None:
+    gate = Gate(point(), unit="user")
+    with pytest.raises(Misused, match="no number"), tuning(gate, trials=trials):
+        pass
+
+
+def test_the_example_of_the_page() -> None:
+    of = started(GLOBAL, head=HEAD)
+    known = run_example("tuning", point=of, scores={}, train=lambda rate: rate, score=abs)
+    assert known["model"] == 1.0
+    assert [entry.status for entry in of.entries.values()] == ["committed", "committed"]
+
+
+HEAD = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {relation: add-remove}}
+schema:
+  attributes: {page: {risk: low}}
+  labels: {stage: {values: [final, tuning], default: final}}
+"""

@@ -1,0 +1,54 @@
+"""Prices of past rounds, one block and one candidate at a time: the naive twin of the market."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpolicy.allocation.candidates import Candidate
+from dpolicy.allocation.market import FADING, FORGOTTEN, LEAST_REST
+from dpolicy.enforcement.check import Prepared
+from dpolicy.privacy.loss import INFINITE
+from dpolicy.releases.regions import Point, contains
+
+#: A rule, a block, the price of what is left there, and the share of the budget that this is.
+Paid = tuple[int, Point, float, float]
+
+
+def later(
+    of: Prepared, rounds: Sequence[Sequence[Paid]], candidate: Candidate, cohorts: int | None
+) -> float:
+    """What the shares that a candidate takes of budgets cost in rounds gone by, the latest last."""
+    kept = [(age, paid) for age, paid in enumerate(reversed(rounds)) if FADING**age >= FORGOTTEN]
+    oldest = max((age for age, paid in kept if paid), default=0)
+    whole = sum(FADING**age for age in range(oldest + 1))
+    total = 0.0
+    for age, paid in kept:
+        for rule, block, price, rest in paid:
+            worth = price / max(rest, LEAST_REST) * FADING**age / whole
+            total += worth * _share(of, candidate, rule, block, cohorts)
+    return total
+
+
+def _share(
+    of: Prepared, candidate: Candidate, rule: int, block: Point, cohorts: int | None
+) -> float:
+    """The share of a rule's budget that a candidate takes in a block, whatever the cohort."""
+    limits = of.gates_of(np.array([rule])).most[0, :-1].tolist()
+    places = [block]
+    if cohorts is not None:
+        before, beyond = block[:cohorts], block[cohorts + 1 :]
+        places = [(*before, cohort, *beyond) for cohort in range(*of.space[cohorts])]
+    most = 0.0
+    for place in places:
+        rows = [
+            row[:-1]
+            for charge in (() if candidate.refused else candidate.charges)
+            for number, row in zip(charge.numbers.tolist(), charge.rows.tolist(), strict=True)
+            if number == rule and contains(of.layout.blocks(charge.region, rule), place)
+        ]
+        costs = [sum(column) for column in zip(*rows, strict=True)]
+        shares = [c / m for c, m in zip(costs, limits, strict=bool(costs)) if 0 < m < INFINITE]
+        most = max(most, min([1.0, *shares]) if rows else 0.0)
+    return most
