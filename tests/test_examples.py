@@ -25,7 +25,7 @@ from dpolicy.cases.runner import run_case
 from dpolicy.cli.main import exit_code
 from dpolicy.language.parser import policy_files
 from dpolicy.privacy.budget import as_json
-from dpolicy.privacy.conversion import renyi_to_epsilon_classic
+from dpolicy.privacy.conversion import renyi_to_epsilon_classic, zcdp_to_epsilon
 from dpolicy.privacy.mechanism import read_mechanism
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
@@ -47,6 +47,7 @@ POLICY_SETS = {
     "web-analytics": (130, 98),
     "census-2020": (11, 11),
     "governance": (3, 2),
+    "wikimedia": (4, 4),
     "research-rounds": (4, 3),
     "contributions": (2, 2),
 }
@@ -269,6 +270,41 @@ def test_census_losses_by_place_follow_from_the_published_settings() -> None:
         name = level if level == "block" else f"from-{level}"
         assert abs(reached - Fraction(shown[name][0])) <= Fraction("0.00005")
     assert abs(total - Fraction(shown["global"][0])) <= Fraction("0.0000005")
+
+
+def census() -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / "census-2020" / "make_release.py"))
+
+
+def test_the_census_is_65_measurements_and_its_published_total() -> None:
+    found = list(census()["measurements"]())
+    total = sum((rho for *_, rho in found), Fraction(0))
+    assert len(found) == 65 and total == Fraction(293764, 114921)
+    assert f"{float(total):.4f}" == "2.5562"
+    assert f"{zcdp_to_epsilon(total, Fraction('1e-10')):.2f}" == "17.14"
+
+
+def test_the_census_file_is_what_its_script_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    census()["main"]()
+    file = EXAMPLES / "census-2020" / "releases" / "redistricting.yaml"
+    assert capsys.readouterr().out == file.read_text("utf-8")
+    stated = yaml.safe_load(file.read_text("utf-8"))["mechanisms"]
+    exact = [rho for *_, rho in census()["measurements"]()]
+    for mechanism, rho in zip(stated, exact, strict=True):
+        assert 0 <= Fraction(repr(mechanism["mechanism"]["rho"])) - rho < Fraction("1e-12")
+
+
+def test_census_losses_by_scope_add_up_from_the_measurements() -> None:
+    shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
+    found = list(census()["measurements"]())
+    scopes = {
+        f"per-attribute[{name}]": name for name in ("cenrace", "hispanic", "votingage", "hhgq")
+    }
+    for rule, name in scopes.items():
+        rho = sum((rho for _, _, attributes, rho in found if name in attributes), Fraction(0))
+        assert f"{float(rho):.6f}" == shown[rule][0]
+    rho = sum((rho for _, _, attributes, rho in found if attributes), Fraction(0))
+    assert f"{float(rho):.6f}" == shown["per-category[demographics, member]"][0]
 
 
 # The web company

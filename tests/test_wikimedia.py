@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "examples" / "wikimedia" / "show.py"
+FOLDER = Path(__file__).parent.parent / "examples" / "wikimedia"
+SCRIPT = FOLDER / "show.py"
 
 
 def test_the_four_figures() -> None:
@@ -21,3 +22,18 @@ def test_the_four_figures() -> None:
 def test_rho_is_never_above_what_is_stated() -> None:
     rows = runpy.run_path(str(SCRIPT))["rows"]()
     assert rows[0][1] <= 0.015
+
+
+def test_a_year_of_daily_releases() -> None:
+    allowed, worst = runpy.run_path(str(FOLDER / "year.py"))["year"]()
+    assert allowed == 365
+    spent = {unit: rho for unit, (_, rho) in worst.items()}
+    days = {"user-day": 1, "user-week": 7, "user-month": 31, "user": 365}
+    assert spent == pytest.approx({unit: 0.015 * n for unit, n in days.items()}, rel=1e-5)
+
+
+def test_a_promise_for_ever_ends_the_releases() -> None:
+    lasts = runpy.run_path(str(FOLDER / "year.py"))["lasts"]
+    page = (FOLDER / "README.md").read_text("utf-8")
+    for epsilon in (2, 5, 10):
+        assert f"with ε {epsilon} for ever, they end after {lasts(epsilon)} days" in page

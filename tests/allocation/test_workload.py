@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.check import decide, prepared
 from dpolicy.evaluation.generator import generated
 from dpolicy.evaluation.workload import (
-    AS_RUN,
     SCHEDULE,
+    TOTALS,
     Workload,
     arrivals_of,
     load_workload,
@@ -59,7 +60,7 @@ def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Workload:
     return load_workload(file)
 
 
-@pytest.mark.parametrize("total", AS_RUN)
+@pytest.mark.parametrize("total", TOTALS)
 def test_a_policy_for_every_total(workload: Workload, total: int) -> None:
     for as_run in (True, False):
         policy = policy_of(workload, total, as_run=as_run)
@@ -121,3 +122,16 @@ def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strateg
         assert decide(policy, balances, mechanisms).allowed
         for charge in candidate_of(policy, winner, 1, mechanisms).charges:
             balances.add(charge, 1)
+
+
+def test_budgets_of_s1_as_run_and_as_written() -> None:
+    workload = Workload("context", (), {}, {}, (), ())
+    known = {
+        True: "1.7 3, 1.83 4.9, 1.9 7, 2.0 9.2857, 2.25 15, 2.5 20",
+        False: "1.7 3, 1.8 5, 1.9 7, 2.0 10, 2.3 15, 2.5 20",
+    }
+    for as_run, said in known.items():
+        pairs = [tuple(map(Fraction, pair.split())) for pair in said.split(", ")]
+        for total, expected in zip(TOTALS, pairs, strict=True):
+            rules = policy_of(workload, total, as_run=as_run).rules
+            assert tuple(getattr(rule.budget, "epsilon", None) for rule in rules) == expected

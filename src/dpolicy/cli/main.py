@@ -44,6 +44,7 @@ COMMANDS = {
     "import": "dpolicy.cli.import_",
     "init": "dpolicy.cli.init",
     "log": "dpolicy.cli.log",
+    "paper": "dpolicy.cli.paper",
     "rules": "dpolicy.cli.rules",
     "schema": "dpolicy.cli.schema",
     "serve": "dpolicy.cli.serve",

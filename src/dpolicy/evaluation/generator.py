@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from dpolicy.errors import Misused
-from dpolicy.evaluation.workload import ROUNDS, Workload, read_workload
+from dpolicy.evaluation.workload import ROUNDS, Workload, latest_month, read_workload
 from dpolicy.privacy.cost import bounds_of, runs
 from dpolicy.privacy.mechanism import read_mechanism
 from dpolicy.privacy.mechanisms.bounds import Curve, whole_curve
@@ -241,10 +241,16 @@ def _drawn(rng: Random, popular: Mapping[str, float], more: float) -> list[str]:
 def _time(requests: Sequence[dict[str, Any]], rng: Random) -> _Schema:
     """S3: every request names a month around the latest, and half read data that has a time."""
     for request in requests:
-        latest = 100 + math.ceil((request["round"] + 2) / 4)
-        request["month"] = latest + rng.choices(MONTHS, MONTH_WEIGHTS)[0]
+        request["month"] = latest_month(request["round"]) + rng.choices(MONTHS, MONTH_WEIGHTS)[0]
         request["attributes"] = ["a0", "a1"] if rng.random() < 0.5 else ["a0"]
     return {}, {"a0": {"risk": "low"}, "a1": {"risk": "medium"}}
 
 
-_LABELLING = {"context": _context, "scope": _scope, "time": _time}
+def _whole(requests: Sequence[dict[str, Any]], rng: Random) -> _Schema:
+    """All at once: contexts, scopes, and a month for every request."""
+    _context(requests, rng)
+    _time(requests, rng)
+    return _scope(requests, rng)
+
+
+_LABELLING = {"context": _context, "scope": _scope, "time": _time, "whole": _whole}

@@ -1,0 +1,81 @@
+"""A year of daily releases on a ledger in memory: what units have spent, how long budgets last.
+
+Run as `python examples/wikimedia/year.py`. The releases are those of `show.py`: at most ten visits
+a user and day, ρ = 0.015 for a user-day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.language.source import Source
+from dpolicy.ledger.memory import MemoryStore
+from dpolicy.privacy.conversion import zcdp_to_epsilon
+from dpolicy.rules.compiler import compile_policy
+
+NEW_YEAR, DAYS = date(2026, 1, 1), 365
+DELTA = Fraction("1e-6")
+POLICY = (Path(__file__).parent / "policy.yaml").read_text("utf-8")
+#: What the policy gives a user for ever, and budgets that people would rather hear.
+FOR_EVER = "{rho: 5.475}"
+PROMISES = (1, 2, 5, 10, 20)
+
+
+def release(day: date) -> dict[str, Any]:
+    """The page views of one day."""
+    noise = {"kind": "gaussian", "sigma": 57.7351, "sensitivity": 10}
+    mechanism = {"mechanism": noise, "unit": "user-day", "attributes": ["page-views"]}
+    when = {"from": day.isoformat(), "to": day.isoformat()}
+    return {"release": f"page-views-{day}", "mechanisms": [{**mechanism, "time": when}]}
+
+
+def days_allowed(point: DecisionPoint) -> Iterator[date]:
+    """The days from the first of the year on whose releases are allowed, up to one that is not."""
+    day = NEW_YEAR
+    while day < NEW_YEAR + timedelta(2 * DAYS) and point.submit(release(day)).allowed:
+        yield day
+        day += timedelta(1)
+
+
+def year() -> tuple[int, dict[str, tuple[str, float]]]:
+    """How many days are allowed; by unit its rule and the most ρ that a block has spent."""
+    point = _point(POLICY)
+    allowed = len(list(days_allowed(point)))
+    worst: dict[str, tuple[str, float]] = {}
+    for balance in point.budgets():
+        rule, rho = balance.rule, balance.spent["rho"] or 0.0
+        if rho > worst.get(rule.unit, ("", 0.0))[1]:
+            worst[rule.unit] = rule.name, rho
+    return allowed, worst
+
+
+def lasts(epsilon: int) -> int:
+    """For how many days releases go on if a user has this ε for ever."""
+    text = POLICY.replace(FOR_EVER, f"{{epsilon: {epsilon}}}")
+    return len(list(days_allowed(_point(text))))
+
+
+def _point(text: str) -> DecisionPoint:
+    point = DecisionPoint(MemoryStore())
+    point.apply(compile_policy([Source("policy.yaml", text)]))
+    return point
+
+
+def main() -> None:
+    """Print what a year costs each unit, and what smaller promises allow."""
+    allowed, worst = year()
+    print(f"{allowed} daily releases are allowed; then `for-ever` ends it")
+    print(f"{'unit':<12}{'rule':<12}{'ρ':>8}{'ε at 1e-6':>11}")
+    for unit, (rule, rho) in sorted(worst.items(), key=lambda item: item[1][1]):
+        print(f"{unit:<12}{rule:<12}{rho:>8.3f}{zcdp_to_epsilon(Fraction(rho), DELTA):>11.3f}")
+    for epsilon in PROMISES:
+        print(f"with ε {epsilon} for ever, they end after {lasts(epsilon)} days")
+
+
+if __name__ == "__main__":
+    main()

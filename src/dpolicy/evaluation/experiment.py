@@ -1,0 +1,236 @@
+"""A scenario, a total budget, a system and a strategy → what the paper's evaluation reports of it.
+
+Every run is a process of its own, so that its memory is its own. What was spent is measured in the
+scopes of the scenario's policy for both systems: also for the baseline, whose one rule does not
+know them.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from time import process_time
+from typing import Any
+
+from dpolicy.allocation.rounds import Arrival, Outcome, Simulation
+from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.allocation.unlocking import Rotation
+from dpolicy.errors import Misused
+from dpolicy.evaluation.generator import generated
+from dpolicy.evaluation.measures import spent
+from dpolicy.evaluation.readings import in_blocks, with_timed_share
+from dpolicy.evaluation.workload import (
+    ROUNDS,
+    SCHEDULE,
+    Workload,
+    arrivals_of,
+    policy_of,
+    ready_made,
+)
+from dpolicy.privacy.budget import EpsilonDelta
+from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.rules.rule import Rule
+
+OURS, BASELINE = "DPolicy", "Cohere"
+SYSTEMS = (OURS, BASELINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario of the evaluation: its title, its workload, and the rules behind each measure."""
+
+    name: str
+    title: str
+    workload: str
+    measured: Callable[[Workload], Mapping[str, Sequence[str]]]
+
+
+def _of_scope(workload: Workload) -> Mapping[str, Sequence[str]]:
+    """The scopes of high risk: of a category at every level, and of an attribute."""
+    categories = [n for n, facts in workload.categories.items() if facts["risk"] == "high"]
+    attributes = [n for n, facts in workload.attributes.items() if facts["risk"] == "high"]
+    levels = ("member", "strong", "weak")
+    by_level = {lv: [f"per-category[{c}, {lv}]" for c in categories] for lv in levels}
+    return {**by_level, "attribute": [f"per-attribute[{a}]" for a in attributes]}
+
+
+def _of_whole(workload: Workload) -> Mapping[str, Sequence[str]]:
+    """The same, with black-box releases; and what a month spent on everything."""
+    scopes = {
+        measure: [f"{name} × any" for name in names]
+        for measure, names in _of_scope(workload).items()
+    }
+    context = {"standard": ["global × standard"], "total": ["global × any"]}
+    return {**context, "month": ["global-month × any"], **scopes}
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "S1", "Context", "context", lambda _: {"standard": ["standard"], "total": ["any"]}
+        ),
+        Scenario("S2", "Scope", "scope", _of_scope),
+        Scenario("S3", "Privacy unit", "time", lambda _: {"month": ["each-month"]}),
+        Scenario("whole", "All at once", "whole", _of_whole),
+    )
+}
+
+
+#: Scenarios that the paper ran, and that have a ready-made workload.
+PUBLISHED = ("S1", "S2", "S3")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one process does; without a `seed` it takes the ready-made workload.
+
+    `timed` is another share of requests on data that has a time, for S3; `rounds` how many to run.
+    """
+
+    scenario: str
+    total: int
+    system: str
+    strategy: str
+    seed: int | None = None
+    as_run: bool = True
+    profile: str = "classic"
+    timed: float | None = None
+    rounds: int = len(ROUNDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run gave: ε spent and allowed by measure, rules before and after pruning, CPU seconds.
+
+    `slowest` is the longest round, `memory` the most of the process in MB.
+    """
+
+    run: Run
+    utility: float
+    bound: float
+    accepted: int
+    spent: Mapping[str, float]
+    budgets: Mapping[str, float]
+    rules: int
+    kept: int
+    seconds: float
+    slowest: float
+    memory: int
+
+    def exceeds(self, measure: str) -> bool:
+        """Whether more was spent than the scenario's policy allows."""
+        return self.spent[measure] > self.budgets[measure]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def run_all(runs: Sequence[Run], processes: int) -> Iterator[Result]:
+    """The results as they come, from so many processes at a time."""
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, context, max_tasks_per_child=1) as pool:
+        waiting = [pool.submit(result_of, run) for run in runs]
+        try:
+            for done in as_completed(waiting):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def result_of(run: Run) -> Result:
+    """Run the rounds of a run on its workload."""
+    return evaluated(run, workload_of(run))
+
+
+def evaluated(run: Run, workload: Workload) -> Result:
+    """Run the rounds on some requests and measure what they spent."""
+    policy = policy_for(run, workload)
+    outcomes = _outcomes(run, workload, policy)
+    ids = {name for outcome in outcomes for name in outcome.accepted}
+    utility = sum(outcome.utility for outcome in outcomes)
+    spent_, budgets = measured(run, workload, ids)
+    return Result(
+        run,
+        utility,
+        sum(outcome.bound for outcome in outcomes),
+        len(ids),
+        spent_,
+        budgets,
+        policy.total,
+        policy.kept,
+        sum(outcome.seconds for outcome in outcomes),
+        max(outcome.seconds for outcome in outcomes),
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    )
+
+
+def workload_of(run: Run) -> Workload:
+    """The requests of a run: ready-made, or generated from its seed."""
+    name = SCENARIOS[run.scenario].workload
+    if run.seed is None and run.scenario in PUBLISHED:
+        workload = ready_made(name)
+    else:
+        workload = generated(name, run.seed or 0)
+    last = ROUNDS[: run.rounds][-1]
+    early = tuple(said for said in workload.requests if said["round"] <= last)
+    workload = replace(workload, requests=early)
+    return workload if run.timed is None else with_timed_share(workload, run.timed, run.seed or 0)
+
+
+def policy_for(run: Run, workload: Workload) -> CompiledPolicy:
+    """The policy set that chooses in a run."""
+    baseline = run.system == BASELINE
+    return policy_of(workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile)
+
+
+def _outcomes(run: Run, workload: Workload, policy: CompiledPolicy) -> list[Outcome]:
+    arrivals = arrivals_of(workload, policy)
+    if run.scenario == "S3" and run.system == OURS and run.as_run:
+        arrivals = in_blocks(workload, arrivals, _rotation())
+    simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE, process_time)
+    return list(simulation.run(arrivals, ROUNDS[: run.rounds]))
+
+
+def measured(
+    run: Run, workload: Workload, ids: set[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What the chosen requests spent by measure, and what the scenario's policy allows."""
+    chosen = tuple(said for said in workload.requests if str(said["id"]) in ids)
+    policy = policy_for(replace(run, system=OURS), workload)
+    arrivals = arrivals_of(replace(workload, requests=chosen), policy)
+    rules = {rule.name: rule for rule, _ in policy.all_rules}
+    costs: dict[str, float] = {}
+    budgets: dict[str, float] = {}
+    for measure, names in SCENARIOS[run.scenario].measured(workload).items():
+        scopes = [rules[name] for name in names]
+        if not scopes:  # a generated schema may have nothing of high risk
+            continue
+        costs[measure] = max(_spent(policy, rule, arrivals) for rule in scopes)
+        budgets[measure] = min(_epsilon(rule) for rule in scopes)
+    return costs, budgets
+
+
+def _spent(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
+    return spent(policy, rule, arrivals, _rotation(), full_lives(ROUNDS, _rotation()))
+
+
+def full_lives(rounds: range, rotation: Rotation) -> range:
+    """The cohorts whose whole life lies in some rounds."""
+    return range(rounds.start, rounds.stop - rotation.active + 1)
+
+
+def _rotation() -> Rotation:
+    if SCHEDULE.rotation is None:
+        raise Misused("the scenario of the evaluation says no `cohorts`")
+    return SCHEDULE.rotation
+
+
+def _epsilon(rule: Rule) -> float:
+    if not isinstance(rule.budget, EpsilonDelta):
+        raise Misused(f"`{rule.name}` has no budget in ε")
+    return float(rule.budget.epsilon)

@@ -1,0 +1,84 @@
+"""What was spent: the same as place by place, in every scenario, whoever chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.evaluation.small import workload
+from tests.reference import spent as plain
+
+from dpolicy.allocation.rounds import Schedule
+from dpolicy.allocation.unlocking import Rotation
+from dpolicy.errors import Misused
+from dpolicy.evaluation.measures import spent
+from dpolicy.evaluation.workload import SCHEDULE, Workload, arrivals_of, policy_of
+
+COHORTS = range(11, 20)
+
+#: Scenario → rules, each with its scope in plain Python.
+SCOPES: dict[str, dict[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "context": {"standard": lambda r: r["deployment"] == "standard", "any": lambda _: True},
+    "scope": {
+        "global": lambda _: True,
+        "per-attribute[a2]": lambda r: "a2" in r["attributes"],
+        "per-category[c0, member]": lambda r: "a0" in r["attributes"],
+        "per-category[c0, strong]": lambda r: bool({"a0", "a1"} & {*r["attributes"]}),
+        "per-category[c0, weak]": lambda _: True,
+    },
+    "time": {"global": lambda _: True, "each-month": lambda r: "a1" in r["attributes"]},
+}
+
+
+def rotation(of: Schedule = SCHEDULE) -> Rotation:
+    assert of.rotation is not None
+    return of.rotation
+
+
+@pytest.mark.parametrize("scenario", SCOPES)
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_what_the_plain_sum_gives(scenario: str, seed: int) -> None:
+    requests = workload(scenario, seed)
+    chosen = Random(seed).sample(requests.requests, 40)
+    found = measured(requests, chosen)
+    for name, in_scope in SCOPES[scenario].items():
+        month = name == "each-month"
+        expected = plain.worst(requests, chosen, in_scope, COHORTS, by_month=month)
+        assert found[name] == pytest.approx(expected, abs=1e-9) and expected > 0, name
+
+
+def test_the_twin_would_notice_what_is_not_counted() -> None:
+    requests = workload("context")
+    expected = plain.worst(requests, requests.requests, lambda _: True, COHORTS)
+    assert measured(requests, requests.requests)["any"] == pytest.approx(expected, abs=1e-9)
+    assert measured(requests, requests.requests[::2])["any"] < expected - 0.1
+
+
+def measured(requests: Workload, chosen: Any) -> dict[str, float]:
+    policy = policy_of(requests, 10)
+    arrivals = arrivals_of(replace(requests, requests=tuple(chosen)), policy)
+    rules = [rule for rule, _ in policy.all_rules]
+    return {rule.name: spent(policy, rule, arrivals, rotation(), COHORTS) for rule in rules}
+
+
+def test_nothing_chosen_spends_nothing() -> None:
+    assert set(measured(workload("scope"), ()).values()) == {0.0}
+
+
+def test_other_cohorts_spend_nothing() -> None:
+    requests = workload("context")
+    policy = policy_of(requests, 10)
+    rule = next(rule for rule, _ in policy.all_rules)
+    arrivals = arrivals_of(requests, policy)
+    assert spent(policy, rule, arrivals, rotation(), range(25, 31)) == 0.0
+
+
+def test_cohorts_must_be_a_partition() -> None:
+    requests = workload("context")
+    policy = policy_of(requests, 10)
+    rule = next(rule for rule, _ in policy.all_rules)
+    with pytest.raises(Misused, match="no partition"):
+        spent(policy, rule, arrivals_of(requests, policy), Rotation("team", 12), COHORTS)

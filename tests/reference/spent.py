@@ -1,0 +1,58 @@
+"""What chosen requests spent in a scope, the plain way: place by place, request by request.
+
+Works on the plain values of a workload: no policy, no region, no integer. Only places where some
+request begins can be the worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+#: The orders of the evaluation's accounting.
+ORDERS = (2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6)
+DELTA = 1e-7
+ACTIVE = 12
+
+
+def worst(
+    workload: Any,
+    chosen: Iterable[Mapping[str, Any]],
+    in_scope: Callable[[Mapping[str, Any]], bool],
+    cohorts: Iterable[int],
+    by_month: bool = False,
+) -> float:
+    """The largest ε over cohorts, slots and, if they are told apart, months."""
+    inside = [said for said in chosen if in_scope(said)]
+    slots = {low for said in inside for low, _ in said["ranges"]}
+    months = {said["month"] for said in inside} if by_month else {None}
+    return max(
+        (
+            epsilon(workload, [s for s in inside if _there(s, cohort, slot, month)])
+            for cohort in cohorts
+            for slot in slots
+            for month in months
+        ),
+        default=0.0,
+    )
+
+
+def _there(said: Mapping[str, Any], cohort: int, slot: int, month: int | None) -> bool:
+    return (
+        cohort <= said["round"] < cohort + ACTIVE
+        and any(low <= slot <= high for low, high in said["ranges"])
+        and (month is None or said["month"] == month)
+    )
+
+
+def epsilon(workload: Any, requests: Sequence[Mapping[str, Any]]) -> float:
+    """The least over the orders of the sum of divergences plus log(1/δ)/(α − 1)."""
+    if not requests:
+        return 0.0
+    found: list[float] = []
+    for position, order in enumerate(workload.orders):
+        if order in ORDERS:
+            total = sum(workload.mechanisms[s["mechanism"]]["renyi"][position] for s in requests)
+            found.append(total + math.log(1 / DELTA) / (order - 1))
+    return min(found)
