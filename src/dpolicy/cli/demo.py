@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from dpolicy.cli.output import note
+from dpolicy.cli.output import format_option, note, print_json
 from dpolicy.errors import Misused
 from dpolicy.ledger.opening import open_store
 
@@ -21,7 +21,8 @@ from dpolicy.ledger.opening import open_store
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Any free one if left out.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--check", is_flag=True, help="Fetch every page once, and end.")
-def command(directory: Path | None, port: int, no_browser: bool, check: bool) -> int:
+@format_option
+def command(directory: Path | None, port: int, no_browser: bool, check: bool, format_: str) -> int:
     """Show a made-up company: a year of releases, a denied one, a reservation, a round.
 
     It is served on this machine only, until Ctrl-C. Its ledger is kept in DIRECTORY if that is
@@ -34,10 +35,15 @@ def command(directory: Path | None, port: int, no_browser: bool, check: bool) ->
     with _place(directory) as place:
         store = open_store(str(place))
         if check:
-            for address, size in fetch_pages(store, datetime.now(UTC)):
-                click.echo(f"{size:>9,} bytes  {address}")
+            _print(fetch_pages(store, datetime.now(UTC)), format_)
             return 0
-        serve_company(store, datetime.now(UTC), port, lambda url: _announce(url, not no_browser))
+
+        def announce(url: str) -> None:
+            _announce(url, format_)
+            if not no_browser:
+                webbrowser.open(url)
+
+        serve_company(store, datetime.now(UTC), port, announce)
     return 0
 
 
@@ -52,8 +58,17 @@ def _place(directory: Path | None) -> Iterator[Path]:
         yield Path(temporary) / "ledger.db"
 
 
-def _announce(url: str, browser: bool) -> None:
-    click.echo(f"Marlow Mobility is at {url}")
-    note("everything in it is made up; Ctrl-C ends it")
-    if browser:
-        webbrowser.open(url)
+def _print(fetched: Iterator[tuple[str, int]], format_: str) -> None:
+    if format_ == "json":
+        print_json({"pages": [{"address": address, "bytes": size} for address, size in fetched]})
+        return
+    for address, size in fetched:
+        click.echo(f"{size:>9,} bytes  {address}")
+
+
+def _announce(url: str, format_: str) -> None:
+    if format_ == "json":
+        print_json({"url": url})
+    else:
+        click.echo(f"Marlow Mobility is at {url}")
+        note("everything in it is made up; Ctrl-C ends it")
