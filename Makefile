@@ -53,9 +53,10 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/regions.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/allocate.py --quick
+	$(BIN)/python benchmarks/hindsight.py --scenario context --total 10
 
 DEMO := build/demo
-demo: setup  ## an example's rules, its releases decided on a ledger of their own, and all stories
+demo: setup  ## an example's rules, its releases decided, all stories; then a company on a page, until Ctrl-C
 	$(BIN)/dpolicy rules examples/web-analytics
 	rm -rf $(DEMO) && mkdir -p $(DEMO)
 	$(BIN)/dpolicy apply examples/web-analytics --ledger $(DEMO)/ledger.db
@@ -63,6 +64,7 @@ demo: setup  ## an example's rules, its releases decided on a ledger of their ow
 	$(BIN)/dpolicy budgets --ledger $(DEMO)/ledger.db --rule daily --at country=AT
 	$(BIN)/dpolicy verify --ledger $(DEMO)/ledger.db
 	$(BIN)/dpolicy test examples
+	if [ -t 1 ] && [ -z "$$CI" ]; then $(BIN)/dpolicy demo; else $(BIN)/dpolicy demo --check; fi
 
 clean:
 	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis
