@@ -65,7 +65,7 @@ def balances(
     state: State,
     within: Region | None = None,
     wanted: Callable[[Rule], bool] | None = None,
-    told: int = MOST_TOLD,
+    told: int | None = None,
 ) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
@@ -86,7 +86,9 @@ def balances(
         points[position], rows[position] = _worst(of, spent, number, within)
     gates = of.gates_of(numbers)
     held = gates.hold(rows)
-    fullest = set(np.lexsort((gates.room(rows), held))[:told].tolist())
+    fullest = set(
+        np.lexsort((gates.room(rows), held))[: MOST_TOLD if told is None else told].tolist()
+    )
     return [
         Balance(
             of.section.rules[number],
