@@ -106,7 +106,7 @@ class Guard:
             raise Refused("other-origin", "a page of another site cannot act for you here")
 
     def _access_for(self, path: str) -> Access:
-        """What may be done by whom; while nobody can tell, nobody is known where all are welcome."""
+        """Who may do what; where everybody is welcome, an unreadable file knows nobody."""
         try:
             return self._access()
         except Refused:
