@@ -54,6 +54,7 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/allocate.py --quick
 	$(BIN)/python benchmarks/hindsight.py --scenario context --total 10
+	PYTHONPATH=. $(BIN)/python benchmarks/serve.py 5
 
 DEMO := build/demo
 demo: setup  ## an example's rules, its releases decided, all stories; then a company on a page, until Ctrl-C

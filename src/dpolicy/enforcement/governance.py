@@ -111,7 +111,7 @@ def balances(
     state: State,
     within: Region | None = None,
     wanted: Callable[[Rule], bool] | None = None,
-    told: int = MOST_TOLD,
+    told: int | None = None,
 ) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
@@ -120,10 +120,28 @@ def balances(
     """
     if state.policy is None:
         return []
+<<<<<<< HEAD
     now = standings(state, state.policy, within, wanted)
     of, rows = now.of, now.rows
     room = of.gates_of(now.numbers).room(rows)
     fullest = set(np.lexsort((room, now.held))[:told].tolist())
+=======
+    of, _ = prepared(state.policy)
+    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
+    if wanted is not None:
+        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(chosen, dtype=bool)]
+    cutoff = of.layout.cutoff(state.today)
+    rows, points = spent.spent(numbers), {}
+    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
+        number = int(numbers[position])
+        points[position], rows[position] = _worst(of, spent, number, within)
+    gates = of.gates_of(numbers)
+    held = gates.hold(rows)
+    fullest = set(
+        np.lexsort((gates.room(rows), held))[: MOST_TOLD if told is None else told].tolist()
+    )
+>>>>>>> service
     return [
         Balance(
             of.section.rules[number],
