@@ -120,28 +120,10 @@ def balances(
     """
     if state.policy is None:
         return []
-<<<<<<< HEAD
     now = standings(state, state.policy, within, wanted)
     of, rows = now.of, now.rows
     room = of.gates_of(now.numbers).room(rows)
-    fullest = set(np.lexsort((room, now.held))[:told].tolist())
-=======
-    of, _ = prepared(state.policy)
-    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
-    if wanted is not None:
-        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
-        numbers = numbers[np.array(chosen, dtype=bool)]
-    cutoff = of.layout.cutoff(state.today)
-    rows, points = spent.spent(numbers), {}
-    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
-        number = int(numbers[position])
-        points[position], rows[position] = _worst(of, spent, number, within)
-    gates = of.gates_of(numbers)
-    held = gates.hold(rows)
-    fullest = set(
-        np.lexsort((gates.room(rows), held))[: MOST_TOLD if told is None else told].tolist()
-    )
->>>>>>> service
+    fullest = set(np.lexsort((room, now.held))[: MOST_TOLD if told is None else told].tolist())
     return [
         Balance(
             of.section.rules[number],
