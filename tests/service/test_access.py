@@ -312,6 +312,21 @@ def issued(keys: str, more: str = "") -> str:
     )
 
 
+def test_a_server_with_a_broken_access_file_lives_and_lets_nobody_in(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    path.write_text(access())
+    policy_in_force(str(tmp_path / "ledger.db"))
+    with serving(str(tmp_path / "ledger.db"), "--access", str(path)) as server:
+        client = server.client("olga")
+        assert client.get("/v1/who").status_code == 200
+        path.write_text("access: 1\npeple: {}\n")
+        shut = client.get("/v1/who")
+        assert (shut.status_code, shut.json()["code"]) == (503, "access-unreadable")
+        assert client.get("/health/live").status_code == 200
+        path.write_text(access())
+        assert client.get("/v1/who").status_code == 200
+
+
 MISTAKES = {
     "access: 2\npeople: {}\n": "P007",
     "access: 1\n": "P008",

@@ -111,7 +111,7 @@ def balances(
     state: State,
     within: Region | None = None,
     wanted: Callable[[Rule], bool] | None = None,
-    told: int = MOST_TOLD,
+    told: int | None = None,
 ) -> list[Balance]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
@@ -123,7 +123,7 @@ def balances(
     now = standings(state, state.policy, within, wanted)
     of, rows = now.of, now.rows
     room = of.gates_of(now.numbers).room(rows)
-    fullest = set(np.lexsort((room, now.held))[:told].tolist())
+    fullest = set(np.lexsort((room, now.held))[: MOST_TOLD if told is None else told].tolist())
     return [
         Balance(
             of.section.rules[number],

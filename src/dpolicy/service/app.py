@@ -127,14 +127,16 @@ def _response(endpoint: Endpoint, answer: Answer, request: Request) -> Response:
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, DPolicyError)
+    if not isinstance(error, DPolicyError):
+        raise error
     if problem_of(error)[0] in ("internal", "ledger-damaged"):
         _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
     return error_response(error)
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+    if not isinstance(error, HTTPException):
+        raise error
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
     return problem_response(code, error.detail, headers=error.headers)
 

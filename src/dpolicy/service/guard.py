@@ -93,7 +93,7 @@ class Guard:
 
     async def _let_in(self, connection: HTTPConnection, scope: Scope) -> None:
         """Put who asks into the state of a request. Raises if it may not come in."""
-        access = self._access()
+        access = self._access_for(scope["path"])
         scope["state"]["access"] = access
         if access.local and _host(connection) not in _LOOPBACK:
             raise Refused("wrong-host", "without an access file only this machine is served")
@@ -104,6 +104,15 @@ class Guard:
         scope["state"]["principal"] = principal
         if scope["method"] not in _SAFE and not by_hand and not _same_origin(connection):
             raise Refused("other-origin", "a page of another site cannot act for you here")
+
+    def _access_for(self, path: str) -> Access:
+        """Who may do what; where everybody is welcome, an unreadable file knows nobody."""
+        try:
+            return self._access()
+        except Refused:
+            if not self._welcomes(path):
+                raise
+            return Access()
 
     async def _principal(
         self, connection: HTTPConnection, scope: Scope, access: Access
