@@ -1,7 +1,8 @@
 """Releases that compete for a ledger's budgets → who wins, in one commit, and why others lose.
 
-The problem is built from the state under the write lock, and every winner goes through the same
-decision as any release: that one is denied would be a mistake here, and then nothing is written.
+A choice is made on balances of its own while others can write, and again under the lock if somebody
+did. Every winner goes through the same decision as any release: that one is denied would be a
+mistake here, and then nothing is written.
 Losers are not recorded; they may ask again. An id that was decided before keeps its answer.
 """
 
@@ -45,14 +46,29 @@ MOST_OFFERED = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """All of a state that a choice depends on: balances of its own, so that others can write."""
+
+    sequence: int
+    today: int
+    policy: CompiledPolicy
+    balances: Balances
+    known: tuple[Release, ...]
+    asked: tuple[Release, ...]
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """When it was seen."""
+        return self.sequence, self.today
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """What is chosen in a state, what to submit, and the balances once the winners are charged."""
+    """What is chosen, and what to submit; the winners are charged in what was seen."""
 
     told: Shared
     submitted: tuple[Release, ...]
-    policy: CompiledPolicy
-    after: Balances
-    today: int
+    seen: _Seen
 
 
 def allocate(
@@ -71,26 +87,20 @@ def allocate(
     chooses = _strategy(strategy)
     asked = [read_request(release) for release in releases]
     check_ids(asked)
-    seen, found = point.consult(
-        lambda state: (_moment(state), _chosen(state, asked, chooses, market))
-    )
+    seen = point.consult(lambda state: _seen(state, asked))
+    found = _chosen(seen, chooses, market)
     decisions: tuple[Decision, ...] = ()
     if not dry_run:
 
         def choose(state: State) -> Sequence[Release]:
             """What was chosen while others could write, or a new choice if somebody did."""
             nonlocal found
-            if _moment(state) != seen:
-                found = _chosen(state, asked, chooses, market)
+            if (state.sequence, state.today) != seen.moment:
+                found = _chosen(_seen(state, asked), chooses, market)
             return found.submitted
 
         decisions = point.submit_together(choose, by)
-    return replace(found.told, losers=_with_offers(found, asked), decisions=decisions)
-
-
-def _moment(state: State) -> tuple[int, int]:
-    """All that a choice depends on besides the candidates."""
-    return state.sequence, state.today
+    return replace(found.told, losers=_with_offers(found), decisions=decisions)
 
 
 def _strategy(told: Strategy | str) -> Strategy:
@@ -101,56 +111,57 @@ def _strategy(told: Strategy | str) -> Strategy:
     return STRATEGIES[told]
 
 
-def _chosen(
-    state: State, releases: Sequence[Release], strategy: Strategy, market: Market | None
-) -> _Choice:
-    """Who would win in this state, and what to submit: those known before, then the winners."""
+def _seen(state: State, releases: Sequence[Release]) -> _Seen:
+    """A look at a state."""
     policy = state.policy
     if policy is None:
         raise no_policy()
     known = tuple(release for release in releases if release.id in state.entries)
-    asked = [release for release in releases if release.id not in state.entries]
+    asked = tuple(release for release in releases if release.id not in state.entries)
     for release in asked:
         not_proposed(state, release.id)  # before anything of the round is written
-    candidates = [_candidate(policy, release, state.today) for release in asked]
-    problem = build(prepared(policy)[0], state.balances, candidates, market=market)
+    return _Seen(state.sequence, state.today, policy, state.balances.copy(), known, asked)
+
+
+def _chosen(seen: _Seen, strategy: Strategy, market: Market | None) -> _Choice:
+    """Who would win, and what to submit: those known before, then the winners."""
+    candidates = [_candidate(seen.policy, release, seen.today) for release in seen.asked]
+    problem = build(prepared(seen.policy)[0], seen.balances, candidates, market=market)
     allocation = strategy(problem)
-    after = state.balances.copy()
+    losers = _losers(seen, candidates, problem, allocation)
     winners = np.flatnonzero(allocation.chosen).tolist()
     for number in winners:
         for charge in candidates[number].charges:
-            after.add(charge, 1)
+            seen.balances.add(charge, 1)
     told = Shared(
         allocation.utility(problem),
         allocation.bound,
         allocation.gap(problem),
-        tuple(asked[number].id for number in winners),
-        tuple(release.id for release in known),
-        _losers(state, policy, asked, candidates, problem, allocation),
-        _prices(policy, problem, allocation),
+        tuple(seen.asked[number].id for number in winners),
+        tuple(release.id for release in seen.known),
+        losers,
+        _prices(seen.policy, problem, allocation),
         market=market and market.after(problem, allocation),
     )
-    submitted = (*known, *(asked[number] for number in winners))
-    return _Choice(told, submitted, policy, after, state.today)
+    return _Choice(told, (*seen.known, *(seen.asked[number] for number in winners)), seen)
 
 
-def _with_offers(choice: _Choice, releases: Sequence[Release]) -> tuple[Loser, ...]:
+def _with_offers(choice: _Choice) -> tuple[Loser, ...]:
     """The losers, the most valuable of them told what would fit once the winners are charged."""
-    by_id = {release.id: release for release in releases}
+    by_id = {release.id: release for release in choice.seen.asked}
     ranked = sorted(choice.told.losers, key=lambda loser: -_utility(by_id[loser.release]))
     told = {loser.release for loser in ranked[:MOST_OFFERED]}
     return tuple(
-        replace(loser, would_fit=_offers(choice, by_id[loser.release]))
+        replace(loser, would_fit=_offers(choice.seen, by_id[loser.release]))
         if loser.release in told
         else loser
         for loser in choice.told.losers
     )
 
 
-def _offers(choice: _Choice, release: Release) -> tuple[Mapping[str, Any], ...]:
-    mechanisms = readable(release, choice.policy)
-    verdict = decide(choice.policy, choice.after, mechanisms, choice.today)
-    return offers(choice.policy, choice.after, choice.today, release.body, verdict)
+def _offers(seen: _Seen, release: Release) -> tuple[Mapping[str, Any], ...]:
+    verdict = decide(seen.policy, seen.balances, readable(release, seen.policy), seen.today)
+    return offers(seen.policy, seen.balances, seen.today, release.body, verdict)
 
 
 def _utility(release: Release) -> float:
@@ -167,20 +178,15 @@ def _candidate(policy: CompiledPolicy, release: Release, today: int) -> Candidat
 
 
 def _losers(
-    state: State,
-    policy: CompiledPolicy,
-    releases: Sequence[Release],
-    candidates: Sequence[Candidate],
-    problem: Problem,
-    allocation: Allocation,
+    seen: _Seen, candidates: Sequence[Candidate], problem: Problem, allocation: Allocation
 ) -> tuple[Loser, ...]:
-    binding = _binding(policy, problem, allocation)
+    binding = _binding(seen.policy, problem, allocation)
     found = []
-    for number, release in enumerate(releases):
+    for number, release in enumerate(seen.asked):
         if allocation.chosen[number]:
             continue
         alone = bool(problem.fits_alone[number])
-        rules = binding.get(number, ()) if alone else _alone(state, policy, release)
+        rules = binding.get(number, ()) if alone else _alone(seen, release)
         later = None if problem.later is None else float(problem.later[number])
         found.append(
             Loser(release.id, alone, candidates[number].refused, tuple(rules), later=later)
@@ -188,9 +194,9 @@ def _losers(
     return tuple(found)
 
 
-def _alone(state: State, policy: CompiledPolicy, release: Release) -> list[Binding]:
+def _alone(seen: _Seen, release: Release) -> list[Binding]:
     """The rules that refuse a release whatever the others do."""
-    verdict = decide(policy, state.balances, readable(release, policy), state.today)
+    verdict = decide(seen.policy, seen.balances, readable(release, seen.policy), seen.today)
     return [
         Binding(checks.of.section.rules[number].name, checks.of.section.rules[number].unit, None)
         for checks in verdict.checks
