@@ -3,8 +3,8 @@
 Prints CPU seconds a round with `efficient`, the memory of the process, and how much was accepted,
 on generated workloads at ε_t = 10: one, two and four times the requests of the paper in S2; one
 rule, two, and those of S2 and of the whole policy set; and no, one and two partitions besides slots
-and cohorts, of a hundred values each, of which every request takes a random run. Each line is a
-process of its own.
+and cohorts, of a hundred values each, of which every request takes a random run: two take minutes
+and gigabytes. Each line is a process of its own.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _cell(bar: Bar) -> str:
         ends = (_shown(end, bar.measure) for end in (min(bar.values), max(bar.values)))
         text += f" ({'–'.join(ends)})"
     if bar.deviation is not None:
-        text += f" {100 * bar.deviation:+.1f} %"
+        text += f" {round(100 * bar.deviation, 1) + 0.0:+.1f} %"  # no minus before a zero
     return text + (" **above**" if bar.exceeds else "")
 
 

@@ -2,8 +2,8 @@
 
 As run, a cohort does not keep every month apart: it has one block for the past, four single months
 and one for the future, so a request for an early month is charged to all of the past. The share of
-requests that read data with a time is a half in the text and in the public generator; the published
-bars fit three quarters (docs/evaluation.md).
+requests that read data with a time is a half in the text and in the public generator; three
+quarters come closer to the published bars (docs/evaluation.md).
 """
 
 from __future__ import annotations
