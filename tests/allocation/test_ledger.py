@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,26 @@ def test_prices_of_another_policy_are_forgotten(point: DecisionPoint, tmp_path: 
     (tmp_path / "policy.yaml").write_text(POLICY.replace("epsilon: 1}", "epsilon: 2}"), "utf-8")
     point.apply(tmp_path / "policy.yaml")
     assert point.policy is not None and load_prices(file, point.policy).rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("price", float("nan")), ("price", -1.0), ("age", -1), ("at", [10**30]), ("rule", "other")],
+)
+def test_prices_that_are_none_are_told(
+    point: DecisionPoint, tmp_path: Path, key: str, value: Any
+) -> None:
+    file, policy = tmp_path / "prices.json", point.policy
+    assert policy is not None
+    crowd = [release(f"r{n}", 0.3, 100) for n in range(5)]
+    found = allocate(point, crowd, "price", dry_run=True, market=load_prices(file, policy))
+    assert found.market is not None
+    save_prices(file, policy, found.market)
+    said = json.loads(file.read_text("utf-8"))
+    said["prices"][0][key] = value
+    file.write_text(json.dumps(said), "utf-8")
+    with pytest.raises(Misused, match="not a list of prices"):
+        load_prices(file, policy)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9}', '{"format": 1, "policy": 3}'])

@@ -6,11 +6,12 @@ leave out one trap each of theory 5.4; and the two frames against the twin.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -353,6 +354,28 @@ def test_rows_without_a_person_or_day_are_left_out() -> None:
         keep(other, limits, entity="person", day="day"),
     ):
         assert list(found["person"]) == ["a", "b"]
+
+
+def test_a_day_is_that_of_the_zone_of_its_column() -> None:
+    """Half past midnight and half past eleven in Zurich are one day, and two days in UTC."""
+    limits = contributions(UNITS, {"user-day": 1}, JANUARY)
+    times = [datetime(2026, 1, 10, 0, 30), datetime(2026, 1, 10, 23, 30)]
+    rows = {"person": ["a", "a"], "day": times}
+    one = pl.DataFrame(rows).with_columns(pl.col("day").dt.replace_time_zone("Europe/Zurich"))
+    other = pd.DataFrame(rows)
+    other["day"] = other["day"].dt.tz_localize("Europe/Zurich")
+    for frame in (one, other):
+        assert len(keep(frame, limits, entity="person", day="day")) == 1
+
+
+def test_a_person_that_is_no_number_is_nobody() -> None:
+    limits = contributions(UNITS, {"user-day": 1}, JANUARY)
+    rows = {"person": [math.nan, math.nan, 7.0], "day": [JANUARY[0]] * 3}
+    for frame in (
+        pl.DataFrame(rows),
+        pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"]))),
+    ):
+        assert list(keep(frame, limits, entity="person", day="day")["person"]) == [7.0]
 
 
 def test_rows_keep_their_order_where_none_is_given() -> None:

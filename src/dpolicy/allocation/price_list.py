@@ -32,7 +32,7 @@ def load_prices(file: Path, policy: CompiledPolicy) -> Market:
         if said["policy"] != policy.digest:
             return market
         return _market(said, policy, market)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ArithmeticError, ValueError, KeyError, TypeError) as error:
         raise Misused(f"{file} is not a list of prices: {error}") from None
 
 
@@ -41,17 +41,21 @@ def _market(said: dict[str, Any], policy: CompiledPolicy, empty: Market) -> Mark
     numbers = {(rule.name, rule.unit): number for number, rule in enumerate(rules)}
     lines = said["prices"]
     axes = empty.blocks.shape[1]
+    prices = np.array([line["price"] for line in lines], np.float64)
+    ages = np.array([line["age"] for line in lines], np.int64)
+    if not (np.isfinite(prices) & (prices >= 0) & (ages >= 0)).all():
+        raise ValueError("a price or an age is no amount")
     return Market(
         np.array([numbers[line["rule"], line["unit"]] for line in lines], np.intp),
         np.array([line["at"] for line in lines], np.int64).reshape(len(lines), axes),
-        np.array([line["price"] for line in lines], np.float64),
-        np.array([line["age"] for line in lines], np.int64),
+        prices,
+        ages,
         int(said["rounds"]),
     )
 
 
 def save_prices(file: Path, policy: CompiledPolicy, market: Market) -> None:
-    """Write a market."""
+    """Write a market, whole or not at all."""
     rules = policy.cumulative.rules
     columns = market.rules.tolist(), market.blocks.tolist(), market.prices.tolist()
     lines = [
@@ -59,4 +63,6 @@ def save_prices(file: Path, policy: CompiledPolicy, market: Market) -> None:
         for rule, at, price, age in zip(*columns, market.ages.tolist(), strict=True)
     ]
     said = {"format": FORMAT, "policy": policy.digest, "rounds": market.rounds, "prices": lines}
-    file.write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    new.replace(file)

@@ -92,7 +92,13 @@ class Model:
         self._highs.run()
         solution, info = self._highs.getSolution(), self._highs.getInfo()
         x = np.array(solution.col_value) if solution.value_valid else np.zeros(self._size)
-        return Answer(x, -info.mip_dual_bound * self._unit, np.empty(0), int(info.mip_node_count))
+        bound = -info.mip_dual_bound if self._ended_well() else np.inf
+        return Answer(x, bound * self._unit, np.empty(0), int(info.mip_node_count))
+
+    def _ended_well(self) -> bool:
+        """Whether the solver came to an end that proves something."""
+        ends = import_module("highspy").HighsModelStatus
+        return self._highs.getModelStatus() in (ends.kOptimal, ends.kSolutionLimit)
 
 
 def _highs() -> Any:

@@ -7,7 +7,7 @@ began is charged. What it warns of as a leak is an error: nobody has stated what
 
 from __future__ import annotations
 
-import warnings
+from threading import local
 from typing import NoReturn
 
 from diffprivlib import BudgetAccountant
@@ -16,6 +16,14 @@ from diffprivlib.utils import PrivacyLeakWarning
 from dpolicy.errors import Misused
 from dpolicy.integrations.gate import Gate, Run
 from dpolicy.integrations.rounding import loss, upward
+
+
+class _Own(local):
+    """What one thread has reserved and not yet spent."""
+
+    run: Run | None = None
+    asked: tuple[float, float] | None = None
+    spending = False
 
 
 class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
@@ -29,39 +37,34 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
             raise Misused("say the gate's `unit` and `relation`: diffprivlib has neither")
         self._gate = gate
         self._name = name
-        self._run: Run | None = None
-        self._asked: tuple[float, float] | None = None
-        self._spending = False
-        _refuse_leaks()
+        self._own = _Own()
         super().__init__()
 
     def check(self, epsilon: float, delta: float) -> bool:
         """Reserve a loss, or raise `Denied`; what was reserved before has ended and is charged."""
-        if self._spending:  # spending checks again, and has been reserved
+        if self._own.spending:  # spending checks again, and has been reserved
             return True
-        _refuse_leaks()
         super().check(epsilon, delta)
         self._end()
         said = {"kind": "declared", "epsilon": loss(epsilon)}
         mechanism = {**said, "delta": upward(delta)} if delta else said
-        self._run = self._gate.reserve(self._name, self._gate.stated(mechanism))
-        self._asked = (epsilon, delta)
+        self._own.run = self._gate.reserve(self._name, self._gate.stated(mechanism))
+        self._own.asked = (epsilon, delta)
         return True
 
     def spend(self, epsilon: float, delta: float) -> GatedAccountant:
         """Commit what was reserved for this loss; reserve it first if nothing was."""
-        if self._run is None or self._asked != (epsilon, delta):
+        if self._own.run is None or self._own.asked != (epsilon, delta):
             self.check(epsilon, delta)
-        self._spending = True
+        self._own.spending = True
         try:
             super().spend(epsilon, delta)
         finally:
-            self._spending = False
+            self._own.spending = False
         self._end()
         return self
 
     def __enter__(self) -> GatedAccountant:
-        _refuse_leaks()
         super().__enter__()
         return self
 
@@ -77,11 +80,16 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
         raise Misused("a gate cannot go to another process; help: n_jobs=1, or threads")
 
     def _end(self) -> None:
-        run, self._run = self._run, None
+        run, self._own.run = self._own.run, None
         if run is not None:
             run.commit()
 
 
-def _refuse_leaks() -> None:
+def _raised(self: PrivacyLeakWarning, *said: object) -> None:
     """Bounds and the like that are taken from the data are a release that nobody has charged."""
-    warnings.simplefilter("error", PrivacyLeakWarning)
+    Warning.__init__(self, *said)
+    raise self
+
+
+# A filter would not do: whoever ignores warnings replaces it, and tools warn before they check.
+PrivacyLeakWarning.__init__ = _raised

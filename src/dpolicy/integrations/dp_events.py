@@ -115,8 +115,12 @@ def _gaussian(noise: float, moved: int) -> Fields:
 
 def _tree(event: Any, moved: int) -> Fields:
     """A record is in one of the trees only, so the deepest decides."""
-    steps = event.step_counts
-    deepest = max(_whole(n) for n in (steps if isinstance(steps, list | tuple) else [steps]))
+    steps = (
+        event.step_counts if isinstance(event.step_counts, list | tuple) else [event.step_counts]
+    )
+    deepest = max((_whole(count) for count in steps), default=0)
+    if not deepest:
+        raise _refused(event, "it has no steps")
     noise = downward(_noise(event.noise_multiplier)) / moved
     return {"kind": "tree-aggregation", "noise-multiplier": noise, "steps": deepest}
 
@@ -164,7 +168,8 @@ def _noise(value: float) -> float:
 
 def _whole(value: Any) -> int:
     """A count; a negative one would give budget back."""
-    if isinstance(value, bool) or value != int(value) or value < 1:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or value < 1:
         raise Misused(f"`{value}` is no count; it must be a whole number of at least 1")
     return int(value)
 

@@ -63,8 +63,11 @@ def _keep_polars(frame: Any, steps: list[Step], entity: str, day: str, order: li
 
     if frame.schema[day] != pl.Date and not isinstance(frame.schema[day], pl.Datetime):
         raise Misused(f"column `{day}` must hold dates, not `{frame.schema[day]}`")
-    when = pl.col(day).cast(pl.Date)
-    frame = frame.filter(pl.col(entity).is_not_null() & when.is_in(list(steps[0][0])))
+    when = pl.col(day).dt.date()  # in the column's own zone; a cast would take the day in UTC
+    person = pl.col(entity).is_not_null()
+    if frame.schema[entity].is_float():
+        person &= pl.col(entity).is_not_nan()
+    frame = frame.filter(person & when.is_in(list(steps[0][0])))
     frame = frame.sort(order, maintain_order=True) if order else frame
     for blocks, cells, most in steps:
         block = when.replace_strict(list(blocks), list(blocks.values()), return_dtype=pl.Int64)

@@ -42,7 +42,7 @@ class Training:
         self.because: str | None = None
         self._steps = steps
         self._noise = noise_multiplier
-        self._drawn = 0
+        self._fresh = False
         self._open = True
 
     def stopped(self, because: str) -> None:
@@ -56,7 +56,7 @@ class Training:
 
     def _draw(self, loader: Any) -> Iterator[Any]:
         for batch in loader:
-            self._drawn += 1
+            self._fresh = True  # batches that are only looked at give no right to more steps
             yield batch
 
     def _begin(self, optimizer: Any) -> None:
@@ -70,8 +70,9 @@ class Training:
             raise Misused(f"the noise multiplier is {said}")
         if optimizer.accumulated_iterations != 1:
             raise Misused("a step takes one batch: several are not one Poisson sample")
-        if self.steps_taken >= self._drawn:
+        if not self._fresh:
             raise Misused("a batch takes one step: the next needs a fresh sample")
+        self._fresh = False
         self.steps_taken += 1
 
 

@@ -72,6 +72,8 @@ class GatedContext:
         self._attributes = columns or {}
         self._name = name
         frame = isinstance(data, pl.LazyFrame)
+        if frame and domain is not None:
+            raise Misused("a domain of a frame may hold an invariant; help: describe it by margins")
         if (gate.where or gate.time) and not selected:
             if not frame:
                 raise Misused("the gate selects `where` or `time`, which only a frame can be")
@@ -226,7 +228,7 @@ def _selection(gate: Gate, day: str | None) -> pl.Expr:
     if day is None:
         raise Misused("the gate says its `time`: say which column is the `day`")
     ends = {"from": pl.Expr.ge, "to": pl.Expr.le}
-    when = pl.col(day).cast(pl.Date)
+    when = pl.col(day).dt.date()  # in the column's own zone; a cast would take the day in UTC
     limits = [ends[end](when, date.fromisoformat(str(value))) for end, value in gate.time.items()]
     return reduce(pl.Expr.and_, limits, chosen)
 

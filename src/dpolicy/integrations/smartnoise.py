@@ -15,6 +15,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+from snsql._ast.expressions.sql import AggFunction
+from snsql._ast.tokens import Column
 from snsql.sql.private_reader import PrivateReader
 
 from dpolicy.errors import Misused
@@ -85,9 +87,24 @@ class GatedReader:
                 "without `censor_dims` the groups that exist are told as they are; help: turn it "
                 "on, or say `public_groups`"
             )
+        self._check_clamped(parsed)
         tables = self._inner.metadata.tables()
         known = [column.name for table in tables for column in table.columns()]
         check_attributes(named_in(query, known), self._names, self._gate.attributes)
+
+    def _check_clamped(self, parsed: Any) -> None:
+        """Refuse sums over columns that SmartNoise fits noise to the bounds of and does not clamp:
+        those that a query groups by, and whoever is protected.
+        """
+        grouped = parsed.agg.groupedColumns() if parsed.agg is not None else []
+        keys = [c.name for t in self._inner.metadata.tables() for c in t.columns() if c.is_key]
+        bare = {_folded(name) for name in (*(column.name for column in grouped), *keys)}
+        for called in parsed.find_nodes(AggFunction):
+            if called.name.upper() != "COUNT":
+                for column in called.find_nodes(Column):
+                    if _folded(column.name) in bare:
+                        said = f"`{called.name}` of `{column.name}`, which it groups by or protects"
+                        raise Misused(f"SmartNoise does not clamp {said}; help: use other columns")
 
     def _stated(self, mechanism: Any) -> dict[str, Any]:
         said = {"kind": "declared", "epsilon": loss(mechanism.epsilon)}
@@ -112,3 +129,8 @@ class _Reader(PrivateReader):  # type: ignore[misc]
             raise Misused("a column without bounds has no bounded loss; help: state its bounds")
         self.ask(mechanisms)
         return super()._get_reader(query_ast)
+
+
+def _folded(name: str) -> str:
+    """The last part of a column's name, as SQL compares it."""
+    return name.rpartition(".")[2].strip('"`[]').casefold()

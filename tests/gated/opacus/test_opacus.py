@@ -228,6 +228,17 @@ def test_a_batch_takes_one_step() -> None:
     assert made.steps_taken == 1
 
 
+def test_batches_that_are_only_looked_at_allow_no_more_steps() -> None:
+    """An accuracy pass over the loader would otherwise be credit for steps on one sample."""
+    with planned(point_with(), steps=5) as made:
+        held = list(made.data_loader)
+        assert len(held) > 1
+        take_on(made, *held[0])
+        with pytest.raises(Misused, match="fresh sample"):
+            take_on(made, *held[0])
+    assert made.steps_taken == 1
+
+
 def test_a_step_takes_one_batch() -> None:
     with planned(point_with(), steps=5) as made:
         batches = iter(made.data_loader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def own_warnings() -> Iterator[None]:
-    """The filter that an accountant sets is of this process; here it ends with the test."""
+    """What a test ignores is ignored in that test only."""
     with warnings.catch_warnings():
         yield
 
@@ -154,6 +155,36 @@ def test_an_answer_that_is_never_spent_is_charged() -> None:
 
 
 # Ways round
+
+
+def test_ignoring_warnings_ignores_no_leak() -> None:
+    point = point_with()
+    accountant = accountant_of(point)
+    for function in (tools.mean, tools.var, tools.sum, tools.median):
+        warnings.filterwarnings("ignore")
+        with pytest.raises(PrivacyLeakWarning):
+            function(DATA, epsilon=0.1, accountant=accountant)
+    assert spent(point) in (None, 0)
+
+
+def test_threads_do_not_pay_for_each_other() -> None:
+    """While one thread spends, the check of another still reserves."""
+    point = point_with("1.5")
+    accountant = accountant_of(point)
+    accountant.check(1.0, 0.0)
+    denied: list[Exception] = []
+
+    def other() -> None:
+        try:
+            tools.mean(DATA, bounds=(0, 1), epsilon=1.0, accountant=accountant)
+        except Denied as error:
+            denied.append(error)
+
+    accountant._own.spending = True  # in the midst of spending
+    thread = Thread(target=other)
+    thread.start()
+    thread.join()
+    assert denied
 
 
 @pytest.mark.parametrize("leak", ["mean", "histogram", "model"])

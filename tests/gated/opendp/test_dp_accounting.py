@@ -224,7 +224,7 @@ def test_what_holds_for_zeroed_records_only_is_refused() -> None:
             mechanisms_of(event, zeroed=True)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, float("inf"), float("nan"), "2", None])
 def test_a_count_cannot_give_back(count: Any) -> None:
     point = point_with("{epsilon: 10}")
     accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())

@@ -370,6 +370,12 @@ def test_invariants_are_refused() -> None:
         context_of(point_with(USER % "{epsilon: 1}"), margins=[margin])
 
 
+def test_a_domain_could_hide_an_invariant() -> None:
+    data = visits()
+    with pytest.raises(Misused, match="margins"):
+        context_of(point_with(USER % "{epsilon: 1}"), data, domain=dp.lazyframe_domain([]))
+
+
 def test_relations_follow_the_metric() -> None:
     point = point_with(USER % "{epsilon: 1}")
     with pytest.raises(Misused, match="are `add-remove`, not `change`"):

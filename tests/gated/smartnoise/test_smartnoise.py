@@ -283,3 +283,22 @@ def test_the_example_of_the_page(database: Database) -> None:
     known = run_example("smartnoise", point=point, visits=frame)
     assert list(known["averages"].columns) == ["page", "average"]
     assert spent(point, "users") == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT income, SUM(income) AS s FROM S.visits GROUP BY income",
+        "SELECT income, AVG(income) AS s FROM S.visits GROUP BY income",
+        "SELECT page, SUM(user) AS s FROM S.visits GROUP BY page",
+    ],
+)
+def test_what_is_not_clamped_is_refused(database: Database, query: str) -> None:
+    """SmartNoise fits noise to the bounds of such a column and sums what is beyond them."""
+    point = point_with()
+    metadata = described(user={"type": "int", "private_id": True, "lower": 0, "upper": 9})
+    with pytest.raises(Misused, match="does not clamp"):
+        reader_of(point, database.connection, metadata=metadata).execute(query)
+    assert not point.entries
+    allowed = "SELECT page, SUM(income) AS s FROM S.visits GROUP BY page"
+    assert reader_of(point, database.connection).execute(allowed)

@@ -49,15 +49,15 @@ def exact(problem: Problem, nodes: int | None = None, gap: float = 0.0) -> Alloc
     while nodes > 0:
         answer = _solved(table, asked, nodes, gap)
         proposal = (answer.x[: len(table.open)] > 0.5) & table.open
-        most = min(most, answer.bound * _MARGIN)
         broken = filling.broken(proposal)
         found = filling.fill(np.concatenate([order[proposal[order]], order[~proposal[order]]]))
         chosen = found if worth(table, found) > worth(table, chosen) else chosen
+        if answer.bound * _MARGIN >= worth(table, chosen):  # else the solver is wrong
+            most = min(most, answer.bound * _MARGIN)
         if not len(broken) or worth(table, chosen) >= most * (1 - gap):
             break
         asked, nodes = _more(table, asked, broken, proposal), nodes - max(answer.nodes, _LEAST)
-    most = max(most, worth(table, chosen))
-    return Allocation(chosen, most, bound.row_prices(table))
+    return Allocation(chosen, max(most, worth(table, chosen)), bound.row_prices(table))
 
 
 def _more(table: Table, asked: _Asked, broken: Ints, proposal: Chosen) -> _Asked:
