@@ -30,6 +30,7 @@ from dpolicy.errors import (
     ReleaseRejected,
     Waiting,
 )
+from dpolicy.integrations.gate import Gate
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.reading import Head
@@ -75,10 +76,10 @@ def test_it_answers_what_a_decision_point_answers(ana: dpolicy.Client) -> None:
 
 def test_reservations_end_as_they_do_anywhere(ana: dpolicy.Client) -> None:
     assert ana.reserve(exact("held", "0.002")).allowed
-    with pytest.raises(Misused) as error:
-        ana.commit("held", exact("held", "0.004"))
-    assert error.value.code == "more-than-reserved"
-    assert ana.commit("held", exact("held", "0.001")) == ana.position.sequence
+    with pytest.raises(Refused) as alone:
+        ana.commit("held", exact("held", "0.001"))
+    assert alone.value.code == "needs-second-person"
+    assert ana.commit("held", exact("held", "0.002")) == ana.position.sequence
     assert ana.release("held")["status"] == "committed"
     ana.reserve(exact("a/b c", "0.002"))
     with pytest.raises(Waiting) as waiting:
@@ -86,6 +87,18 @@ def test_reservations_end_as_they_do_anywhere(ana: dpolicy.Client) -> None:
     with pytest.raises(Waiting) as again:
         ana.void("a/b c", "never started")
     assert waiting.value.proposal == again.value.proposal
+
+
+def test_a_gated_run_is_charged_in_full_where_nobody_gives_back_alone(
+    ana: dpolicy.Client,
+) -> None:
+    noise = {"mechanism": {"kind": "declared", "epsilon": Fraction("0.002")}}
+    less = {"mechanism": {"kind": "declared", "epsilon": Fraction("0.001")}}
+    with Gate(ana).reserve("gated", noise) as run:
+        run.used(less)
+    said = ana.release(run.release)
+    assert said["status"] == "committed"
+    assert said["body"]["mechanisms"][0]["mechanism"]["epsilon"] == 0.002
 
 
 def test_officers_have_their_calls(server: Server, tmp_path: Path) -> None:

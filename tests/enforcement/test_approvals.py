@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,13 @@ from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
 from dpolicy.enforcement.state import Proposal
 from dpolicy.errors import Misused, ReleaseRejected
 from dpolicy.ledger.events import (
+    Event,
+    PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
     Record,
     ReleaseDecided,
+    ReleaseImported,
     ReleaseProposed,
     VoidProposed,
     from_bytes,
@@ -29,6 +34,7 @@ from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.opening import open_store
 from dpolicy.releases.decision import Decision
 
+NOT_AS_PROPOSED = "what a second person approved was not done as it was proposed"
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-1.json"
 
 
@@ -192,6 +198,100 @@ def test_an_audit_finds_what_two_persons_did_not_do() -> None:
     assert any("asked for before" in f for f in tampered(other, twice))
     sources = (("p.yaml", "dpolicy: 1\n"),)
     assert tampered(other, PolicyProposed(at, "o", "", "sha256:00", sources, ()))
+
+
+def forged(store: MemoryStore, changed: Callable[[Event], Event]) -> tuple[str, ...]:
+    """What is found in a ledger of which somebody wrote every record anew."""
+    records: list[Record] = []
+    for record in store.after(0):
+        event = changed(from_bytes(record.payload))
+        records.append(record_after(records[-1] if records else None, event))
+    return tuple(finding.problem for finding in verify(MemoryStore(records)).findings)
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+def test_an_audit_finds_a_reservation_that_nobody_approved(reserve: bool) -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    for release, epsilon in (("a", "0.5"), ("large", "5")):
+        waiting = point.propose(pure(release, epsilon), "ana", reserve=reserve)
+        assert isinstance(waiting, Proposal)
+        point.approve(waiting.number, "ben")
+    until = None if reserve else "2099-01-01T00:00:00+00:00"
+
+    def otherwise(event: Event) -> Event:
+        if isinstance(event, ReleaseDecided) and event.allowed:
+            return replace(event, reserved=not reserve, expires=until)
+        return event
+
+    assert forged(store, lambda event: event) == ()
+    assert forged(store, otherwise) == (NOT_AS_PROPOSED,)
+
+
+def test_an_audit_finds_a_conflict_that_nobody_approved() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    point.submit(pure("a", "1.5"))
+    tight = policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))
+    waiting = point.propose_policy(tight, ("global",), "olga", "it is time")
+    point.approve(waiting.number, "otto")
+
+    def unaccepted(event: Event) -> Event:
+        return replace(event, accepted=()) if isinstance(event, PolicyProposed) else event
+
+    def other_reason(event: Event) -> Event:
+        if isinstance(event, PolicyApplied) and event.by == "olga":
+            return replace(event, because="they said so")
+        return event
+
+    assert forged(store, lambda event: event) == ()
+    assert forged(store, unaccepted) == (NOT_AS_PROPOSED,)
+    assert forged(store, other_reason) == (NOT_AS_PROPOSED,)
+
+
+def test_what_waits_or_was_rejected_is_not_imported() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    waiting = proposed(point, "a")
+    past = ReleaseImported(waiting.at, "olga", "", "a", pure("a", "0.5"))
+    for code, words in (("waiting", "waits for"), ("already-rejected", "was rejected")):
+        with pytest.raises(Misused) as error:
+            point.import_past(pure("a", "0.5"), "it was run", "olga")
+        assert code_of(error) == code
+        assert any(words in finding for finding in tampered(point, past))
+        if code == "waiting":
+            point.reject(waiting.number, "ben")
+    assert not point.entries
+    point.approve(proposed(point, "b").number, "ben")
+    assert point.import_past(pure("b", "0.5")) == point.entries["b"].asked
+
+
+def test_nothing_is_done_under_another_policy_than_was_judged_by() -> None:
+    store = MemoryStore()
+    nothing = DecisionPoint(store).only_under(None)
+    point = started(store=store)
+    old, tight = point.policy, policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))
+    careful = point.only_under(old)
+    careful.reserve(pure("held", "0.25"))
+    careful.apply(tight)
+    middle = policy(GLOBAL.replace("epsilon: 2", "epsilon: 1.5"))
+    before = list(store.after(0))
+    acts: list[Callable[[], object]] = [
+        lambda: careful.apply(middle),
+        lambda: nothing.apply(middle),
+        lambda: careful.submit(pure("a", "0.25")),
+        lambda: careful.reserve(pure("a", "0.25")),
+        lambda: careful.commit("held"),
+        lambda: careful.import_past(pure("a", "0.25")),
+        lambda: allocate(careful, [pure("a", "0.25")]),
+    ]
+    for act in acts:
+        with pytest.raises(Misused) as error:
+            act()
+        assert code_of(error) == "policy-changed"
+    assert list(store.after(0)) == before
+    assert point.only_under(tight).submit(pure("a", "0.25")).allowed
+    point.apply(middle)
 
 
 def golden() -> tuple[list[Record], dict[str, object]]:

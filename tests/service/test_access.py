@@ -40,6 +40,7 @@ from tests.service.servers import (
 )
 
 from dpolicy.cli.main import exit_code
+from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import PolicyRejected, Refused
 from dpolicy.service import issuer
 from dpolicy.service.access_file import AccessFile, load_access
@@ -366,7 +367,8 @@ def test_a_token_of_two_people_is_a_mistake(tmp_path: Path) -> None:
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on which a label is restricted and some releases need a second person."""
     folder: Path = tmp_path_factory.mktemp("strict")
-    more = "restricted: {deployment: [black-box]}\napproval: {when: 'labels.stage == \"tuning\"'}\n"
+    approval = "approval: {when: 'labels.stage == \"tuning\"', void: false}\n"
+    more = f"restricted: {{deployment: [black-box]}}\n{approval}"
     (folder / "access.yaml").write_text(access(more, grants="{deployment: [black-box]}"))
     policy_in_force(str(folder / "ledger.db"))
     with serving(str(folder / "ledger.db"), "--access", str(folder / "access.yaml")) as found:
@@ -445,6 +447,36 @@ def test_a_rejected_release_stays_rejected(strict: Server) -> None:
     pia.post(f"/v1/proposals/{number}/reject", json={"because": "no"})
     assert ana.get("/v1/releases/unwanted").json()["status"] == "rejected"
     assert ana.post("/v1/releases", json=tuning).json()["code"] == "already-rejected"
+
+
+def test_what_waits_for_a_second_person_is_not_imported(strict: Server) -> None:
+    ana, pia, olga = (strict.client(name) for name in ("ana", "pia", "olga"))
+    tuning = release("past", labels={"stage": "tuning"})
+    number = ana.post("/v1/releases", json=tuning).json()["proposal"]
+    past = {"releases": [{**tuning, "by": "ana"}], "because": "it was run"}
+    alone = olga.post("/v1/releases:import", json=past)
+    assert (alone.status_code, alone.json()["code"]) == (409, "waiting")
+    pia.post(f"/v1/proposals/{number}/reject", json={})
+    alone = olga.post("/v1/releases:import", json=past)
+    assert (alone.status_code, alone.json()["code"]) == (409, "already-rejected")
+
+
+def test_who_imports_claims_the_labels_too(strict: Server, tmp_path: Path) -> None:
+    boxed = release("boxed-past", labels={"deployment": "black-box"})
+    past = {"releases": [release("plain-past"), boxed], "because": "from the wiki"}
+    olga = strict.client("olga")
+    refused = olga.post("/v1/releases:import", json=past)
+    assert (refused.status_code, refused.json()["code"]) == (403, "label-not-granted")
+    assert olga.get("/v1/releases/plain-past").status_code == 404
+    (tmp_path / "access.yaml").write_text(access("restricted: {deployment: [black-box]}\n"))
+    options = ("--access", str(tmp_path / "access.yaml"))
+    DecisionPoint(tmp_path / "ledger.db").close()  # without any policy yet
+    with serving(str(tmp_path / "ledger.db"), *options) as empty:
+        olga = empty.client("olga")
+        refused = olga.post("/v1/releases:import", json=past)
+        assert (refused.status_code, refused.json()["code"]) == (403, "label-not-granted")
+        plain = {"releases": [release("plain-past")], "because": "from the wiki"}
+        assert olga.post("/v1/releases:import", json=plain).status_code == 200
 
 
 # Browsers, and a machine that serves only itself

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
-from tests.service.servers import POLICY, Server, release
+from tests.service.servers import POLICY, Server, access, policy_in_force, release, serving
 
 from dpolicy.ledger.events import GENESIS
 from dpolicy.service.endpoint import Endpoint
@@ -125,13 +126,8 @@ def test_a_reservation_is_held_and_committed(ana: Caller) -> None:
     ana.post("/v1/releases", asked)
     path = f"/v1/releases/{asked['release']}"
     assert ana.get(path)["status"] == "reserved"
-    more = release(asked["release"], "0.008")
-    assert ana.post(f"{path}/commit", {"used": more}, 422)["code"] == "more-than-reserved"
-    less = release(asked["release"], "0.002")
-    ana.post(f"{path}/commit", {"used": less})
-    said = ana.get(path)
-    assert said["status"] == "committed"
-    assert said["body"]["mechanisms"][0]["mechanism"]["epsilon"] == 0.002
+    ana.post(f"{path}/commit", {"used": release(asked["release"], "4e-3")})
+    assert ana.get(path)["status"] == "committed"
     assert ana.post(f"{path}/commit", {}, 409)["code"] == "not-reserved"
     assert ana.post("/v1/releases/nothing/commit", {}, 404)["code"] == "not-found"
 
@@ -152,6 +148,48 @@ def test_a_void_needs_two_persons_and_a_reason(ana: Caller, pia: Caller, server:
     assert pia.post("/v1/proposals/999999/reject", {}, 404)["code"] == "not-found"
     released = {key: value for key, value in asked.items() if key != "mode"}
     assert ana.post("/v1/releases", released, 409)["code"] == "already-voided"
+
+
+def test_nobody_gives_back_alone_by_saying_that_little_was_run(ana: Caller, olga: Caller) -> None:
+    asked = {**release(next(NAMES), "0.004"), "mode": "reserve"}
+    ana.post("/v1/releases", asked)
+    path = f"/v1/releases/{asked['release']}"
+    less, same = release(asked["release"], "0.000001"), release(asked["release"], "0.004")
+    for caller, used in ((ana, less), (olga, less), (olga, same)):  # hers would be in her name
+        said = caller.post(f"{path}/commit", {"used": used}, 403)
+        assert said["code"] == "needs-second-person" and "without `used`" in said["detail"]
+    assert ana.get(path)["status"] == "reserved"
+    ana.post(f"{path}/commit", {})
+    assert ana.get(path)["body"]["mechanisms"][0]["mechanism"]["epsilon"] == 0.004
+
+
+def test_where_one_may_void_one_may_say_what_was_run(tmp_path: Path) -> None:
+    (tmp_path / "access.yaml").write_text(access("approval: {void: false}\n"))
+    policy_in_force(str(tmp_path / "ledger.db"))
+    options = ("--access", str(tmp_path / "access.yaml"))
+    with serving(str(tmp_path / "ledger.db"), *options) as server:
+        ana = Caller(server, "ana")
+        ana.post("/v1/releases", {**release("held", "0.004"), "mode": "reserve"})
+        path = "/v1/releases/held"
+        more = {"used": release("held", "0.008")}
+        assert ana.post(f"{path}/commit", more, 422)["code"] == "more-than-reserved"
+        ana.post(f"{path}/commit", {"used": release("held", "0.002")})
+        said = ana.get(path)
+        assert said["status"] == "committed"
+        assert said["body"]["mechanisms"][0]["mechanism"]["epsilon"] == 0.002
+
+
+@pytest.mark.parametrize(("first", "then"), [("commit", "reserve"), ("reserve", "commit")])
+def test_an_id_is_of_one_mode(ana: Caller, first: str, then: str) -> None:
+    """Else a reservation could be shown as charged, and be voided afterwards."""
+    asked = release(next(NAMES))
+    ana.post("/v1/releases", {**asked, "mode": first})
+    said = ana.post("/v1/releases", {**asked, "mode": then}, 422)
+    assert said["code"] == "id-taken" and f"`mode: {first}`" in said["detail"]
+    assert ana.post("/v1/releases", {**asked, "mode": first})["replayed"]
+    denied = release(next(NAMES), "50")
+    ana.post("/v1/releases", {**denied, "mode": first})
+    assert ana.post("/v1/releases", {**denied, "mode": then})["decision"] == "deny"
 
 
 def test_nobody_ends_or_sees_what_is_anothers(ana: Caller, server: Server) -> None:

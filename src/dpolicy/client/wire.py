@@ -51,6 +51,7 @@ _MISUSED = frozenset(
         "already-answered",
         "waiting",
         "not-reserved",
+        "policy-changed",
         "second-person",
     }
 )

@@ -137,6 +137,7 @@ def import_past(log: Writing, release: Release, because: str, by: str) -> int:
         if known.status not in COUNTED:
             raise Misused(f"`{release.id}` was {known.status}; import it under another id")
         return known.asked
+    not_proposed(log.state, release.id)
     if log.state.policy is not None:
         readable(release, log.state.policy)
     return log.emit(ReleaseImported(log.at, by or release.by, because, release.id, release.body))

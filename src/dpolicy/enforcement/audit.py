@@ -109,6 +109,7 @@ def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
             yield from _wrong_decision(state, event)
         case ReleaseImported():
             yield from _wrong_name(event.release, event.body)
+            yield from _refused(lambda: not_proposed(state, event.release))
             yield from _unreadable(state, event.body)
         case ReleaseRelabelled():
             yield from _wrong_name(event.release, event.body)
@@ -163,11 +164,15 @@ def _not_done(due: Event | None, event: Event | None) -> Iterator[str]:
         case None, _:
             return
         case ReleaseProposed(), ReleaseDecided():
-            done = due.by == event.by and encode(due.body) == encode(event.body)
+            held = due.reserve and event.allowed
+            done = (due.by, held) == (event.by, event.reserved)
+            done = done and encode(due.body) == encode(event.body)
         case VoidProposed(), ReleaseVoided():
             done = (due.by, due.release, due.because) == (event.by, event.release, event.because)
         case PolicyProposed(), PolicyApplied():
-            done = (due.by, due.sources) == (event.by, event.sources)
+            said = (due.by, due.because, due.sources)
+            done = said == (event.by, event.because, event.sources)
+            done = done and set(event.accepted) <= set(due.accepted)
         case _:
             done = False
     if not done:

@@ -7,12 +7,13 @@ A repeated id returns the recorded answer for ever; the same id with another bod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
 from dpolicy.enforcement import acts, approvals
 from dpolicy.enforcement.governance import Balance, balances, conflicts
-from dpolicy.enforcement.journal import Answer, Clock, Journal, event_at, utc_now
-from dpolicy.enforcement.judgement import judge, read_request, replayed
+from dpolicy.enforcement.journal import Answer, Clock, Journal, Writing, event_at, utc_now
+from dpolicy.enforcement.judgement import judge, read_request, replayed, still_in_force
 from dpolicy.enforcement.places import space_of
 from dpolicy.enforcement.state import Entry, Proposal, State
 from dpolicy.errors import Misused
@@ -32,22 +33,39 @@ class DecisionPoint:
     def __init__(self, ledger: str | Path | Store, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
         self._journal = Journal(store, clock)
+        self._check: Callable[[State], None] = lambda _: None
+
+    def only_under(self, policy: CompiledPolicy | None) -> DecisionPoint:
+        """The same, but it writes only while the policy is in force by which somebody judged.
+
+        What is found out before the lock is taken holds under it only then.
+        """
+        careful = copy(self)
+        careful._check = lambda state: still_in_force(state, policy)
+        return careful
 
     def close(self) -> None:
         """Let go of the ledger."""
         self._journal.close()
+
+    def _write(self, work: Callable[[Writing], Answer]) -> Answer:
+        def checked(log: Writing) -> Answer:
+            self._check(log.state)
+            return work(log)
+
+        return self._journal.write(checked)
 
     # What analysts call
 
     def submit(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and charge it, or return what was decided for this id before."""
         asked = read_request(release)
-        return self._journal.write(lambda log: acts.decide(log, asked, by, reserve=False))
+        return self._write(lambda log: acts.decide(log, asked, by, reserve=False))
 
     def reserve(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and hold its cost until it is committed or voided."""
         asked = read_request(release)
-        return self._journal.write(lambda log: acts.decide(log, asked, by, reserve=True))
+        return self._write(lambda log: acts.decide(log, asked, by, reserve=True))
 
     def check(self, release: Release | Body) -> Decision:
         """What `submit` would answer now; nothing is written."""
@@ -62,7 +80,7 @@ class DecisionPoint:
         self, choose: Callable[[State], Sequence[Release]], by: str = ""
     ) -> tuple[Decision, ...]:
         """Submit what is chosen from the state, in one commit: all of it is allowed, or none."""
-        return self._journal.write(lambda log: acts.decide_together(log, choose(log.state), by))
+        return self._write(lambda log: acts.decide_together(log, choose(log.state), by))
 
     def consult(self, look: Callable[[State], Answer]) -> Answer:
         """What somebody reads off the state, which must not change it."""
@@ -72,11 +90,11 @@ class DecisionPoint:
     def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
         """End a reservation that was used, wholly or in part; the number of its event."""
         body = None if used is None else read_request(used).body
-        return self._journal.write(lambda log: acts.commit(log, release, body, by))
+        return self._write(lambda log: acts.commit(log, release, body, by))
 
     def void(self, release: str, because: str, by: str = "") -> int:
         """End a reservation of which somebody attests that nothing was computed from data."""
-        return self._journal.write(lambda log: acts.void(log, release, because, by))
+        return self._write(lambda log: acts.void(log, release, because, by))
 
     # What officers call
 
@@ -89,17 +107,17 @@ class DecisionPoint:
     ) -> int:
         """Put a policy in force. Raises `Conflicting` unless every conflict is accepted by name."""
         compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
-        return self._journal.write(lambda log: acts.apply(log, compiled, accept, by, because))
+        return self._write(lambda log: acts.apply(log, compiled, accept, by, because))
 
     def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
         """Charge a release that has already happened, whatever the budgets say."""
         asked = read_request(release)
-        return self._journal.write(lambda log: acts.import_past(log, asked, because, by))
+        return self._write(lambda log: acts.import_past(log, asked, because, by))
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
         """Describe a recorded release anew; its mechanisms must stay the same."""
         asked = read_request(release)
-        return self._journal.write(lambda log: acts.relabel(log, asked, because, by))
+        return self._write(lambda log: acts.relabel(log, asked, because, by))
 
     def budgets(self, at: Mapping[str, str] | None = None) -> list[Balance]:
         """What was spent and is left, for every rule over all releases: at its worst place, or
@@ -121,27 +139,25 @@ class DecisionPoint:
     ) -> Decision | Proposal:
         """Let a release wait for a second person, or return what was decided for this id."""
         asked = read_request(release)
-        return self._journal.write(lambda log: approvals.propose(log, asked, by, reserve))
+        return self._write(lambda log: approvals.propose(log, asked, by, reserve))
 
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
         """Let the end of a reservation wait for a second person."""
-        return self._journal.write(lambda log: approvals.propose_void(log, release, because, by))
+        return self._write(lambda log: approvals.propose_void(log, release, because, by))
 
     def propose_policy(
         self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
     ) -> Proposal:
         """Let a policy wait for a second person."""
-        return self._journal.write(
-            lambda log: approvals.propose_policy(log, policy, accept, by, because)
-        )
+        return self._write(lambda log: approvals.propose_policy(log, policy, accept, by, because))
 
     def approve(self, proposal: int, by: str, because: str = "") -> Decision | int:
         """Do what was proposed: the decision of a release, else the number of its event."""
-        return self._journal.write(lambda log: approvals.approve(log, proposal, by, because))
+        return self._write(lambda log: approvals.approve(log, proposal, by, because))
 
     def reject(self, proposal: int, by: str, because: str = "") -> int:
         """Refuse what was proposed; the number of the event."""
-        return self._journal.write(lambda log: approvals.reject(log, proposal, by, because))
+        return self._write(lambda log: approvals.reject(log, proposal, by, because))
 
     @property
     def proposals(self) -> Mapping[int, Proposal]:

@@ -147,6 +147,14 @@ def no_policy() -> Misused:
     return Misused("the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy")
 
 
+def still_in_force(state: State, judged_by: CompiledPolicy | None) -> None:
+    """Raise `Misused` if another policy came into force since somebody judged by one."""
+    now = state.policy
+    if (now and now.digest) != (judged_by and judged_by.digest):
+        said = "another policy came into force meanwhile: look at it, and ask again"
+        raise Misused(said, "policy-changed")
+
+
 def losses_of(body: Body) -> list[dict[str, Any]]:
     """All of a body that decides what its mechanisms lose."""
     described = ("attributes", "labels", "name")

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 from uuid import uuid4
 
-from dpolicy.errors import Denied, Misused
+from dpolicy.errors import Denied, Misused, Refused
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 
@@ -119,11 +119,19 @@ class Run:
         """End the run, charged for what was used."""
         self._check_open()
         self._open = False
+        self._end()
+
+    def _end(self) -> None:
         try:
             self._gate.point.commit(self.release, used=self._used)
         except Misused:
             if self._used is not None or not self._ran_out():
                 raise
+        except Refused as error:
+            if self._used is None or error.code != "needs-second-person":
+                raise
+            self._used = None  # nobody gives back alone there: all of it is spent
+            self._end()
 
     def _ran_out(self) -> bool:
         """Whether the reservation ended by itself, in a long run, and so counts as spent.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dpolicy.allocation.ledger import allocate as allocated
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.judgement import readable
 from dpolicy.errors import Refused
 from dpolicy.language.shape import Choice, Field, Flag, ListOf, Record, Text
 from dpolicy.service.endpoint import Answer, Call, Endpoint
-from dpolicy.service.permission import needs_second_person
+from dpolicy.service.permission import claimed, judged
 from dpolicy.service.principal import Role
 from dpolicy.service.releases import ReleaseShape
 
@@ -38,11 +37,9 @@ def import_past(call: Call) -> Answer:
     """Charge releases that have already happened; all of them can be read, or none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
     policy = call.point.policy
-    if policy is not None:
-        for release in releases:
-            readable(release, policy)
-    by = call.principal.name
-    numbers = {r.id: call.point.import_past(r, because, by) for r in releases}
+    claimed(call, releases, policy)
+    point, by = call.point.only_under(policy), call.principal.name
+    numbers = {r.id: point.import_past(r, because, by) for r in releases}
     exceeded = [b.as_json() for b in call.point.budgets() if not b.holds]
     return Answer({"imported": numbers, "exceeded": exceeded})
 
@@ -50,15 +47,19 @@ def import_past(call: Call) -> Answer:
 def allocate(call: Call) -> Answer:
     """Choose among releases, and charge the winners together."""
     releases, strategy = call.body["releases"], str(call.body["strategy"])
-    if needs_second_person(call, releases) and not call.body["dry-run"]:
-        raise Refused("forbidden", "a release that needs a second person cannot win in a round")
     dry_run = call.body["dry-run"]
-    found = allocated(call.point, releases, strategy, call.principal.name, dry_run=dry_run)
+    second, point = judged(call, releases)
+    if second and not dry_run:
+        raise Refused("forbidden", "a release that needs a second person cannot win in a round")
+    found = allocated(point, releases, strategy, call.principal.name, dry_run=dry_run)
     return Answer({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
 
 
 _OFFICER = frozenset({Role.OFFICER})
-_PROBLEMS = ("invalid", "release-rejected", "invalid-value", "misused", "id-taken", "no-policy")
+_PROBLEMS = (
+    *("invalid", "release-rejected", "invalid-value", "misused", "id-taken", "no-policy"),
+    *("label-not-granted", "waiting", "already-rejected", "policy-changed"),
+)
 
 ENDPOINTS = (
     Endpoint(
@@ -81,6 +82,6 @@ ENDPOINTS = (
         _OFFICER,
         "Allocated",
         _ROUND,
-        problems=(*_PROBLEMS, "label-not-granted", "already-voided", "already-imported"),
+        problems=(*_PROBLEMS, "already-voided", "already-imported"),
     ),
 )

@@ -2,7 +2,7 @@
 whether a second person has to agree.
 
 Labels are read as the policy in force reads them, defaults included, so that leaving one out is no
-way around (threat T6).
+way around (threat T6). That policy must still be in force when something is done (`judged`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.judgement import no_policy, readable
 from dpolicy.errors import PredicateFailed, Refused
 from dpolicy.predicates.expression import Expression, matches, read_predicate
@@ -38,16 +39,35 @@ def needs_second_person(call: Call, releases: Sequence[Release]) -> bool:
     """Whether one of the releases has to be approved. Raises `Refused` for a label that the caller
     may not claim.
     """
+    return judged(call, releases)[0]
+
+
+def judged(call: Call, releases: Sequence[Release]) -> tuple[bool, DecisionPoint]:
+    """The same, and the point that does something only while that holds."""
     when, restricted = call.access.approval.when, call.access.restricted
     if when is None and not restricted:
-        return False
+        return False, call.point
     policy = call.point.policy
     if policy is None:
         raise no_policy()
-    facts = [m.facts for release in releases for m in readable(release, policy)]
+    facts = claimed(call, releases, policy)
+    second = when is not None and any(_matches(when, policy, one) for one in facts)
+    return second, call.point.only_under(policy)
+
+
+def claimed(
+    call: Call, releases: Sequence[Release], policy: CompiledPolicy | None
+) -> Sequence[Facts]:
+    """What releases say of themselves, as a policy reads it, or as it stands where there is none.
+    Raises `Refused` for a label that the caller may not claim.
+    """
+    if policy is None:
+        facts = [Facts(labels=m.labels) for release in releases for m in release.mechanisms]
+    else:
+        facts = [m.facts for release in releases for m in readable(release, policy)]
     for one in facts:
         _check_labels(call, one)
-    return when is not None and any(_matches(when, policy, one) for one in facts)
+    return facts
 
 
 def check_owner(call: Call, owner: str) -> None:

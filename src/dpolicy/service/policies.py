@@ -69,9 +69,11 @@ def apply(call: Call) -> Answer:
     said: dict[str, Any] = call.body
     candidate, by = compile_policy(said["sources"]), call.principal.name
     accept, because = [str(name) for name in said["accept"]], str(said["because"])
-    if _needs_two(call, call.point.policy, candidate):
+    old = call.point.policy
+    if _needs_two(call, old, candidate):
         return waiting(call.point.propose_policy(candidate, accept, by, because))
-    sequence = call.point.apply(candidate, accept, by, because)
+    point = call.point.only_under(old) if call.access.approval.policy else call.point
+    sequence = point.apply(candidate, accept, by, because)
     return Answer({"applied": True, "sequence": sequence, "policy": candidate.digest})
 
 
@@ -103,7 +105,7 @@ ENDPOINTS = (
         _OFFICER,
         "Applied",
         _APPLY,
-        problems=("invalid", "conflicting"),
+        problems=("invalid", "conflicting", "policy-changed"),
         waits=True,
     ),
 )

@@ -62,6 +62,8 @@ PROBLEMS: dict[str, Kind] = {
     "already-answered": Kind(409, "the proposal was answered before"),
     "waiting": Kind(409, "the release waits for a second person"),
     "not-reserved": Kind(409, "the release is not reserved"),
+    "needs-second-person": Kind(403, "nobody gives budget back alone"),
+    "policy-changed": Kind(409, "another policy came into force meanwhile"),
     "second-person": Kind(403, "another person than the one who proposed must answer"),
     "conflicting": Kind(409, "the past has already broken rules of this policy"),
     "access-unreadable": Kind(503, "the server cannot read who may do what"),

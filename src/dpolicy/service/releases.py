@@ -12,10 +12,12 @@ from dpolicy.errors import Misused, Refused
 from dpolicy.language.release import RELEASE, release_from
 from dpolicy.language.shape import INVALID, Choice, Field, Record, Text
 from dpolicy.language.source import Map, Node, Report
+from dpolicy.ledger.canonical import encode
 from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, body_of
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
 from dpolicy.service.endpoint import Answer, Call, Endpoint, Parameter
-from dpolicy.service.permission import check_owner, in_own_name, needs_second_person
+from dpolicy.service.permission import check_owner, in_own_name, judged, needs_second_person
 from dpolicy.service.principal import EVERY_ROLE, Role
 
 #: What `mode` can be: charge at once, or hold until `commit` or `void`.
@@ -73,19 +75,41 @@ BECAUSE = Record(
 def submit(call: Call) -> Answer:
     """Decide a release, or let it wait."""
     asked, mode = call.body
-    release, by, reserve = in_own_name(call, asked), call.principal.name, mode == "reserve"
-    found: Decision | Proposal
-    if needs_second_person(call, [release]):
-        found = call.point.propose(release, by, reserve=reserve)
-    elif reserve:
-        found = call.point.reserve(release, by)
-    else:
-        found = call.point.submit(release, by)
+    release, reserve = in_own_name(call, asked), mode == "reserve"
+    found = _decided(call, release, reserve)
+    _check_mode(call, found, reserve)
     if isinstance(found, Proposal):
         call.metrics.decision("waiting")
         return waiting(found)
     call.metrics.decision("replayed" if found.replayed else "allow" if found.allowed else "deny")
     return Answer(found.as_json())
+
+
+def _decided(call: Call, release: Release, reserve: bool) -> Decision | Proposal:
+    """What is decided under the policy by which it was judged whether this needs two persons."""
+    by = call.principal.name
+    second, point = judged(call, [release])
+    try:
+        if second:
+            return point.propose(release, by, reserve=reserve)
+        return point.reserve(release, by) if reserve else point.submit(release, by)
+    except Misused as error:
+        if error.code != "policy-changed":
+            raise
+    return _decided(call, release, reserve)
+
+
+def _check_mode(call: Call, found: Decision | Proposal, reserve: bool) -> None:
+    """What was asked for in one mode is not given back in the other: a reservation can be voided,
+    so nobody may be told that it was charged. What was denied is the same in both.
+    """
+    if isinstance(found, Decision) and not (found.replayed and found.allowed):
+        return
+    number = found.sequence if isinstance(found, Decision) else found.number
+    match call.point.event(number or 0):
+        case ReleaseDecided(reserved=held) | ReleaseProposed(reserve=held) if held != reserve:
+            before = MODES[held]
+            raise Misused(f"the id was used with `mode: {before}`: ask so again", "id-taken")
 
 
 def waiting(proposal: Proposal) -> Answer:
@@ -103,12 +127,25 @@ def check(call: Call) -> Answer:
 
 def commit(call: Call) -> Answer:
     """End a reservation that was used."""
-    release = _own(call)
-    used = None if call.body is None else in_own_name(call, call.body)
-    if used is not None and needs_second_person(call, [used]):
-        _check_approved(call, release)
-    sequence = call.point.commit(release, used, call.principal.name)
+    release, used, point = _own(call), None, call.point
+    if call.body is not None:
+        used = in_own_name(call, call.body)
+        second, point = judged(call, [used])
+        if second:
+            _check_approved(call, release)
+        if call.access.approval.void:
+            _check_whole(call, release, used)
+            used = None
+    sequence = point.commit(release, used, call.principal.name)
     return Answer({"release": release, "status": "committed", "sequence": sequence})
+
+
+def _check_whole(call: Call, release: str, used: Release) -> None:
+    """Who says that next to nothing was run gives back as much as a void does."""
+    reserved = body_of(call.point.event(call.point.recorded(release)[0].charged))
+    if encode(used.body) != encode(reserved):
+        said = "to give back what was not run needs two persons: commit without `used`"
+        raise Refused("needs-second-person", f"{said}, or void it if nothing was run at all")
 
 
 def _check_approved(call: Call, release: str) -> None:
@@ -261,7 +298,10 @@ ENDPOINTS = (
         _END,
         "Ended",
         _USED,
-        problems=(*_REFUSED, *_ENDED, "more-than-reserved", "label-not-granted"),
+        problems=(
+            *(*_REFUSED, *_ENDED, "more-than-reserved", "label-not-granted"),
+            *("needs-second-person", "policy-changed"),
+        ),
     ),
     Endpoint(
         "POST",
