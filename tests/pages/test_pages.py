@@ -107,6 +107,18 @@ def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:
     assert fetch("/log", accept="application/json").json["total"] == before
 
 
+@pytest.mark.parametrize("factor", ["abc", "1/0", "0", "-1", "1e401", "1" * 61, "", "[1]", "nan"])
+def test_an_absurd_factor_is_refused(fetch: Fetch, factor: str) -> None:
+    """Refused before it is computed: powers of ten with a million digits hold up everybody."""
+    answer = fetch(f"/check?release=home-zone-heat-map&factor={factor}")
+    assert answer.status == 400 and "factor" in answer.text
+
+
+@pytest.mark.parametrize("factor", ["1e400", "1e-400", "1.5"])
+def test_a_factor_within_the_limits_is_taken(fetch: Fetch, factor: str) -> None:
+    assert fetch(f"/check?release=home-zone-heat-map&factor={factor}").status == 200
+
+
 def test_texts_that_cannot_be_read_are_told_in_place(fetch: Fetch) -> None:
     for path, text in (("/check", "release: x\nmechanisms: 7\n"), ("/rounds", "- {release: [}")):
         answer = fetch(path, [("text", text), ("strategy", "efficient")])
@@ -262,6 +274,8 @@ def test_an_analyst_sees_only_their_own_releases(people: str) -> None:
     found = asked(f"{people}/releases", None, headers).json["releases"]
     assert [line["release"] for line in found] == ["of-analyst"]
     assert asked(f"{people}/releases/of-somebody", None, headers).status == 403
+    assert asked(f"{people}/check?release=of-somebody", None, headers).status == 403
+    assert asked(f"{people}/check?release=of-analyst", None, headers).status == 200
     rule = asked(f"{people}/rule?name=global&unit=user", None, headers).json
     assert [spender["release"] for spender in rule["spent-most"]] == ["of-analyst"]
     headers["Cookie"] = "dpolicy-token=auditor"

@@ -20,13 +20,14 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.service import policies, proposals
 from dpolicy.service.endpoint import Call
-from dpolicy.service.pages.reading import only_own, point_of
+from dpolicy.service.pages.reading import check_sight, only_own, point_of
 from dpolicy.service.pages.rendering import has_role, page
 from dpolicy.service.permission import in_own_name, needs_second_person
 from dpolicy.service.principal import Role
 from dpolicy.service.views.approvals import approvals
 from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
 from dpolicy.service.views.policy import candidate, policy_page
+from dpolicy.service.views.releases import asker
 
 #: Fields of a form; a name can come several times.
 Fields = Mapping[str, list[str]]
@@ -62,6 +63,7 @@ def _proposed(request: Request, point: DecisionPoint) -> str:
     if not name:
         return ""
     _, event = point.recorded(name)
+    check_sight(request, asker(event))
     body = changed(body_of(event), dict(request.query_params))
     return written({**body, "release": f"{name}-again"})
 

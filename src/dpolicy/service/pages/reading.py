@@ -75,8 +75,7 @@ def release(request: Request) -> Response:
     if entry is None:
         raise Refused("not-found", f"there is no release {name}")
     shown = release_page(name, entry, _reader(point), expires)
-    if only_own(request) not in (None, shown.line.by):
-        raise Refused("forbidden", "this is another person's release")
+    check_sight(request, shown.line.by)
     return page(request, "release.html", shown)
 
 
@@ -103,6 +102,12 @@ def only_own(request: Request) -> str | None:
     """The name of somebody who sees only their own releases; None for all others."""
     principal = request.state.principal
     return principal.name if principal.only_analyst and not request.state.access.local else None
+
+
+def check_sight(request: Request, owner: str) -> None:
+    """Raise `Refused` if a release is another person's, for somebody who sees only their own."""
+    if only_own(request) not in (None, owner):
+        raise Refused("forbidden", "this is another person's release")
 
 
 def point_of(request: Request) -> DecisionPoint:
