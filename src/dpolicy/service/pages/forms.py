@@ -20,10 +20,11 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.service import policies, proposals
 from dpolicy.service.endpoint import Call
-from dpolicy.service.pages.reading import check_sight, only_own, point_of
+from dpolicy.service.pages.reading import check_sight, only_own, page_number, point_of
 from dpolicy.service.pages.rendering import has_role, page
 from dpolicy.service.permission import in_own_name, needs_second_person
 from dpolicy.service.principal import Role
+from dpolicy.service.sight import decision_seen
 from dpolicy.service.views.approvals import approvals
 from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
 from dpolicy.service.views.policy import candidate, policy_page
@@ -54,7 +55,7 @@ def _decided(request: Request, release: Release) -> Decision:
     call = _call(request, None)
     own = in_own_name(call, release)
     needs_second_person(call, [own])
-    return call.point.check(own)
+    return decision_seen(call.point, call.point.check(own), only_own(request))
 
 
 def _proposed(request: Request, point: DecisionPoint) -> str:
@@ -138,7 +139,7 @@ def _apply(request: Request, fields: Fields) -> Response:
 
 def approvals_(request: Request, refused: str = "") -> Response:
     """What waits for a second person."""
-    shown = approvals(point_of(request), only_own(request))
+    shown = approvals(point_of(request), page_number(request), only_own(request))
     said = request.query_params
     more: dict[str, Any] = {
         "refused": refused,
