@@ -126,7 +126,7 @@ def signed(said: dict[str, Any], key: Any = RSA, kind: str = "RS256", number: st
     return jwt.encode(said, key, algorithm=kind, headers={"kid": number})
 
 
-def unsigned(said: dict[str, Any], kind: str) -> str:
+def unsigned(said: dict[str, Any], kind: Any) -> str:
     parts = [{"alg": kind, "typ": "JWT", "kid": "r1"}, said]
     words = [base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=") for p in parts]
     return b".".join([*words, b""]).decode()
@@ -195,6 +195,8 @@ BAD: dict[str, Callable[[], str]] = {
     "with the public key as a secret": with_public_key_as_secret,
     "tampered": lambda: signed(claims(sub="ana"))[:-8] + "AAAAAAAA",
     "no token": lambda: "a.b.c",
+    "with a list for alg": lambda: unsigned(claims(), []),
+    "with a map for alg": lambda: unsigned(claims(), {}),
 }
 
 
@@ -473,6 +475,7 @@ def test_a_page_of_another_site_cannot_act(server: Server) -> None:
     for headers in (
         {"origin": "https://evil.example.org"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ):

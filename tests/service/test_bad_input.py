@@ -15,6 +15,7 @@ from tests.service.servers import Server, access, policy_in_force, release, serv
 
 from dpolicy.errors import Refused
 from dpolicy.service.limits import MOST_CALLERS, Buckets
+from dpolicy.service.pages.forms import MOST_FIELDS
 
 #: A server that waits only so long for slow clients; others wait twenty seconds.
 HURRIED = """\
@@ -115,6 +116,13 @@ def test_a_body_must_say_that_it_is_json(server: Server) -> None:
 def test_a_bad_query_is_a_problem(server: Server, query: str) -> None:
     answer = server.client("ana").get(f"/v1/releases?{query}")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request")
+
+
+def test_a_form_with_too_many_fields_is_a_problem(server: Server) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    data = b"a=1&" * (MOST_FIELDS + 1)
+    answer = server.client("ana").post("/check", content=data, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
 
 
 def test_strange_paths_are_not_found(server: Server) -> None:

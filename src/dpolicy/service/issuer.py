@@ -92,7 +92,7 @@ class Issuer:
         """The person whom a token speaks for. Raises `Refused`."""
         header = jwt.get_unverified_header(token)
         algorithm, number = header.get("alg"), header.get("kid")
-        if algorithm not in ALGORITHMS:
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise Refused("unauthenticated", "the token is not signed with a private key")
         key = self.keys.find(number if isinstance(number, str) else None)
         try:

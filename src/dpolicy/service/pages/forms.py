@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Conflicting, Misused, PolicyRejected, ReleaseRejected
+from dpolicy.errors import Conflicting, Misused, PolicyRejected, Refused, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import body_of
 from dpolicy.releases.decision import Decision
@@ -176,7 +176,10 @@ async def _fields(request: Request) -> Fields:
     if request.method != "POST":
         return {}
     text = (await request.body()).decode("utf-8", "replace")
-    return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Refused("too-large", f"a form has at most {MOST_FIELDS:,} fields") from None
 
 
 def one(fields: Fields, name: str) -> str:
