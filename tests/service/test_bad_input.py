@@ -199,6 +199,45 @@ def test_slow_headers_are_given_up_while_others_are_served(hurried: Server) -> N
             connection.close()
 
 
+def test_connections_that_send_nothing_are_closed(hurried: Server) -> None:
+    host, _, port = hurried.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as silent:
+        assert silent.recv(4096) == b""
+
+
+#: A server that takes only so many connections; others take two thousand.
+NARROW = HURRIED.replace("body_seconds=1.0, rate=0.1, burst=30.0", "connections=3")
+
+
+def test_connections_past_the_limit_are_told_to_come_later(tmp_path: Path) -> None:
+    policy_in_force(str(tmp_path / "ledger.db"))
+    with serving(str(tmp_path / "ledger.db"), program=NARROW) as narrow:
+        host, _, port = narrow.url.removeprefix("http://").partition(":")
+        live = f"{narrow.url}/health/live"
+        some = [socket.create_connection((host, int(port)), timeout=30) for _ in range(2)]
+        assert httpx.get(live).status_code == 200
+        some.append(socket.create_connection((host, int(port)), timeout=30))
+        assert httpx.get(live).status_code == 503
+        for connection in some:
+            connection.close()
+        # Soon the server has seen that they are gone.
+        assert any(httpx.get(live).status_code == 200 for _ in range(1_000))
+
+
+def test_room_for_connections_is_made_or_they_are_fewer() -> None:
+    """Each connection is an open file: past their limit nobody could even be refused."""
+    program = (
+        "import resource, sys\n"
+        "from dpolicy.service.server import FILES, room_for\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (FILES + 10, FILES + 500))\n"
+        "print(room_for(300), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FILES)\n"
+        "print(room_for(2_000), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FILES)\n"
+    )
+    words = [sys.executable, "-c", program]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["300", "300", "500", "500"]
+
+
 def test_too_many_requests_are_refused_for_their_sender_alone(hurried: Server) -> None:
     ana, ben = hurried.client("ana"), hurried.client("ben")
     statuses = {ana.get("/v1/who").status_code for _ in range(40)}
