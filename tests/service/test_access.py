@@ -41,7 +41,9 @@ from tests.service.servers import (
 
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import PolicyRejected, Refused
-from dpolicy.service import issuer
+from dpolicy.language.parser import read_source
+from dpolicy.language.source import Source
+from dpolicy.service import access_file, issuer
 from dpolicy.service.access_file import AccessFile, load_access
 from dpolicy.service.endpoint import Endpoint
 from dpolicy.service.guard import COOKIE
@@ -301,6 +303,43 @@ def test_the_access_file_is_read_anew(tmp_path: Path) -> None:
     with pytest.raises(Refused) as error:
         file().identify(token("ana"), now)
     assert error.value.code == "unauthenticated"
+
+
+class Writer:
+    """Somebody who goes on writing a file while it is read."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = iter(texts)
+
+    def read(self, path: Path) -> Source:
+        source = read_source(path)
+        if (text := next(self._texts, None)) is not None:
+            path.write_text(text)
+        return source
+
+
+def test_an_access_file_is_not_read_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "access.yaml", access("restricted: {deployment: [black-box]}\n")
+    path.write_text(access())
+    monkeypatch.setattr(access_file, "read_source", Writer([whole]).read)
+    assert load_access(path).restricted == {"deployment": frozenset({"black-box"})}
+
+
+def test_an_access_file_that_never_rests_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "access.yaml"
+    path.write_text(access())
+    file = AccessFile(path)
+    texts = [access("#" * n) for n in range(2, access_file.MOST_READS + 2)]
+    monkeypatch.setattr(access_file, "read_source", Writer(texts).read)
+    path.write_text(access("#"))
+    with pytest.raises(Refused) as error:
+        file()
+    assert error.value.code == "access-unreadable"
+    assert file().identify(token("ana"), datetime.now(UTC)).name == "ana"
 
 
 def mistaken(person: str = "{}", **others: str) -> str:
