@@ -106,6 +106,8 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
 ISSUER, AUDIENCE = "https://login.example.org", "dpolicy"
+#: An issuer that calls people by their names here, and one of whom nobody is known.
+PLAIN, EMPTY = "https://plain.example.org", "https://empty.example.org"
 
 
 def key_set() -> dict[str, Any]:
@@ -152,9 +154,10 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that believes an issuer."""
     folder: Path = tmp_path_factory.mktemp("issuer")
     (folder / "keys.json").write_text(json.dumps(key_set()))
-    issuers = (
-        f"issuers:\n  - {{issuer: '{ISSUER}', audience: {AUDIENCE}, keys: keys.json, "
-        "subjects: {'auth|olga': olga}}\n"
+    subjects = {ISSUER: ", subjects: {'auth|olga': olga}", PLAIN: "", EMPTY: ", subjects: {}"}
+    issuers = "issuers:\n" + "".join(
+        f"  - {{issuer: '{issuer}', audience: {AUDIENCE}, keys: keys.json{more}}}\n"
+        for issuer, more in subjects.items()
     )
     (folder / "access.yaml").write_text(access(issuers))
     policy_in_force(str(folder / "ledger.db"))
@@ -171,7 +174,7 @@ def test_a_good_token_speaks_for_a_person(trusting: Server) -> None:
     for good in (
         signed(claims()),
         signed(claims(), CURVE, "ES256", "e1"),
-        signed(claims(sub="olga")),
+        signed(claims(iss=PLAIN, sub="olga")),
         signed(claims(aud=["other", AUDIENCE])),
     ):
         answer = who(trusting, good)
@@ -187,6 +190,9 @@ BAD: dict[str, Callable[[], str]] = {
     "of another issuer": lambda: signed(claims(iss="https://evil.example.org")),
     "of no issuer": lambda: signed(claims(iss=None)),
     "of nobody": lambda: signed(claims(sub="mallory")),
+    "of a name beside the map of names": lambda: signed(claims(sub="olga")),
+    "of a name where nobody is listed": lambda: signed(claims(iss=EMPTY, sub="olga")),
+    "of a subject of another issuer": lambda: signed(claims(iss=PLAIN)),
     "without a subject": lambda: signed(claims(sub=None)),
     "signed by a stranger": lambda: signed(claims(), STRANGER),
     "signed by another key": lambda: signed(claims(), CURVE, "ES256", "r1"),

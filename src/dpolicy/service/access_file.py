@@ -103,7 +103,7 @@ _ISSUER = Record(
         "audience": Field(Text(), "for whom its tokens must be meant", required=True),
         "keys": Field(Text(), "a JWKS file beside this one, or an https address", required=True),
         "name": Field(Text(), "the claim that says who it is; sub if left out", default="sub"),
-        "subjects": Field(MapOf(Name("a person"), key=Text()), "claim → person", default={}),
+        "subjects": Field(MapOf(Name("a person"), key=Text()), "claim → person, and nobody else"),
     },
     lambda values, _: values,
 )
@@ -182,13 +182,14 @@ def _tokens(people: Any, found: Findings) -> dict[str, Token]:
 
 
 def _issuer(said: Any, people: Any, folder: Path, found: Findings) -> Issuer:
-    for person in said["subjects"].values():
+    listed = said["subjects"]
+    for person in (listed or {}).values():
         if person not in people:
             found("P012", f"`{person}` is none of the people", person.span)
     keys = said["keys"]
     if keys.startswith("http://") and urlsplit(keys).hostname not in ("127.0.0.1", "localhost"):
         found("P012", "keys must come by https, or anybody on the way can put in theirs", keys.span)
-    subjects = {str(subject): str(person) for subject, person in said["subjects"].items()}
+    subjects = None if listed is None else {str(s): str(person) for s, person in listed.items()}
     claim, texts = str(said["name"]), (str(said["issuer"]), str(said["audience"]))
     return Issuer(*texts, Keys(str(keys), folder), claim, subjects)
 
