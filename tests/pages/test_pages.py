@@ -13,13 +13,19 @@ from tests.pages.conftest import NOW, Fetch, asked
 
 from dpolicy.demo.company import candidate_text, policy_text, round_text
 from dpolicy.demo.tour import PAGES, served
+from dpolicy.enforcement import judgement
 from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.enforcement.state import State
 from dpolicy.ledger.memory import MemoryStore
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.request import Release
 from dpolicy.service.access import Access, Token, hash_of, local_access
 from dpolicy.service.app import create_app
 from dpolicy.service.pages.site import PAGES as TABLE
 from dpolicy.service.pages.site import Page
 from dpolicy.service.principal import Principal, Role
+from dpolicy.service.views import approvals as approvals_view
+from dpolicy.service.views.paging import PER_PAGE
 
 SHOWN = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
 PICTURES = [path for path in SHOWN if ".svg" in path]
@@ -107,6 +113,18 @@ def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:
     assert fetch("/log", accept="application/json").json["total"] == before
 
 
+@pytest.mark.parametrize("factor", ["abc", "1/0", "0", "-1", "1e401", "1" * 61, "", "[1]", "nan"])
+def test_an_absurd_factor_is_refused(fetch: Fetch, factor: str) -> None:
+    """Refused before it is computed: powers of ten with a million digits hold up everybody."""
+    answer = fetch(f"/check?release=home-zone-heat-map&factor={factor}")
+    assert answer.status == 400 and "factor" in answer.text
+
+
+@pytest.mark.parametrize("factor", ["1e400", "1e-400", "1.5"])
+def test_a_factor_within_the_limits_is_taken(fetch: Fetch, factor: str) -> None:
+    assert fetch(f"/check?release=home-zone-heat-map&factor={factor}").status == 200
+
+
 def test_texts_that_cannot_be_read_are_told_in_place(fetch: Fetch) -> None:
     for path, text in (("/check", "release: x\nmechanisms: 7\n"), ("/rounds", "- {release: [}")):
         answer = fetch(path, [("text", text), ("strategy", "efficient")])
@@ -157,6 +175,40 @@ def test_what_waits_can_be_approved(fetch_own: Fetch) -> None:
     assert done["status"] == "allowed"
     again = fetch_own(f"/approvals/{waiting['number']}", [("answer", "approve")])
     assert "was approved before" in again.text
+
+
+def test_only_what_is_shown_of_what_waits_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def judge(state: State, release: Release) -> Decision:
+        judged.append(release.id)
+        return judgement.judge(state, release)
+
+    monkeypatch.setattr(approvals_view, "judge", judge)
+    point = DecisionPoint(MemoryStore())
+    point.apply(policy(GLOBAL))
+    for n in range(PER_PAGE + 2):
+        point.propose(body(f"r{n}", mechanism((), epsilon=1)), by="ana")
+    first = approvals_view.approvals(point)
+    assert len(first.waiting) == PER_PAGE and judged == [f"r{n}" for n in range(PER_PAGE)]
+    with served(create_app(point, local_access), 0) as (url, _):
+        page = asked(f"{url}/approvals", None, {"Accept": "text/html"}).text
+        assert 'href="/approvals?page=2"' in page and "Page 1 of 2" in page
+        rest = asked(f"{url}/approvals?page=2&format=json", None, {}).json
+    assert [one["about"] for one in rest["waiting"]] == [f"r{PER_PAGE}", f"r{PER_PAGE + 1}"]
+    assert (rest["page"], rest["pages"], rest["total"]) == (2, 2, PER_PAGE + 2)
+
+
+def test_what_others_spent_is_not_named_where_an_analyst_waits() -> None:
+    point = DecisionPoint(MemoryStore())
+    point.apply(policy(GLOBAL))
+    for by in ("ana", "ben"):
+        point.submit({**body(f"of-{by}", mechanism((), epsilon="0.5")), "by": by}, by=by)
+    point.propose({**body("more", mechanism((), epsilon=5)), "by": "ana"}, by="ana")
+    for own, named in ((None, {"of-ana", "of-ben"}), ("ana", {"of-ana"})):
+        (waiting,) = approvals_view.approvals(point, own=own).waiting
+        assert waiting.decision is not None
+        assert set(waiting.decision.reasons[0].spenders) == named
 
 
 def test_a_page_of_another_site_cannot_act(fetch: Fetch) -> None:
@@ -262,6 +314,11 @@ def test_an_analyst_sees_only_their_own_releases(people: str) -> None:
     found = asked(f"{people}/releases", None, headers).json["releases"]
     assert [line["release"] for line in found] == ["of-analyst"]
     assert asked(f"{people}/releases/of-somebody", None, headers).status == 403
+    assert asked(f"{people}/check?release=of-somebody", None, headers).status == 403
+    assert asked(f"{people}/check?release=of-analyst", None, headers).status == 200
+    large = "release: large\nmechanisms: [{mechanism: {kind: declared, epsilon: 5}}]"
+    tried = asked(f"{people}/check", [("text", large)], headers).json["decision"]
+    assert tried["reasons"][0]["spent-most"] == ["of-analyst"]
     rule = asked(f"{people}/rule?name=global&unit=user", None, headers).json
     assert [spender["release"] for spender in rule["spent-most"]] == ["of-analyst"]
     headers["Cookie"] = "dpolicy-token=auditor"

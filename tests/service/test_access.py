@@ -42,7 +42,9 @@ from tests.service.servers import (
 from dpolicy.cli.main import exit_code
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import PolicyRejected, Refused
-from dpolicy.service import issuer
+from dpolicy.language.parser import read_source
+from dpolicy.language.source import Source
+from dpolicy.service import access_file, issuer
 from dpolicy.service.access_file import AccessFile, load_access
 from dpolicy.service.endpoint import Endpoint
 from dpolicy.service.guard import COOKIE
@@ -105,6 +107,8 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
 ISSUER, AUDIENCE = "https://login.example.org", "dpolicy"
+#: An issuer that calls people by their names here, and one of whom nobody is known.
+PLAIN, EMPTY = "https://plain.example.org", "https://empty.example.org"
 
 
 def key_set() -> dict[str, Any]:
@@ -127,7 +131,7 @@ def signed(said: dict[str, Any], key: Any = RSA, kind: str = "RS256", number: st
     return jwt.encode(said, key, algorithm=kind, headers={"kid": number})
 
 
-def unsigned(said: dict[str, Any], kind: str) -> str:
+def unsigned(said: dict[str, Any], kind: Any) -> str:
     parts = [{"alg": kind, "typ": "JWT", "kid": "r1"}, said]
     words = [base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=") for p in parts]
     return b".".join([*words, b""]).decode()
@@ -151,9 +155,10 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that believes an issuer."""
     folder: Path = tmp_path_factory.mktemp("issuer")
     (folder / "keys.json").write_text(json.dumps(key_set()))
-    issuers = (
-        f"issuers:\n  - {{issuer: '{ISSUER}', audience: {AUDIENCE}, keys: keys.json, "
-        "subjects: {'auth|olga': olga}}\n"
+    subjects = {ISSUER: ", subjects: {'auth|olga': olga}", PLAIN: "", EMPTY: ", subjects: {}"}
+    issuers = "issuers:\n" + "".join(
+        f"  - {{issuer: '{issuer}', audience: {AUDIENCE}, keys: keys.json{more}}}\n"
+        for issuer, more in subjects.items()
     )
     (folder / "access.yaml").write_text(access(issuers))
     policy_in_force(str(folder / "ledger.db"))
@@ -170,7 +175,7 @@ def test_a_good_token_speaks_for_a_person(trusting: Server) -> None:
     for good in (
         signed(claims()),
         signed(claims(), CURVE, "ES256", "e1"),
-        signed(claims(sub="olga")),
+        signed(claims(iss=PLAIN, sub="olga")),
         signed(claims(aud=["other", AUDIENCE])),
     ):
         answer = who(trusting, good)
@@ -186,6 +191,9 @@ BAD: dict[str, Callable[[], str]] = {
     "of another issuer": lambda: signed(claims(iss="https://evil.example.org")),
     "of no issuer": lambda: signed(claims(iss=None)),
     "of nobody": lambda: signed(claims(sub="mallory")),
+    "of a name beside the map of names": lambda: signed(claims(sub="olga")),
+    "of a name where nobody is listed": lambda: signed(claims(iss=EMPTY, sub="olga")),
+    "of a subject of another issuer": lambda: signed(claims(iss=PLAIN)),
     "without a subject": lambda: signed(claims(sub=None)),
     "signed by a stranger": lambda: signed(claims(), STRANGER),
     "signed by another key": lambda: signed(claims(), CURVE, "ES256", "r1"),
@@ -196,6 +204,8 @@ BAD: dict[str, Callable[[], str]] = {
     "with the public key as a secret": with_public_key_as_secret,
     "tampered": lambda: signed(claims(sub="ana"))[:-8] + "AAAAAAAA",
     "no token": lambda: "a.b.c",
+    "with a list for alg": lambda: unsigned(claims(), []),
+    "with a map for alg": lambda: unsigned(claims(), {}),
 }
 
 
@@ -300,6 +310,43 @@ def test_the_access_file_is_read_anew(tmp_path: Path) -> None:
     with pytest.raises(Refused) as error:
         file().identify(token("ana"), now)
     assert error.value.code == "unauthenticated"
+
+
+class Writer:
+    """Somebody who goes on writing a file while it is read."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = iter(texts)
+
+    def read(self, path: Path) -> Source:
+        source = read_source(path)
+        if (text := next(self._texts, None)) is not None:
+            path.write_text(text)
+        return source
+
+
+def test_an_access_file_is_not_read_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "access.yaml", access("restricted: {deployment: [black-box]}\n")
+    path.write_text(access())
+    monkeypatch.setattr(access_file, "read_source", Writer([whole]).read)
+    assert load_access(path).restricted == {"deployment": frozenset({"black-box"})}
+
+
+def test_an_access_file_that_never_rests_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "access.yaml"
+    path.write_text(access())
+    file = AccessFile(path)
+    texts = [access("#" * n) for n in range(2, access_file.MOST_READS + 2)]
+    monkeypatch.setattr(access_file, "read_source", Writer(texts).read)
+    path.write_text(access("#"))
+    with pytest.raises(Refused) as error:
+        file()
+    assert error.value.code == "access-unreadable"
+    assert file().identify(token("ana"), datetime.now(UTC)).name == "ana"
 
 
 def mistaken(person: str = "{}", **others: str) -> str:
@@ -505,6 +552,7 @@ def test_a_page_of_another_site_cannot_act(server: Server) -> None:
     for headers in (
         {"origin": "https://evil.example.org"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ):

@@ -207,6 +207,34 @@ def test_nobody_ends_or_sees_what_is_anothers(ana: Caller, server: Server) -> No
     assert taken["code"] == "id-taken"
 
 
+def test_what_others_spent_is_not_named_to_an_analyst(server: Server, olga: Caller) -> None:
+    ana, ben = Caller(server, "ana"), Caller(server, "ben")
+    for name, person in (("spent-by-ana", ana), ("spent-by-ben", ben)):
+        said = person.post("/v1/releases", release(name, "0.002", attributes=["zip"]))
+        assert said["decision"] == "allow"
+
+    def named(told: list[Any]) -> set[str]:
+        return {name for one in told for name in one["spent-most"]} & {
+            "spent-by-ana",
+            "spent-by-ben",
+        }
+
+    asked = release("names-nobody", "5", attributes=["zip"])
+    for told in (
+        ana.get("/v1/budgets")["budgets"],
+        ana.post("/v1/check", asked)["reasons"],
+        ana.post("/v1/releases", asked)["reasons"],
+        ana.post("/v1/releases", asked)["reasons"],
+        ana.get("/v1/releases/names-nobody")["decision"]["reasons"],
+    ):
+        assert named(told) == {"spent-by-ana"}
+    for told in (
+        olga.get("/v1/budgets")["budgets"],
+        olga.get("/v1/releases/names-nobody")["decision"]["reasons"],
+    ):
+        assert named(told) == {"spent-by-ana", "spent-by-ben"}
+
+
 def test_releases_are_listed_in_pages(ana: Caller) -> None:
     names = [ana.post("/v1/releases", release(next(NAMES)))["release"] for _ in range(3)]
     first = ana.get("/v1/releases", limit=2)

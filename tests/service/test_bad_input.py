@@ -15,6 +15,7 @@ from tests.service.servers import Server, access, policy_in_force, release, serv
 
 from dpolicy.errors import Refused
 from dpolicy.service.limits import MOST_CALLERS, Buckets
+from dpolicy.service.pages.forms import MOST_FIELDS
 
 #: A server that waits only so long for slow clients; others wait twenty seconds.
 HURRIED = """\
@@ -117,6 +118,13 @@ def test_a_bad_query_is_a_problem(server: Server, query: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request")
 
 
+def test_a_form_with_too_many_fields_is_a_problem(server: Server) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    data = b"a=1&" * (MOST_FIELDS + 1)
+    answer = server.client("ana").post("/check", content=data, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+
+
 def test_strange_paths_are_not_found(server: Server) -> None:
     client = server.client("pia")
     for path in (
@@ -189,6 +197,45 @@ def test_slow_headers_are_given_up_while_others_are_served(hurried: Server) -> N
     finally:
         for connection in some:
             connection.close()
+
+
+def test_connections_that_send_nothing_are_closed(hurried: Server) -> None:
+    host, _, port = hurried.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as silent:
+        assert silent.recv(4096) == b""
+
+
+#: A server that takes only so many connections; others take two thousand.
+NARROW = HURRIED.replace("body_seconds=1.0, rate=0.1, burst=30.0", "connections=3")
+
+
+def test_connections_past_the_limit_are_told_to_come_later(tmp_path: Path) -> None:
+    policy_in_force(str(tmp_path / "ledger.db"))
+    with serving(str(tmp_path / "ledger.db"), program=NARROW) as narrow:
+        host, _, port = narrow.url.removeprefix("http://").partition(":")
+        live = f"{narrow.url}/health/live"
+        some = [socket.create_connection((host, int(port)), timeout=30) for _ in range(2)]
+        assert httpx.get(live).status_code == 200
+        some.append(socket.create_connection((host, int(port)), timeout=30))
+        assert httpx.get(live).status_code == 503
+        for connection in some:
+            connection.close()
+        # Soon the server has seen that they are gone.
+        assert any(httpx.get(live).status_code == 200 for _ in range(1_000))
+
+
+def test_room_for_connections_is_made_or_they_are_fewer() -> None:
+    """Each connection is an open file: past their limit nobody could even be refused."""
+    program = (
+        "import resource, sys\n"
+        "from dpolicy.service.server import FILES, room_for\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (FILES + 10, FILES + 500))\n"
+        "print(room_for(300), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FILES)\n"
+        "print(room_for(2_000), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FILES)\n"
+    )
+    words = [sys.executable, "-c", program]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["300", "300", "500", "500"]
 
 
 def test_too_many_requests_are_refused_for_their_sender_alone(hurried: Server) -> None:

@@ -33,7 +33,7 @@ from dpolicy.language.shape import (
     WordOr,
     wrong_type,
 )
-from dpolicy.language.source import Node, Report, Scalar, read_nodes
+from dpolicy.language.source import Node, Report, Scalar, Source, read_nodes
 from dpolicy.predicates.expression import size_mistake
 from dpolicy.service.access import Access, Approval, Token
 from dpolicy.service.issuer import Issuer, Keys
@@ -41,6 +41,9 @@ from dpolicy.service.principal import Principal, Role
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("dpolicy")
+
+#: A file that changes under every one of so many reads cannot be read now.
+MOST_READS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ _ISSUER = Record(
         "audience": Field(Text(), "for whom its tokens must be meant", required=True),
         "keys": Field(Text(), "a JWKS file beside this one, or an https address", required=True),
         "name": Field(Text(), "the claim that says who it is; sub if left out", default="sub"),
-        "subjects": Field(MapOf(Name("a person"), key=Text()), "claim → person", default={}),
+        "subjects": Field(MapOf(Name("a person"), key=Text()), "claim → person, and nobody else"),
     },
     lambda values, _: values,
 )
@@ -127,9 +130,11 @@ ACCESS: Shape = Record(
 
 
 def load_access(path: Path) -> Access:
-    """The access that a file grants. Raises `PolicyRejected` with every mistake in it."""
+    """The access that a file grants. Raises `PolicyRejected` with every mistake in it, and
+    `OSError` if it cannot be read.
+    """
     found = Findings()
-    node = read_nodes(read_source(path), found)
+    node = read_nodes(_steady(path), found)
     values: Any = None if node is None else ACCESS.read(node, found)
     if values is None or values is INVALID or found.errors:
         raise PolicyRejected(found.all)
@@ -148,6 +153,24 @@ def load_access(path: Path) -> Access:
     return Access(people, tokens, issuers, _label_values(values["restricted"]), values["approval"])
 
 
+def _steady(path: Path) -> Source:
+    """The text of a file that was the same before and after: half a text can be a good one, too."""
+    for _ in range(MOST_READS):
+        before = _version(path)
+        source = read_source(path)
+        if before == _version(path):
+            return source
+    raise OSError(f"`{path}` changes while it is read")
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def _tokens(people: Any, found: Findings) -> dict[str, Token]:
     tokens: dict[str, Token] = {}
     for name, said in people.items():
@@ -159,13 +182,14 @@ def _tokens(people: Any, found: Findings) -> dict[str, Token]:
 
 
 def _issuer(said: Any, people: Any, folder: Path, found: Findings) -> Issuer:
-    for person in said["subjects"].values():
+    listed = said["subjects"]
+    for person in (listed or {}).values():
         if person not in people:
             found("P012", f"`{person}` is none of the people", person.span)
     keys = said["keys"]
     if keys.startswith("http://") and urlsplit(keys).hostname not in ("127.0.0.1", "localhost"):
         found("P012", "keys must come by https, or anybody on the way can put in theirs", keys.span)
-    subjects = {str(subject): str(person) for subject, person in said["subjects"].items()}
+    subjects = None if listed is None else {str(s): str(person) for s, person in listed.items()}
     claim, texts = str(said["name"]), (str(said["issuer"]), str(said["audience"]))
     return Issuer(*texts, Keys(str(keys), folder), claim, subjects)
 
@@ -184,25 +208,18 @@ class AccessFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = Lock()
-        self._seen = self._version()
+        self._seen = _version(path)
         self._access: Access | None = load_access(path)
 
     def __call__(self) -> Access:
         """The access of the newest text. Raises `Refused` while that cannot be read."""
         with self._lock:
-            version = self._version()
+            version = _version(self._path)
             if version != self._seen:
                 self._seen, self._access = version, self._reread()
             if self._access is None:
                 raise Refused("access-unreadable", "the access file of the server has mistakes")
             return self._access
-
-    def _version(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _reread(self) -> Access | None:
         try:

@@ -30,6 +30,7 @@ from dpolicy.service.openapi import document
 from dpolicy.service.pages.site import routes as pages
 from dpolicy.service.problem import error_response, problem_of, problem_response
 from dpolicy.service.sessions import routes as sessions
+from dpolicy.service.sight import answer_seen
 from dpolicy.service.table import ENDPOINTS
 
 #: Requests that wait for the ledger together; more than these wait for a thread.
@@ -85,7 +86,9 @@ async def _served(endpoint: Endpoint, request: Request, limits: Limits) -> Respo
 
     def work() -> Answer:
         body = None if endpoint.body is None else read_body(data, endpoint.body, limits)
-        return endpoint.run(_call(request, query, body))
+        call = _call(request, query, body)
+        answer = endpoint.run(call)
+        return answer_seen(call, answer) if endpoint.roles else answer
 
     if not endpoint.blocks:
         return _response(endpoint, work(), request)

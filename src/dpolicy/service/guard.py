@@ -195,5 +195,8 @@ def _same_origin(connection: HTTPConnection) -> bool:
     """
     origin = connection.headers.get("origin")
     if origin is not None:
-        return urlsplit(origin).netloc == connection.headers.get("host")
+        try:
+            return urlsplit(origin).netloc == connection.headers.get("host")
+        except ValueError:
+            return False
     return connection.headers.get("sec-fetch-site", "none") in ("same-origin", "none")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -79,20 +79,21 @@ class Keys:
 class Issuer:
     """Somebody whose tokens are believed, for one audience.
 
-    The claim `name` says for whom a token speaks; `subjects` maps what stands there to people.
+    The claim `name` says for whom a token speaks: with `subjects` those whom these map to people,
+    and nobody else; without, the person of that name.
     """
 
     issuer: str
     audience: str
     keys: Keys
     name: str = "sub"
-    subjects: Mapping[str, str] = field(default_factory=dict)
+    subjects: Mapping[str, str] | None = None
 
     def person_of(self, token: str) -> str:
         """The person whom a token speaks for. Raises `Refused`."""
         header = jwt.get_unverified_header(token)
         algorithm, number = header.get("alg"), header.get("kid")
-        if algorithm not in ALGORITHMS:
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise Refused("unauthenticated", "the token is not signed with a private key")
         key = self.keys.find(number if isinstance(number, str) else None)
         try:
@@ -110,7 +111,12 @@ class Issuer:
         said = claims.get(self.name)
         if not isinstance(said, str):
             raise Refused("unauthenticated", f"the token does not say its `{self.name}`")
-        return self.subjects.get(said, said)
+        person = said if self.subjects is None else self.subjects.get(said)
+        if person is None:
+            raise Refused(
+                "unauthenticated", f"the `{self.name}` of the token is none of `subjects`"
+            )
+        return person
 
 
 def issuer_of(token: str, issuers: Sequence[Issuer]) -> Issuer:

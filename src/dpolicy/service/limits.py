@@ -1,4 +1,4 @@
-"""How much anybody may ask: the size and speed of bodies, and requests a second for each person.
+"""How much anybody may ask: the size and speed of bodies, requests a second, connections.
 
 Each limit keeps one caller from taking what the others need; none of them decides about budgets.
 """
@@ -25,11 +25,13 @@ class Limits:
     body_bytes: int = 2_000_000
     #: JSON values cost up to 150 bytes each once they are read.
     body_values: int = 200_000
-    #: Seconds for a whole body, and for the headers before it.
+    #: Seconds for a whole body, and for the headers before it, from when somebody connects.
     body_seconds: float = 20.0
     #: Requests a second, lasting and at once.
     rate: float = 500.0
     burst: float = 2_000.0
+    #: Connections at once, of everybody together.
+    connections: int = 2_000
 
 
 class Buckets:

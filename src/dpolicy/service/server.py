@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from dpolicy.service.limits import Limits
 
 #: Seconds for requests to end after the signal to stop; then their connections are cut.
 GRACE = 30
+#: Files that a server has open beside its connections: the ledger, once for each thread.
+FILES = 256
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
@@ -60,6 +63,8 @@ def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        # The server counts the connection that asks, too: at its limit it answers 503.
+        limit_concurrency=room_for(limits.connections) + 1,
         timeout_graceful_shutdown=GRACE,
         ssl_certfile=where.certificate,
         ssl_keyfile=where.key,
@@ -68,6 +73,17 @@ def serve(
     url = where.url(listening.getsockname()[1])
     with _quiet_signals():
         asyncio.run(_Announced(config, lambda: announce(url)).serve(sockets=[listening]))
+
+
+def room_for(connections: int) -> int:
+    """So many connections, or as many as there may be files; room for them is made if it can be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    endless = resource.RLIM_INFINITY
+    wanted = connections + FILES
+    if soft != endless and soft < wanted:
+        soft = wanted if hard == endless else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == endless else min(connections, max(1, soft - FILES))
 
 
 @contextmanager
@@ -108,6 +124,10 @@ def _protocol(seconds: float) -> type[H11Protocol]:
 
     class Hurried(H11Protocol):
         _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._late = self.loop.call_later(seconds, self.transport.close)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)

@@ -13,20 +13,22 @@ from starlette.responses import RedirectResponse, Response
 
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Conflicting, Misused, PolicyRejected, ReleaseRejected
+from dpolicy.errors import Conflicting, Misused, PolicyRejected, Refused, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import body_of
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.service import policies, proposals
 from dpolicy.service.endpoint import Call
-from dpolicy.service.pages.reading import only_own, point_of
+from dpolicy.service.pages.reading import check_sight, only_own, page_number, point_of
 from dpolicy.service.pages.rendering import has_role, page
 from dpolicy.service.permission import in_own_name, needs_second_person
 from dpolicy.service.principal import Role
+from dpolicy.service.sight import decision_seen
 from dpolicy.service.views.approvals import approvals
 from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
 from dpolicy.service.views.policy import candidate, policy_page
+from dpolicy.service.views.releases import asker
 
 #: Fields of a form; a name can come several times.
 Fields = Mapping[str, list[str]]
@@ -53,7 +55,7 @@ def _decided(request: Request, release: Release) -> Decision:
     call = _call(request, None)
     own = in_own_name(call, release)
     needs_second_person(call, [own])
-    return call.point.check(own)
+    return decision_seen(call.point, call.point.check(own), only_own(request))
 
 
 def _proposed(request: Request, point: DecisionPoint) -> str:
@@ -62,6 +64,7 @@ def _proposed(request: Request, point: DecisionPoint) -> str:
     if not name:
         return ""
     _, event = point.recorded(name)
+    check_sight(request, asker(event))
     body = changed(body_of(event), dict(request.query_params))
     return written({**body, "release": f"{name}-again"})
 
@@ -136,7 +139,7 @@ def _apply(request: Request, fields: Fields) -> Response:
 
 def approvals_(request: Request, refused: str = "") -> Response:
     """What waits for a second person."""
-    shown = approvals(point_of(request), only_own(request))
+    shown = approvals(point_of(request), page_number(request), only_own(request))
     said = request.query_params
     more: dict[str, Any] = {
         "refused": refused,
@@ -173,7 +176,10 @@ async def _fields(request: Request) -> Fields:
     if request.method != "POST":
         return {}
     text = (await request.body()).decode("utf-8", "replace")
-    return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Refused("too-large", f"a form has at most {MOST_FIELDS:,} fields") from None
 
 
 def one(fields: Fields, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from dpolicy.errors import Refused
 from dpolicy.ledger.events import Event, from_bytes
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.service.pages.rendering import CONTENT_SECURITY_POLICY, page
+from dpolicy.service.sight import decision_seen
 from dpolicy.service.views.log import MOST_VERIFIED, log_page, log_span
 from dpolicy.service.views.neighbours import place_svg
 from dpolicy.service.views.overview import FILTERS, overview
@@ -75,8 +77,10 @@ def release(request: Request) -> Response:
     if entry is None:
         raise Refused("not-found", f"there is no release {name}")
     shown = release_page(name, entry, _reader(point), expires)
-    if only_own(request) not in (None, shown.line.by):
-        raise Refused("forbidden", "this is another person's release")
+    check_sight(request, shown.line.by)
+    if shown.decision is not None:
+        seen = decision_seen(point, shown.decision, only_own(request))
+        shown = replace(shown, decision=seen)
     return page(request, "release.html", shown)
 
 
@@ -103,6 +107,12 @@ def only_own(request: Request) -> str | None:
     """The name of somebody who sees only their own releases; None for all others."""
     principal = request.state.principal
     return principal.name if principal.only_analyst and not request.state.access.local else None
+
+
+def check_sight(request: Request, owner: str) -> None:
+    """Raise `Refused` if a release is another person's, for somebody who sees only their own."""
+    if only_own(request) not in (None, owner):
+        raise Refused("forbidden", "this is another person's release")
 
 
 def point_of(request: Request) -> DecisionPoint:

@@ -12,6 +12,8 @@ from dpolicy.errors import DPolicyError
 from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
 from dpolicy.releases.body import release_of
 from dpolicy.releases.decision import Decision
+from dpolicy.service.sight import decision_seen
+from dpolicy.service.views.paging import Paging, paging
 from dpolicy.service.views.policy import Candidate, candidate
 
 #: So many that were answered are still shown.
@@ -41,9 +43,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What waits, oldest first, and what was answered, newest first."""
+    """A page of what waits, oldest first, and what was answered, newest first."""
 
     waiting: tuple[Waiting, ...]
+    paging: Paging
     answered: tuple[Proposal, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -51,23 +54,28 @@ class Approvals:
         return {
             "waiting": [one.as_json() for one in self.waiting],
             "answered": [_plain(proposal) for proposal in self.answered],
+            **self.paging.as_json(),
         }
 
 
-def approvals(point: DecisionPoint, own: str | None = None) -> Approvals:
-    """Everything that was proposed; only by one person, if `own` names somebody."""
+def approvals(point: DecisionPoint, page: int = 1, own: str | None = None) -> Approvals:
+    """What was proposed; only by one person, if `own` names somebody.
+
+    To judge is dear, so that only the proposals of the page are judged.
+    """
     proposals = {n: p for n, p in point.proposals.items() if own in (None, p.by)}
     open_ = [p for _, p in sorted(proposals.items()) if p.open]
     answered = [p for _, p in sorted(proposals.items(), reverse=True) if not p.open]
-    waiting = tuple(_waiting(point, proposal) for proposal in open_)
-    return Approvals(waiting, tuple(answered[:MOST_ANSWERED]))
+    shown = paging(page, len(open_))
+    waiting = tuple(_waiting(point, proposal, own) for proposal in shown.of(open_))
+    return Approvals(waiting, shown, tuple(answered[:MOST_ANSWERED]))
 
 
-def _waiting(point: DecisionPoint, proposal: Proposal) -> Waiting:
+def _waiting(point: DecisionPoint, proposal: Proposal, own: str | None) -> Waiting:
     event = point.event(proposal.number)
     match event:
         case ReleaseProposed():
-            return _release(point, proposal, event)
+            return _release(point, proposal, event, own)
         case PolicyProposed():
             return Waiting(proposal, event.because, candidate=candidate(point, event.sources))
         case VoidProposed():
@@ -75,11 +83,14 @@ def _waiting(point: DecisionPoint, proposal: Proposal) -> Waiting:
     return Waiting(proposal, "")
 
 
-def _release(point: DecisionPoint, proposal: Proposal, event: ReleaseProposed) -> Waiting:
+def _release(
+    point: DecisionPoint, proposal: Proposal, event: ReleaseProposed, own: str | None
+) -> Waiting:
     """What the rules say of a release now; that it no longer makes sense is a problem to show."""
     try:
         release = release_of(event.body)
-        return Waiting(proposal, "", decision=point.consult(lambda state: judge(state, release)))
+        decision = point.consult(lambda state: judge(state, release))
+        return Waiting(proposal, "", decision=decision_seen(point, decision, own))
     except DPolicyError as error:
         return Waiting(proposal, "", problem=str(error))
 

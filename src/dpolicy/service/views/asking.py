@@ -22,11 +22,13 @@ from dpolicy.errors import (
     LedgerUnavailable,
     Misused,
     PolicyRejected,
+    Refused,
     ReleaseRejected,
 )
 from dpolicy.language.diagnostics import Findings
 from dpolicy.language.release import release_from
-from dpolicy.language.source import Source, read_nodes
+from dpolicy.language.shape import INVALID, Number
+from dpolicy.language.source import MAX_DIGITS, MAX_EXPONENT, Source, read_nodes
 from dpolicy.ledger.canonical import encode
 from dpolicy.releases.body import Body, plain_body, with_more_noise, without_attribute
 from dpolicy.releases.decision import Decision
@@ -130,10 +132,24 @@ def _problems(error: DPolicyError) -> tuple[str, ...]:
 def changed(body: Body, offer: Mapping[str, str]) -> Body:
     """A release with a counter-offer taken: more noise, or an attribute left out."""
     if "factor" in offer:
-        return with_more_noise(body, Fraction(offer["factor"])) or body
+        return with_more_noise(body, _factor(offer["factor"])) or body
     if "attribute" in offer:
         return without_attribute(body, offer["attribute"])
     return body
+
+
+def _factor(said: str) -> Fraction:
+    """A factor of noise, with the limits of any number in a text: larger ones take for ever."""
+    found = Findings()
+    node = read_nodes(Source("factor", said), found)
+    factor: Any = INVALID if node is None else _FACTOR.read(node, found)
+    if factor is INVALID or found.errors:
+        limits = f"with at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
+        raise Refused("bad-request", f"`factor` must be {_FACTOR.title}, {limits}")
+    return Fraction(factor)
+
+
+_FACTOR = Number("a number above 0", above=Fraction(0))
 
 
 def written(body: Body) -> str:

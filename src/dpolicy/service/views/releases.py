@@ -154,5 +154,10 @@ def _line(name: str, entry: Entry, event: Event) -> ReleaseLine:
     mechanisms = body["mechanisms"]
     attributes = sorted({a for said in mechanisms for a in said.get("attributes", ())})
     kinds = tuple(dict.fromkeys(str(said["mechanism"]["kind"]) for said in mechanisms))
-    by = getattr(event, "by", "") or str(body.get("by", ""))
+    by = asker(event)
     return ReleaseLine(name, entry.status, by, tuple(attributes), kinds, entry.asked, event.at)
+
+
+def asker(event: Event) -> str:
+    """Who asked for a release."""
+    return getattr(event, "by", "") or str(body_of(event).get("by", ""))
