@@ -132,6 +132,8 @@ def _apply(request: Request, fields: Fields) -> Response:
         return _policy(request, fields, "the text has mistakes")
     except Conflicting:
         return _policy(request, fields, "the past has already broken rules that are not accepted")
+    except Misused as error:  # another policy came into force meanwhile
+        return _policy(request, fields, str(error))
     if "proposal" in answer.value:
         return RedirectResponse(f"/approvals?waits={answer.value['proposal']}", 303)
     return RedirectResponse(f"/policy?applied={answer.value['sequence']}", 303)
