@@ -20,6 +20,8 @@ Chosen = NDArray[np.bool_]
 
 #: Limits that refused lately and are asked first, and the bytes of a word.
 _REMEMBERED = 24
+#: Sums of amounts stay below this.
+_LARGEST_SUM = 2**62
 _WORD = 8
 
 
@@ -37,6 +39,9 @@ class Filling:
         self._room = _padded(table.room, -1)
         self._costs = _padded(table.costs.reshape(-1, table.costs.shape[2]), 0)
         self._books = table.books[table.limit_rows] * len(table.open)
+        self._table = table
+        beyond = table.room.max(axis=0, initial=0) + 1  # all that is more breaks just as well
+        self._cut: Amounts = np.minimum(table.costs, beyond)
 
     def fill(self, order: Iterable[int] | Ints) -> Chosen:
         """Which candidates are taken if they come in this order."""
@@ -49,6 +54,20 @@ class Filling:
 
     def broken(self, chosen: Chosen) -> Ints:
         """The limits that the chosen candidates break together."""
+        who, table = np.flatnonzero(chosen), self._table
+        if len(who) * int(self._cut.max(initial=0)) >= _LARGEST_SUM:
+            return self._broken_one_by_one(chosen)
+        inside = table.inside[:, who].astype(np.int64)
+        spent = np.zeros((len(inside), table.room.shape[1]), np.int64)
+        for book in range(len(self._cut)):
+            rows = table.books == book
+            spent[rows] = inside[rows] @ self._cut[book, who]
+        kept: Chosen = np.any(spent[table.limit_rows] <= table.room, axis=1)
+        touched: Chosen = np.any(inside > 0, axis=1)
+        return np.flatnonzero(touched[table.limit_rows] & ~kept)
+
+    def _broken_one_by_one(self, chosen: Chosen) -> Ints:
+        """The same where sums could go beyond 64 bits."""
         room = self._room.copy()
         touched = np.zeros(len(room), dtype=np.bool_)
         for candidate in np.flatnonzero(chosen).tolist():
