@@ -52,12 +52,12 @@ def command(
         policy = point.policy
         market = load_prices(prices, policy) if prices and policy else None
         found = allocate(point, releases, strategy, by, dry_run=dry_run, market=market)
-    if prices and policy and found.market and not dry_run:
-        save_prices(prices, policy, found.market)
     if format_ == "json":
         print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
     else:
         _print(found, dry_run)
+    if prices and policy and found.market and not dry_run:  # last: what was charged is told first
+        save_prices(prices, policy, found.market)
     return 0
 
 

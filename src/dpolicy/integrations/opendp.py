@@ -20,6 +20,7 @@ from opendp.extras.polars import LazyFrameQuery, LazyGroupByQuery, OnceFrame
 from opendp.mod import Measurement
 
 from dpolicy.errors import Misused
+from dpolicy.integrations.attributes import Names, check_attributes
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.opendp_plan import columns_of
 from dpolicy.integrations.rounding import loss, upward
@@ -61,7 +62,7 @@ class GatedContext:
         measure: Any,
         margins: Sequence[Any] = (),
         domain: Any = None,
-        columns: Mapping[str, str | Sequence[str]] | None = None,
+        columns: Names | None = None,
         day: str | None = None,
         selected: bool = False,
         name: str = "opendp",
@@ -112,10 +113,7 @@ class GatedContext:
         """Reserve what a measurement costs, and only then let it see the data."""
         if not isinstance(measurement, Measurement):
             raise Misused("what has no bound on its loss, such as an odometer, cannot be reserved")
-        used = {attribute for column in columns for attribute in self._attributes_of(column)}
-        if not used <= set(declared):
-            names = ", ".join(f"`{name}`" for name in sorted(used - set(declared)))
-            raise Misused(f"the query uses {names}, which its attributes do not name")
+        check_attributes(columns, self._attributes, declared)
         gate = replace(self._gate, attributes=declared)
         (_, stated), *others = self._losses(measurement).items()
         mechanism = gate.stated({"kind": "declared", **stated}, also=dict(others))
@@ -123,10 +121,6 @@ class GatedContext:
             answer = self._inner(measurement)
             # A frame that is collected here cannot be collected again with fresh noise.
             return answer.collect().lazy() if isinstance(answer, OnceFrame) else answer
-
-    def _attributes_of(self, column: str) -> Sequence[str]:
-        said = self._attributes.get(column, column)
-        return (said,) if isinstance(said, str) else said
 
     def _losses(self, measurement: Any) -> dict[str, dict[str, Any]]:
         """The loss for every unit, as `declared` states it."""
