@@ -13,6 +13,7 @@ from dpolicy.allocation.ledger import allocate
 from dpolicy.allocation.price_list import load_prices, save_prices
 from dpolicy.allocation.problem import Allocation, Problem
 from dpolicy.allocation.strategies import STRATEGIES
+from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import InvariantBroken, Misused
 from dpolicy.ledger.memory import MemoryStore
@@ -191,3 +192,22 @@ def test_a_file_that_has_no_prices_is_told(point: DecisionPoint, tmp_path: Path,
     else:
         with pytest.raises(Misused, match=r"prices|version"):
             load_prices(tmp_path / "prices.json", point.policy)
+
+
+def test_a_dry_run_leaves_the_balances_of_the_ledger_alone(point: DecisionPoint) -> None:
+    assert dry_run_changes_nothing(point)
+
+
+def test_a_choice_on_the_ledgers_own_balances_is_caught(
+    point: DecisionPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The canary: without a copy, the winners of a dry run are charged in the state."""
+    monkeypatch.setattr(Balances, "copy", lambda self: self)
+    assert not dry_run_changes_nothing(point)
+
+
+def dry_run_changes_nothing(point: DecisionPoint) -> bool:
+    point.submit(release("before", 0.1, 1, "CH"))
+    before = [balance.loss for balance in point.budgets()]
+    assert allocate(point, BATCH, "efficient", dry_run=True).chosen
+    return [balance.loss for balance in point.budgets()] == before
