@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 from dpolicy.allocation.rounds import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generated
+from dpolicy.evaluation.generator import generate_workload
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    arrivals_of,
+    resolve_arrivals,
     load_workload,
-    policy_of,
+    policy_for_workload,
 )
 
 SCENARIOS = ("context", "scope", "time")
@@ -92,13 +92,13 @@ def _said() -> argparse.Namespace:
 def line(run: Run) -> tuple[float, str]:
     """The utility of a run, and its line of the table."""
     workload = workload_of(run)
-    policy = policy_of(workload, run.total, baseline=run.baseline)
+    policy = policy_for_workload(workload, run.total, baseline=run.baseline)
     simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE, process_time)
-    arrivals = arrivals_of(workload, policy)
+    arrivals = resolve_arrivals(workload, policy)
     outcomes = list(simulation.run(arrivals, ROUNDS[: run.rounds]))
     utility, bound = sum(o.utility for o in outcomes), sum(o.bound for o in outcomes)
-    building = sum(o.building + o.charging for o in outcomes) / run.rounds
-    choosing = sum(o.choosing for o in outcomes) / run.rounds
+    building = sum(o.build_seconds + o.charge_seconds for o in outcomes) / run.rounds
+    choosing = sum(o.solve_seconds for o in outcomes) / run.rounds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     accepted = sum(len(o.accepted) for o in outcomes)
     seed = run.source if isinstance(run.source, int) else "file"
@@ -112,7 +112,7 @@ def line(run: Run) -> tuple[float, str]:
 def workload_of(run: Run) -> Workload:
     """The requests of a run: generated, or read."""
     if isinstance(run.source, int):
-        return generated(run.scenario, run.source)
+        return generate_workload(run.scenario, run.source)
     return load_workload(run.source / f"{run.scenario}.json.gz")
 
 

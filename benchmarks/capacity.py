@@ -18,43 +18,43 @@ from dpolicy.privacy.mechanisms.laplace import Laplace
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     STATIC_ORDERS,
-    Bound,
+    BudgetBound,
     Profile,
     anchor_order,
-    bound_of,
+    bound_for_budget,
     conversion_cost,
 )
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 
 DELTA = Fraction("1e-7")
 EPSILONS = (3, 5, 7, 10, 15, 20)
 
 
-def with_all_of_delta(epsilon: Fraction, orders: tuple[Fraction, ...]) -> Bound:
+def with_all_of_delta(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBound:
     """Every order converted with all of δ: sound for one order, not for several."""
     rooms = [(renyi(order), epsilon - conversion_cost(order, DELTA, 1.0)) for order in orders]
     usable = [(certificate, quanta_down(room)) for certificate, room in rooms if room >= 0]
     every = [*usable, (PURE, quanta_down(epsilon))]
-    return Bound(tuple(((certificate, most),) for certificate, most in every), Fraction(0))
+    return BudgetBound(tuple(((certificate, most),) for certificate, most in every), Fraction(0))
 
 
-def bounds(epsilon: int) -> dict[str, Bound]:
+def bounds(epsilon: int) -> dict[str, BudgetBound]:
     """The profiles to compare."""
     budget = EpsilonDelta(Fraction(epsilon), DELTA)
     anchor = anchor_order(budget.epsilon, DELTA)
     return {
-        "classic": bound_of(budget, Profile.CLASSIC, DEFAULT_ORDERS),
-        "anchored": bound_of(budget, Profile.ANCHORED, DEFAULT_ORDERS),
+        "classic": bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS),
+        "anchored": bound_for_budget(budget, Profile.ANCHORED, DEFAULT_ORDERS),
         "one order α*": with_all_of_delta(budget.epsilon, (anchor,)),
         "no split (not sound)": with_all_of_delta(budget.epsilon, DEFAULT_ORDERS),
         "no split, dense (not sound)": with_all_of_delta(budget.epsilon, STATIC_ORDERS),
     }
 
 
-def capacity(bound: Bound, mechanism: Mechanism) -> float:
+def capacity(bound: BudgetBound, mechanism: Mechanism) -> float:
     """How often the mechanism fits: the best that any certificate allows."""
     certificates = tuple(clause[0][0] for clause in bound.clauses)
-    each = cost(mechanism, 1, Relation.ADD_REMOVE, certificates)
+    each = cost(mechanism, 1, NeighbouringRelation.ADD_REMOVE, certificates)
     fitting = [
         clause[0][1] / amount
         for clause, amount in zip(bound.clauses, each, strict=True)

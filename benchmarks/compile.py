@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dpolicy.language.source import Source
-from dpolicy.releases.labels import Facts
+from dpolicy.releases.labels import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 _BY_RISK = "{low: {epsilon: 20}, medium: {epsilon: 9}, high: {epsilon: 3}}"
@@ -127,8 +127,8 @@ def measure(name: str, repetitions: int) -> dict[str, object]:
     compiled = runs[-1][1]
     return {
         "policy": name,
-        "rules": compiled.total,
-        "kept": compiled.kept,
+        "rules": compiled.rule_count,
+        "kept": compiled.kept_count,
         "seconds": min(seconds for seconds, _ in runs),
         "memory": (after - before) / 1024,
         **matching(compiled),
@@ -138,16 +138,16 @@ def measure(name: str, repetitions: int) -> dict[str, object]:
 def matching(compiled: CompiledPolicy) -> dict[str, float]:
     """Microseconds to match a mechanism of ten attributes, cold and warm, and the answer's size."""
     chosen = random.Random(2)
-    names = sorted(compiled.checked.vocabulary.schema.attributes)
-    labels = dict.fromkeys(compiled.checked.vocabulary.schema.labels, "v0")
-    facts = [Facts(tuple(sorted(chosen.sample(names, 10))), labels) for _ in range(200)]
+    names = sorted(compiled.checked_policy_set.vocabulary.schema.attributes)
+    labels = dict.fromkeys(compiled.checked_policy_set.vocabulary.schema.labels, "v0")
+    facts = [PredicateInput(tuple(sorted(chosen.sample(names, 10))), labels) for _ in range(200)]
     index = compiled.cumulative.index
-    cold, warm = _lap(index.matching, facts), _lap(index.matching, facts)
-    answer = sum(len(index.matching(f)) for f in facts) / len(facts)
+    cold, warm = _lap(index.matching_rules, facts), _lap(index.matching_rules, facts)
+    answer = sum(len(index.matching_rules(f)) for f in facts) / len(facts)
     return {"cold": cold, "warm": warm, "answer": answer}
 
 
-def _lap(function: Callable[[Facts], object], facts: list[Facts]) -> float:
+def _lap(function: Callable[[PredicateInput], object], facts: list[PredicateInput]) -> float:
     start = time.perf_counter()
     for fact in facts:
         function(fact)

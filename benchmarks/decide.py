@@ -21,14 +21,14 @@ from typing import Any, TypeVar
 from tests.ledger.postgres_servers import running
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.enforcement.snapshot import to_snapshot
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.enforcement.snapshot import write_snapshot
 from dpolicy.language.source import Source
-from dpolicy.ledger.events import ReleaseDecided, record_after
+from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.postgres import PostgresStore
 from dpolicy.ledger.sqlite import SqliteStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 ATTRIBUTES = 370
@@ -93,18 +93,18 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
     store = MemoryStore()
     point = DecisionPoint(store)
     point.apply(compiled)
-    records = list(store.after(0))
+    records = list(store.records_after(0))
     for body in bodies(history, "past", pipelines):  # as they are written, without deciding
-        asked = read_request(body)
+        asked = parse_request(body)
         event = ReleaseDecided("2026-10-28", "", asked.id, asked.body, True, False, None, ANSWER)
-        records.append(record_after(records[-1], event))
+        records.append(next_record(records[-1], event))
     past = MemoryStore(records)
     reading, point = timed(lambda: DecisionPoint(past))
     adding, _ = timed(lambda: point.check(bodies(1, "first")[0]))
     new = bodies(3000, "new", pipelines)
     laps = sorted(timed(lambda b=body: point.submit(b))[0] for body in new)  # type: ignore[misc]
-    data = point.consult(to_snapshot)
-    past.save_snapshot(point.consult(lambda state: state.sequence), data)
+    data = point.read_state(write_snapshot)
+    past.save_snapshot(point.read_state(lambda state: state.sequence), data)
     opening, _ = timed(lambda: DecisionPoint(past))
     print(
         f"{history:>9,}{min(history, pipelines):>11,}{laps[1500] * 1e3:>9.2f}"
@@ -113,7 +113,7 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
     )
 
 
-def durable(name: str, make: Callable[[], Store], compiled: CompiledPolicy, count: int) -> None:
+def durable(name: str, make: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int) -> None:
     """Print durable decisions per second, alone and with 64 clients that wait."""
     point = DecisionPoint(make())
     point.apply(compiled)
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--durable", type=int, default=300)
     chosen = parser.parse_args()
     compiled = policy()
-    print(f"{compiled.kept:,} kept rules; decisions in memory, then a ledger is read again")
+    print(f"{compiled.kept_count:,} kept rules; decisions in memory, then a ledger is read again")
     print(
         f"{'past':>9}{'different':>11}{'p50 ms':>9}{'p99 ms':>9}{'events/s':>12}"
         f"{'and added':>12}{'opening':>9}{'MB':>8}"

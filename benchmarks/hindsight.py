@@ -11,11 +11,11 @@ import argparse
 from pathlib import Path
 from time import process_time
 
-from dpolicy.allocation.hindsight import hindsight
+from dpolicy.allocation.hindsight import hindsight_upper_bound
 from dpolicy.allocation.rounds import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generated
-from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, arrivals_of, load_workload, policy_of
+from dpolicy.evaluation.generator import generate_workload
+from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, resolve_arrivals, load_workload, policy_for_workload
 
 SCENARIOS = ("context", "scope", "time")
 TOTALS = (3, 5, 7, 10, 15, 20)
@@ -32,14 +32,14 @@ def main() -> None:
     print(f"{'scenario':9} {'ε_t':>4} {'price':>9} {'bound':>9} {'reached %':>9} {'bound s':>8}")
     for scenario in said.scenario or SCENARIOS:
         file = said.workloads and said.workloads / f"{scenario}.json.gz"
-        workload = load_workload(file) if file else generated(scenario, 0)
+        workload = load_workload(file) if file else generate_workload(scenario, 0)
         for total in said.total or TOTALS:
-            policy = policy_of(workload, total)
-            arrivals = arrivals_of(workload, policy)
+            policy = policy_for_workload(workload, total)
+            arrivals = resolve_arrivals(workload, policy)
             simulation = Simulation(policy, STRATEGIES["price"], SCHEDULE)
             utility = sum(o.utility for o in simulation.run(arrivals, ROUNDS))
             start = process_time()
-            bound = hindsight(policy, SCHEDULE, arrivals, ROUNDS, said.blocks)
+            bound = hindsight_upper_bound(policy, SCHEDULE, arrivals, ROUNDS, said.blocks)
             lap = process_time() - start
             print(
                 f"{scenario:9} {total:4} {utility:9.0f} {bound:9.0f} "

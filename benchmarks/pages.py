@@ -16,14 +16,14 @@ from benchmarks.decide import ANSWER, bodies, policy
 from starlette.testclient import TestClient
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.journal import event_at
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.ledger.events import PolicyApplied, Record, ReleaseDecided, record_after
+from dpolicy.enforcement.journal import read_event
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.ledger.events import PolicyApplied, Record, ReleaseDecided, next_record
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.access import local_access
 from dpolicy.service.app import create_app
-from dpolicy.service.limits import Limits
+from dpolicy.service.limits import ServiceLimits
 
 #: What is fetched, and what it is called.
 PAGES = {
@@ -44,24 +44,24 @@ def history(compiled: CompiledPolicy, releases: int, distinct: int) -> MemorySto
     """A ledger of a year, written as it would have been, without deciding."""
     first = MemoryStore()
     DecisionPoint(first).apply(compiled)
-    applied = event_at(first, 1)
+    applied = read_event(first, 1)
     assert isinstance(applied, PolicyApplied)
     at = "2025-11-01T00:00:00+00:00"
     start = PolicyApplied(at, "", "", applied.digest, applied.sources, ())
-    records: list[Record] = [record_after(None, start)]
+    records: list[Record] = [next_record(None, start)]
     for number, body in enumerate(bodies(releases, "past", distinct)):
         when = date(2025, 11, 1).toordinal() + number * 365 // releases
         event = ReleaseDecided(
             f"{date.fromordinal(when)}T10:00:00+00:00",
             "",
             body["release"],
-            read_request(body).body,
+            parse_request(body).body,
             True,
             False,
             None,
             ANSWER,
         )
-        records.append(record_after(records[-1], event))
+        records.append(next_record(records[-1], event))
     return MemoryStore(records)
 
 
@@ -82,11 +82,11 @@ def main() -> None:
     parser.add_argument("--different", type=int, nargs="*", default=[2_000, 100_000])
     chosen = parser.parse_args()
     compiled = policy()
-    print(f"{compiled.kept:,} kept rules, {chosen.releases:,} releases; CPU time in ms")
+    print(f"{compiled.kept_count:,} kept rules, {chosen.releases:,} releases; CPU time in ms")
     columns = []
     for distinct in chosen.different:
         point = DecisionPoint(history(compiled, chosen.releases, distinct))
-        limits = Limits(rate=1e9, burst=1e9)
+        limits = ServiceLimits(rate=1e9, burst=1e9)
         with TestClient(create_app(point, local_access, limits), "http://localhost") as client:
             started = time.process_time()
             client.get("/").raise_for_status()

@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from dpolicy.allocation.rounds import Arrival, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.places import ALL_TIME
-from dpolicy.evaluation.bars import published
-from dpolicy.evaluation.experiment import BASELINE, OURS, Run, measured, policy_for, workload_of
-from dpolicy.evaluation.readings import in_blocks
+from dpolicy.evaluation.bars import published_value
+from dpolicy.evaluation.experiment import BASELINE, OURS, EvaluationRun, measure_spending, policy_for, workload_for
+from dpolicy.evaluation.readings import charge_coarse_blocks
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     TOTALS,
     Workload,
-    arrivals_of,
+    resolve_arrivals,
     policy_sources,
 )
 from dpolicy.language.source import Source
-from dpolicy.releases.regions import region_of
+from dpolicy.releases.regions import region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 
@@ -74,23 +74,23 @@ def main() -> None:
 def line(reading: Reading, total: int) -> str:
     """The line of a reading at a total."""
     system = BASELINE if reading.baseline else OURS
-    run = Run("S3", total, system, "efficient", timed=reading.timed)
-    workload = workload_of(run)
+    run = EvaluationRun("S3", total, system, "efficient", timed=reading.timed)
+    workload = workload_for(run)
     policy = policy_of_reading(reading, run, workload)
-    arrivals = charged(reading, workload, arrivals_of(workload, policy))
+    arrivals = charged(reading, workload, resolve_arrivals(workload, policy))
     simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE)
     outcomes = list(simulation.run(arrivals, ROUNDS))
     utility = sum(outcome.utility for outcome in outcomes)
-    spent, _ = measured(run, workload, {name for o in outcomes for name in o.accepted})
-    bar = published("S3", system, "utility", total) or 0
-    month = published("S3", system, "month", total) or 0
+    spent, _ = measure_spending(run, workload, {name for o in outcomes for name in o.accepted})
+    bar = published_value("S3", system, "utility", total) or 0
+    month = published_value("S3", system, "month", total) or 0
     return (
         f"{reading.name:36} {total:3} {utility / 1e6:8.3f} {bar / 1e6:6.2f} "
         f"{100 * (utility / bar - 1):+6.1f} {spent['month']:6.2f} {month:5.2f}"
     )
 
 
-def policy_of_reading(reading: Reading, run: Run, workload: Workload) -> CompiledPolicy:
+def policy_of_reading(reading: Reading, run: EvaluationRun, workload: Workload) -> CompiledPolicy:
     """The policy of the scenario, with the budget of a month on everything if so read."""
     if not reading.everything:
         return policy_for(run, workload)
@@ -104,7 +104,7 @@ def charged(reading: Reading, workload: Workload, arrivals: Sequence[Arrival]) -
     if reading.baseline or SCHEDULE.rotation is None:
         return arrivals
     if reading.coarse:
-        return in_blocks(workload, arrivals, SCHEDULE.rotation)
+        return charge_coarse_blocks(workload, arrivals, SCHEDULE.rotation)
     if not reading.static_everywhere:
         return arrivals
     return [
@@ -117,7 +117,7 @@ def _always(arrival: Arrival) -> Arrival:
     """The same request, charged to all of time."""
     (mechanism,) = arrival.mechanisms
     boxes = () if mechanism.region is None else mechanism.region.boxes
-    region = region_of((*box[:-1], ALL_TIME) for box in boxes)
+    region = region_from_boxes((*box[:-1], ALL_TIME) for box in boxes)
     return replace(arrival, mechanisms=(replace(mechanism, region=region),))
 
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.enforcement.check import certificates_of, charges, decide, prepared
-from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.enforcement.check import certificates_for, charges_by_region, decide, enforced_sections
+from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
 from dpolicy.language.source import Source
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 ORDERS = "2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024"
@@ -88,12 +88,12 @@ def boxes(chosen: random.Random, _: int) -> dict[str, Any]:
 
 def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> None:
     """Charge a history, then time decisions of the same kind."""
-    of, _ = prepared(compiled)
-    balances = of.nothing()
-    certificates = certificates_of(compiled)
+    of, _ = enforced_sections(compiled)
+    balances = of.empty_balances()
+    certificates = certificates_for(compiled)
 
-    def resolved(body: Any) -> tuple[Resolved, ...]:
-        mechanisms, problems = resolve(release_of(body), compiled, certificates)
+    def resolved(body: Any) -> tuple[ResolvedMechanism, ...]:
+        mechanisms, problems = resolve_release(release_from_body(body), compiled, certificates)
         if problems:
             raise problems[0]
         return mechanisms
@@ -102,8 +102,8 @@ def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> N
     early = (0.0, 0.0)
     start = time.process_time()
     for number, mechanisms in enumerate(asked[:history]):
-        matches = [of.section.index.match(m.facts) for m in mechanisms]
-        for charge in charges(of, mechanisms, matches):
+        matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
+        for charge in charges_by_region(of, mechanisms, matches):
             balances.add(charge, 1)
         if number == history // 10:
             early = timings(compiled, balances, asked[history:])
@@ -113,7 +113,7 @@ def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> N
     cells = sum(len(segments) for segments in balances.segments.values())
     size = sum(s.bytes_used for s in balances.segments.values()) + balances.finite.nbytes
     print(
-        f"{name:<26}{compiled.kept:>7}{history:>9,}{cells:>11,}{size / 2**20:>8.0f}"
+        f"{name:<26}{compiled.kept_count:>7}{history:>9,}{cells:>11,}{size / 2**20:>8.0f}"
         f"{found[0]:>9.2f}{found[1]:>9.2f}{early[0]:>9.2f}{adding / history * 1e3:>10.2f}"
     )
 

@@ -19,17 +19,17 @@ from time import process_time
 
 from dpolicy.allocation.rounds import Arrival, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generated
+from dpolicy.evaluation.generator import generate_workload
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    arrivals_of,
-    policy_of,
+    resolve_arrivals,
+    policy_for_workload,
     policy_sources,
 )
 from dpolicy.language.source import Source
-from dpolicy.releases.regions import region_of
+from dpolicy.releases.regions import region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 TOTAL = 10
@@ -61,41 +61,41 @@ def line(what: str, size: int, rounds: int) -> str:
     arrivals = [arrival for arrival in arrivals if arrival.round in ROUNDS[:rounds]]
     simulation = Simulation(policy, STRATEGIES["efficient"], SCHEDULE, process_time)
     outcomes = list(simulation.run(arrivals, ROUNDS[:rounds]))
-    seconds = sum(outcome.seconds for outcome in outcomes) / rounds
+    seconds = sum(outcome.total_seconds for outcome in outcomes) / rounds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     won = sum(len(outcome.accepted) for outcome in outcomes)
     shown = f"{size} {what}" if size or what == "more partitions" else what
     asked = len(arrivals) / rounds
-    return f"{shown:34} {asked:13.0f} {policy.kept:10} {seconds:9.3f} {memory:5} {won:5}"
+    return f"{shown:34} {asked:13.0f} {policy.kept_count:10} {seconds:9.3f} {memory:5} {won:5}"
 
 
 def of_requests(times: int) -> tuple[CompiledPolicy, Sequence[Arrival]]:
     """S2 with the requests of several seeds at once, on the schema of the first."""
-    workloads = [generated("scope", seed) for seed in range(times)]
+    workloads = [generate_workload("scope", seed) for seed in range(times)]
     requests = [
         {**said, "id": f"{seed}-{said['id']}"}
         for seed, workload in enumerate(workloads)
         for said in workload.requests
     ]
     together = replace(workloads[0], requests=tuple(requests))
-    policy = policy_of(together, TOTAL)
-    return policy, arrivals_of(together, policy)
+    policy = policy_for_workload(together, TOTAL)
+    return policy, resolve_arrivals(together, policy)
 
 
 def of_rules(name: str) -> tuple[CompiledPolicy, Sequence[Arrival]]:
     """The same requests under a larger and larger policy set."""
     scenarios = {"one rule": "context", "S1": "context", "S2": "scope", "whole": "whole"}
-    workload = generated(scenarios[name], 0)
-    policy = policy_of(workload, TOTAL, baseline=name == "one rule")
-    return policy, arrivals_of(workload, policy)
+    workload = generate_workload(scenarios[name], 0)
+    policy = policy_for_workload(workload, TOTAL, baseline=name == "one rule")
+    return policy, resolve_arrivals(workload, policy)
 
 
 def of_partitions(more: int) -> tuple[CompiledPolicy, Sequence[Arrival]]:
     """S1 with more partitions, of each of which a request takes a random run."""
-    workload = generated("context", 0)
+    workload = generate_workload("context", 0)
     policy = _with_partitions(workload, more)
     rng = Random(0)
-    return policy, [_narrower(arrival, more, rng) for arrival in arrivals_of(workload, policy)]
+    return policy, [_narrower(arrival, more, rng) for arrival in resolve_arrivals(workload, policy)]
 
 
 def _with_partitions(workload: Workload, more: int) -> CompiledPolicy:
@@ -111,7 +111,7 @@ def _narrower(arrival: Arrival, more: int, rng: Random) -> Arrival:
     runs = [sorted(rng.sample(range(VALUES + 1), 2)) for _ in range(more)]
     sides = [(low, high) for low, high in runs]
     boxes = () if mechanism.region is None else mechanism.region.boxes
-    region = region_of((*box[:2], *sides, box[-1]) for box in boxes)
+    region = region_from_boxes((*box[:2], *sides, box[-1]) for box in boxes)
     narrowed = mechanism if mechanism.region is None else replace(mechanism, region=region)
     return replace(arrival, mechanisms=(narrowed,))
 

@@ -25,8 +25,8 @@ from tests.ledger.postgres_servers import running
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.ledger.events import ReleaseDecided, record_after
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.opening import open_store
 
 CLIENTS = 64
@@ -122,12 +122,12 @@ def large(ledger: str, releases: int) -> None:
     store = open_store(ledger)
     batch = []
     for number, body in enumerate(bodies(releases, "past", 2_000), 1):
-        asked = read_request(body)
+        asked = parse_request(body)
         event = ReleaseDecided(AT, "ana", asked.id, asked.body, True, False, None, ANSWER)
-        last = record_after(last, event)
+        last = next_record(last, event)
         batch.append(last)
         if number % 10_000 == 0 or number == releases:
-            with store.writing() as log:
+            with store.open_for_writing() as log:
                 log.append(batch)
             batch = []
     store.close()

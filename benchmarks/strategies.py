@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.problem import Problem, Row
+from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.privacy.loss import INFINITE
 
@@ -90,7 +90,7 @@ def contested(costs: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.i
     return room[~held]
 
 
-def rows(number: int, at: Asked, drawn: np.random.Generator, most: int) -> list[Row]:
+def rows(number: int, at: Asked, drawn: np.random.Generator, most: int) -> list[ConstraintRow]:
     """The contested segments of one rule."""
     epsilon, share = RULES[number]
     inside = np.flatnonzero(drawn.random(len(at.starts)) < share)
@@ -104,20 +104,20 @@ def rows(number: int, at: Asked, drawn: np.random.Generator, most: int) -> list[
         if len(touched):
             room = contested(at.costs[touched], pareto(vectors))
             if len(room):
-                found.append(Row(number, touched, touched, at.costs, room, False))
+                found.append(ConstraintRow(number, touched, touched, at.costs, room, False))
     return found
 
 
-def drawn_round(count: int, most: int, seed: int) -> Problem:
+def drawn_round(count: int, most: int, seed: int) -> AllocationProblem:
     """A round of many candidates; at most some rows a rule."""
     drawn = np.random.default_rng(seed)
     at = asked(count, drawn)
     found = [row for number in range(len(RULES)) for row in rows(number, at, drawn, most)]
     ids = tuple(f"r{number}" for number in range(count))
-    return Problem(ids, at.utilities, tuple(found), np.ones(count, dtype=np.bool_))
+    return AllocationProblem(ids, at.utilities, tuple(found), np.ones(count, dtype=np.bool_))
 
 
-def table(problem: Problem, names: list[str]) -> None:
+def table(problem: AllocationProblem, names: list[str]) -> None:
     """Print a line a strategy."""
     touches = sum(len(row.candidates) for row in problem.rows)
     print(f"{len(problem.ids):,} candidates, {len(problem.rows):,} rows, {touches:,} touches")

@@ -19,7 +19,7 @@ import click
 from dpolicy.cli.main import COMMANDS, dpolicy, exit_code
 from dpolicy.language.catalogue import CATALOGUE
 from dpolicy.language.json_schema import policy_schema
-from dpolicy.service.openapi import ALWAYS as ANY
+from dpolicy.service.openapi import PROBLEMS_OF_EVERY_ENDPOINT as ANY
 from dpolicy.service.openapi import plain_path
 from dpolicy.service.principal import EVERY_ROLE
 from dpolicy.service.problem import PROBLEMS
@@ -119,7 +119,7 @@ def api_page() -> str:
     for e in ENDPOINTS:
         roles = "all" if e.roles == EVERY_ROLE else ", ".join(sorted(e.roles)) or "everybody"
         codes = ", ".join(f"`{code}`" for code in e.problems)
-        parts.append(f"| `{e.method} {plain_path(e)}` | {e.says} | {roles} | {codes} |")
+        parts.append(f"| `{e.method} {plain_path(e)}` | {e.summary} | {roles} | {codes} |")
     said = "\n## Problems\n\nAny request may be answered with "
     parts.append(said + ", ".join(f"`{code}`" for code in ANY) + ".\n")
     parts.append("| code | status | |\n|---|---|---|")

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 import yaml
 
-from dpolicy.cases.case import read_case
+from dpolicy.cases.case import load_case
 from dpolicy.cases.runner import run_case
 from dpolicy.cli.main import exit_code
 from dpolicy.language.parser import policy_files
-from dpolicy.privacy.budget import as_json
+from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.conversion import renyi_to_epsilon_classic, zcdp_to_epsilon
-from dpolicy.privacy.mechanism import read_mechanism
+from dpolicy.privacy.mechanism import parse_mechanism
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
@@ -78,7 +78,7 @@ def compiled_text(text: str, folder: Path) -> CompiledPolicy:
 
 
 def kept_names(compiled: CompiledPolicy) -> set[tuple[str, str]]:
-    return {(rule.name, rule.unit) for rule in compiled.rules}
+    return {(rule.name, rule.unit) for rule in compiled.kept_rules}
 
 
 def table_rows(page: Path) -> list[list[str]]:
@@ -104,7 +104,7 @@ def test_check_is_silent_and_layout_canonical(name: str, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("case", CASES, ids=names)
 def test_case_passes(case: Path) -> None:
-    outcomes = list(run_case(read_case(case)))
+    outcomes = list(run_case(load_case(case)))
     assert len(outcomes) >= 2
     assert [o for o in outcomes if o.problem is not None] == []
 
@@ -116,7 +116,7 @@ def test_rule_counts(name: str) -> None:
     policy = said(name)
     assert total == sum(size(policy, section) for section in ("policies", "each-release"))
     compiled = load_policy(EXAMPLES / name)
-    assert (compiled.total, compiled.kept) == (total, kept)
+    assert (compiled.rule_count, compiled.kept_count) == (total, kept)
 
 
 def size(policy: dict[str, Any], section: str) -> int:
@@ -208,7 +208,7 @@ def test_context_at_every_total(tmp_path: Path) -> None:
     assert totals == ["3", "5", "7", "10", "15", "20"]
     for total, standard in zip(totals, standards, strict=True):
         compiled = compiled_text(text.replace("{epsilon: 2}", f"{{epsilon: {standard}}}"), tmp_path)
-        budgets = [as_json(rule.budget) for rule in compiled.rules]
+        budgets = [budget_to_json(rule.budget) for rule in compiled.kept_rules]
         assert budgets == [
             {"epsilon": float(standard), "delta": 1e-7},
             {"epsilon": float(total), "delta": 1e-7},
@@ -217,7 +217,7 @@ def test_context_at_every_total(tmp_path: Path) -> None:
 
 def test_hasse_has_the_lines_of_the_paper() -> None:
     section = load_policy(EXAMPLES / "paper/hasse").cumulative
-    order = section.arrangement
+    order = section.factor_orders
     number = {
         ("everything", "user"): 1,
         ("everything", "user-month"): 2,
@@ -240,7 +240,7 @@ def test_hasse_has_the_lines_of_the_paper() -> None:
         (a, b) for a, b in below if not any((a, c) in below and (c, b) in below for c in rules)
     }
     assert lines == {(2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (6, 3), (7, 4)}
-    budgets = {n: as_json(r.budget) for n, r in zip(rules, section.rules, strict=True)}
+    budgets = {n: budget_to_json(r.budget) for n, r in zip(rules, section.rules, strict=True)}
     epsilons = (7, 7, 7, 5, 7, 3, 5)
     assert budgets == {n: {"epsilon": e, "delta": 1e-7} for n, e in enumerate(epsilons, 1)}
 
@@ -250,11 +250,11 @@ def test_hasse_has_the_lines_of_the_paper() -> None:
 
 def test_census_budgets_are_the_recomputed_losses_rounded_up() -> None:
     shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
-    rules = {rule.name: rule for rule in load_policy(EXAMPLES / "census-2020").rules}
+    rules = {rule.name: rule for rule in load_policy(EXAMPLES / "census-2020").kept_rules}
     assert len(rules) == 11
     for name, rule in rules.items():
         loss, budget = map(Fraction, shown[name])
-        assert as_json(rule.budget) == {"rho": float(budget)}
+        assert budget_to_json(rule.budget) == {"rho": float(budget)}
         assert 0 < budget - loss < Fraction("0.011")
 
 
@@ -317,7 +317,7 @@ def test_release_speaks_the_vocabulary(file: Path) -> None:
     release = yaml.safe_load(file.read_text("utf-8"))
     assert release["release"] == file.stem
     for mechanism in release["mechanisms"]:
-        found, problems = read_mechanism(exact(mechanism["mechanism"]))
+        found, problems = parse_mechanism(exact(mechanism["mechanism"]))
         assert found is not None and not problems
         assert mechanism["unit"] in policy["units"]
         assert set(mechanism["attributes"]) <= set(schema["attributes"])
@@ -333,7 +333,7 @@ def test_release_speaks_the_vocabulary(file: Path) -> None:
 
 def test_daily_page_views_fit_the_budgets_for_a_year() -> None:
     release = yaml.safe_load(RELEASES[0].read_text("utf-8"))
-    gaussian, _ = read_mechanism(exact(release["mechanisms"][0]["mechanism"]))
+    gaussian, _ = parse_mechanism(exact(release["mechanisms"][0]["mechanism"]))
     assert isinstance(gaussian, Gaussian)
     rho = gaussian.sensitivity**2 / (2 * gaussian.sigma**2)
     assert Fraction("0.0149") < rho <= Fraction("0.015")

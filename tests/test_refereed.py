@@ -11,16 +11,16 @@ import pytest
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.source import Source
-from dpolicy.privacy.budget import as_json
-from dpolicy.privacy.calibration import calibrated
+from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.calibration import calibrate_noise
 from dpolicy.privacy.certificates import renyi
-from dpolicy.privacy.group import cost_table
+from dpolicy.privacy.group import cost_by_unit
 from dpolicy.privacy.mechanisms.gaussian import Gaussian, Pate
-from dpolicy.privacy.units import Relation, Unit, parse_period
+from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
 
-USER = Unit("user", "user")
-DAY = Unit("user-day", "user", parse_period("day"))
+USER = PrivacyUnit("user", "user")
+DAY = PrivacyUnit("user-day", "user", parse_period("day"))
 ORDERS = (renyi(2), renyi(4), renyi(8))
 
 
@@ -38,14 +38,14 @@ def test_a_list_that_is_not_empty_is_not_never_true() -> None:
         "  - {name: z, kind: custom, unit: user, budget: {epsilon: 0.5}, "
         "when: '\"zip\" in attributes'}\n"
     )
-    assert (policy.total, policy.kept, policy.warnings) == (2, 2, ())
+    assert (policy.rule_count, policy.kept_count, policy.warnings) == (2, 2, ())
 
 
 def costs(mechanism: Gaussian, also: Gaussian | None, *, additive: bool) -> list[float]:
-    table = cost_table(
+    table = cost_by_unit(
         mechanism,
         USER,
-        Relation.ADD_REMOVE,
+        NeighbouringRelation.ADD_REMOVE,
         units=(USER, DAY),
         certificates=ORDERS,
         additive=additive,
@@ -69,10 +69,10 @@ def test_a_sample_of_users_does_not_amplify_a_part_of_an_additive_one() -> None:
     sampled = Gaussian(Fraction(1), Fraction(1), 1, Fraction(1, 100))
     found = costs(sampled, None, additive=True)
     assert found[0] >= 2.0507e-4 and found[1] >= 4.1388e-4
-    table = cost_table(
+    table = cost_by_unit(
         sampled,
         USER,
-        Relation.ADD_REMOVE,
+        NeighbouringRelation.ADD_REMOVE,
         units=(USER, DAY),
         certificates=ORDERS,
         additive=True,
@@ -87,7 +87,7 @@ def test_teachers_are_sampled_once_for_all_queries() -> None:
     many = Pate(Fraction(40), 1000, 1, Fraction(1, 100))
     one = Gaussian(Fraction(40), Fraction(1), 1, None)
     table = [
-        cost_table(m, USER, Relation.ADD_REMOVE, units=(USER,), certificates=ORDERS)["user"]
+        cost_by_unit(m, USER, NeighbouringRelation.ADD_REMOVE, units=(USER,), certificates=ORDERS)["user"]
         for m in (many, one)
     ]
     assert table[0].amounts[0] > 1000 * table[1].amounts[0] / 10**4
@@ -102,7 +102,7 @@ def test_a_month_of_a_household_is_not_a_month_of_a_user() -> None:
         f"{head}units: {{{units}, household-month: {{period: month}}}}"
         + rule.replace("UNIT", "household-month")
     )
-    assert named.checked.vocabulary.units["household-month"].entity == "household"
+    assert named.checked_policy_set.vocabulary.units["household-month"].entity == "household"
     assert [(r.unit, w and w.unit) for r, w in named.all_rules] == [
         ("user-month", "household-month"),
         ("household-month", None),
@@ -128,7 +128,7 @@ def test_no_policy_beside_others_is_left_out(tmp_path: Path, name: str) -> None:
         else '{"dpolicy": 1, "policies": [{"name": "b", "kind": "custom", "when": "always", '
         '"unit": "user", "budget": {"epsilon": 1}}]}'
     )
-    assert load_policy(tmp_path).total == 2
+    assert load_policy(tmp_path).rule_count == 2
 
 
 def test_a_release_that_also_says_policies_is_told(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_empty_mechanism_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.01", "0.01"), ("0.001", "0.5")])
 def test_a_target_that_needs_no_epsilon_can_be_met(epsilon: str, delta: str) -> None:
-    noise, reached = calibrated("gaussian", {}, Fraction(epsilon), Fraction(delta))
+    noise, reached = calibrate_noise("gaussian", {}, Fraction(epsilon), Fraction(delta))
     assert noise > 0 and reached <= float(epsilon)
 
 
@@ -165,12 +165,12 @@ def test_orders_that_are_close_are_shown_apart() -> None:
         "dpolicy: 1\npolicies: [{name: g, kind: custom, when: always, unit: user, "
         "budget: {renyi: {2: 0.3, 2.0000001: 0.4}}}]\n"
     )
-    assert as_json(policy.rules[0].budget) == {"renyi": {"2": 0.3, "2.0000001": 0.4}}
+    assert budget_to_json(policy.kept_rules[0].budget) == {"renyi": {"2": 0.3, "2.0000001": 0.4}}
 
 
 def test_a_grid_may_be_empty() -> None:
     policy = compiled(POLICY.replace("{delta: 1e-7}", "{delta: 1e-7, orders: []}"))
-    assert policy.rules[0].bound.delta == Fraction("1e-7")
+    assert policy.kept_rules[0].bound.delta == Fraction("1e-7")
 
 
 def test_a_release_that_cannot_be_read_is_told_in_json_too(

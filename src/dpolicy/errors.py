@@ -40,7 +40,7 @@ class PredicateFailed(DPolicyError):
     """A predicate ended in an error instead of true or false."""
 
 
-class Located(Protocol):
+class LocatedMessage(Protocol):
     """What a rejection carries: something that prints itself with its place in the text."""
 
     def __str__(self) -> str: ...
@@ -49,7 +49,7 @@ class Located(Protocol):
 class PolicyRejected(DPolicyError):
     """A policy text with at least one error. Nothing of it is in force."""
 
-    def __init__(self, diagnostics: Sequence[Located]) -> None:
+    def __init__(self, diagnostics: Sequence[LocatedMessage]) -> None:
         super().__init__("\n".join(str(diagnostic) for diagnostic in diagnostics))
         self.diagnostics = tuple(diagnostics)
 
@@ -61,14 +61,14 @@ class ReleaseRejected(DPolicyError):
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
-    def about(self, release: str) -> ReleaseRejected:
+    def for_release(self, release: str) -> ReleaseRejected:
         """The same, saying which of several releases it is about."""
         return ReleaseRejected(
             [InvalidValue(p.code, f"`{release}`: {p.message}") for p in self.problems]
         )
 
 
-class Refusal(Protocol):
+class DenialDetails(Protocol):
     """What a denial carries: a decision, with its reasons."""
 
     @property
@@ -95,7 +95,7 @@ class Refusal(Protocol):
 class Denied(DPolicyError):
     """A run that was stopped before it read anything, because the policy denies its release."""
 
-    def __init__(self, decision: Refusal) -> None:
+    def __init__(self, decision: DenialDetails) -> None:
         reasons = {
             "broken": decision.broken,
             "not covered": decision.uncovered,
@@ -106,7 +106,7 @@ class Denied(DPolicyError):
         self.decision = decision
 
 
-class Misused(DPolicyError):
+class OperationRejected(DPolicyError):
     """A call that cannot be meant, with the reason and a stable code for programs."""
 
     def __init__(self, message: str, code: str = "misused") -> None:
@@ -114,7 +114,7 @@ class Misused(DPolicyError):
         self.code = code
 
 
-class Refused(DPolicyError):
+class RequestRefused(DPolicyError):
     """A request that a service does not take, with a stable code and the reason."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -122,7 +122,7 @@ class Refused(DPolicyError):
         self.code = code
 
 
-class Waiting(DPolicyError):
+class ApprovalRequired(DPolicyError):
     """Nothing was done yet: a second person must approve the proposal of this number."""
 
     def __init__(self, proposal: int) -> None:
@@ -130,7 +130,7 @@ class Waiting(DPolicyError):
         self.proposal = proposal
 
 
-class Conflicting(DPolicyError):
+class PolicyConflicts(DPolicyError):
     """A policy whose rules the recorded past exceeds; nothing of it is in force."""
 
     def __init__(self, conflicts: Sequence[object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dpolicy.allocation.problem import Problem, Row
+from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
 from dpolicy.privacy.loss import INFINITE
 
 #: Small amounts collide often; the large ones overflow if they are added without care.
@@ -15,7 +15,7 @@ DELTAS = st.sampled_from([0, 0, 0, 1, 3])
 
 
 @st.composite
-def rows(draw: st.DrawFn, candidates: int, certificates: int) -> Row:
+def rows(draw: st.DrawFn, candidates: int, certificates: int) -> ConstraintRow:
     """A row of some of the candidates."""
     who = sorted(draw(st.sets(st.integers(0, candidates - 1), min_size=1)))
     costs = [
@@ -29,15 +29,15 @@ def rows(draw: st.DrawFn, candidates: int, certificates: int) -> Row:
     every = draw(st.sampled_from([False, False, True]))
     numbers = np.array(costs, dtype=np.int64), np.array(left, dtype=np.int64)
     chosen = np.array(who, dtype=np.intp)
-    return Row(draw(st.integers(0, 2)), chosen, np.arange(len(who)), *numbers, every)
+    return ConstraintRow(draw(st.integers(0, 2)), chosen, np.arange(len(who)), *numbers, every)
 
 
 @st.composite
-def rounds(draw: st.DrawFn, most: int = 7) -> Problem:
+def rounds(draw: st.DrawFn, most: int = 7) -> AllocationProblem:
     """A few candidates and the rows they contest."""
     size, certificates = draw(st.integers(1, most)), draw(st.integers(1, 3))
     found = draw(st.lists(rows(size, certificates), max_size=5))
     utilities = draw(st.lists(st.integers(0, 30), min_size=size, max_size=size))
     alone = draw(st.lists(st.sampled_from([True] * 5 + [False]), min_size=size, max_size=size))
     ids = tuple(f"r{number}" for number in range(size))
-    return Problem(ids, np.array(utilities, float), tuple(found), np.array(alone))
+    return AllocationProblem(ids, np.array(utilities, float), tuple(found), np.array(alone))

@@ -9,19 +9,19 @@ import pytest
 from tests.allocation.worlds import World, points, random_world
 from tests.reference.rounds import admits, fits
 
-from dpolicy.allocation.building import build, build_on, busiest_axis
-from dpolicy.allocation.candidates import asked_of
-from dpolicy.allocation.lanes import Tracks, summed
-from dpolicy.allocation.pareto import thinned
+from dpolicy.allocation.building import build_problem, build_problem_on_steps, most_varied_axis
+from dpolicy.allocation.candidates import demands_by_rule
+from dpolicy.allocation.lanes import SpentByRule, sum_costs
+from dpolicy.allocation.pareto import drop_implied_vectors
 from dpolicy.allocation.unlocking import ALL_UNLOCKED
 from dpolicy.enforcement.balances import Balances
-from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.check import enforced_sections
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.privacy.rows import width
+from dpolicy.privacy.rows import loss_width
 
 
 def spent(world: World) -> Balances:
-    balances = prepared(world.policy)[0].nothing()
+    balances = enforced_sections(world.policy)[0].empty_balances()
     for charge in chain.from_iterable(candidate.charges for candidate in world.past):
         balances.add(charge, 1)
     return balances
@@ -30,8 +30,8 @@ def spent(world: World) -> Balances:
 @pytest.mark.parametrize("seed", range(16))
 def test_a_problem_admits_what_every_block_admits(seed: int) -> None:
     world = random_world(seed)
-    of, balances = prepared(world.policy)[0], spent(world)
-    problem = build(of, balances, world.candidates, world.unlocked)
+    of, balances = enforced_sections(world.policy)[0], spent(world)
+    problem = build_problem(of, balances, world.candidates, world.unlocked)
     numbers = range(len(world.candidates))
     touched = points()
     for size in numbers:
@@ -45,7 +45,7 @@ def test_the_twin_sees_sets_of_both_kinds() -> None:
     seen = set()
     for seed in range(8):
         world = random_world(seed)
-        of, balances = prepared(world.policy)[0], spent(world)
+        of, balances = enforced_sections(world.policy)[0], spent(world)
         for n in range(len(world.candidates) - 1):
             pair = world.candidates[n : n + 2]
             alone = all(fits(of, balances, [c], points(), world.unlocked) for c in pair)
@@ -57,11 +57,11 @@ def test_the_twin_sees_sets_of_both_kinds() -> None:
 def test_any_axis_may_be_swept(axis: int) -> None:
     for seed in range(6):
         world = random_world(seed, 4)
-        of, balances = prepared(world.policy)[0], spent(world)
-        asked = asked_of(of.layout, world.candidates)
-        tracks = Tracks.of_balances(balances, axis, list(asked))
-        one = build_on(of, tracks, world.candidates, asked)
-        other = build(of, balances, world.candidates)
+        of, balances = enforced_sections(world.policy)[0], spent(world)
+        asked = demands_by_rule(of.granularities, world.candidates)
+        tracks = SpentByRule.from_balances(balances, axis, list(asked))
+        one = build_problem_on_steps(of, tracks, world.candidates, asked)
+        other = build_problem(of, balances, world.candidates)
         sets = chain.from_iterable(combinations(range(4), n) for n in range(1, 5))
         assert all(admits(one, chosen) == admits(other, chosen) for chosen in sets)
 
@@ -69,12 +69,12 @@ def test_any_axis_may_be_swept(axis: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_lanes_hold_what_balances_hold(seed: int) -> None:
     world = random_world(seed, 8)
-    of, balances = prepared(world.policy)[0], spent(world)
-    everybody = [c for c in [*world.past, *world.candidates] if not c.refused]
-    asked = asked_of(of.layout, everybody)
-    axis = busiest_axis(asked, ALL_UNLOCKED, len(of.space))
-    tracks = Tracks(of.space, axis, width(of.certificates))
-    balances = of.nothing()
+    of, balances = enforced_sections(world.policy)[0], spent(world)
+    everybody = [c for c in [*world.past, *world.candidates] if not c.refusal_reasons]
+    asked = demands_by_rule(of.granularities, everybody)
+    axis = most_varied_axis(asked, ALL_UNLOCKED, len(of.full_extent))
+    tracks = SpentByRule(of.full_extent, axis, loss_width(of.certificates))
+    balances = of.empty_balances()
     for half in (slice(0, 5), slice(5, None)):
         chosen = np.zeros(len(everybody), bool)
         chosen[half] = True
@@ -82,19 +82,19 @@ def test_lanes_hold_what_balances_hold(seed: int) -> None:
             for charge in candidate.charges:
                 balances.add(charge, 1)
         for rule, wanted in asked.items():
-            won = wanted.only(chosen)
+            won = wanted.restricted_to(chosen)
             if won is not None:
                 tracks.charge(rule, won)
     for rule in asked:
-        segments = balances.of(rule)
+        segments = balances.segments_for(rule)
         for point in points()[::7]:
-            assert (tracks.row_at(rule, point) == segments.row_at(point)).all()
+            assert (tracks.loss_at(rule, point) == segments.amounts_at(point)).all()
 
 
 def test_sums_saturate_and_never_wrap() -> None:
     table = np.array([[INFINITE, INFINITE - 1, 3]], np.int64)
     counts = np.array([[0], [1], [2], [500]], np.int64)
-    assert summed(counts, table).tolist() == [
+    assert sum_costs(counts, table).tolist() == [
         [0, 0, 0],
         [INFINITE, INFINITE - 1, 3],
         [INFINITE, INFINITE, 6],
@@ -106,7 +106,7 @@ def test_a_set_inside_another_with_no_less_left_is_no_row() -> None:
     member = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]], bool)
     of = np.array([0, 1, 1, 2, 3], np.intp)
     left = np.array([[5, 5], [5, 4], [2, 9], [4, 3], [4, 4]], np.int64)
-    kept, vectors = thinned(member, of, left)
+    kept, vectors = drop_implied_vectors(member, of, left)
     # The first set asks no more than the second does, the last no more than the third.
     assert kept.tolist() == [1, 1, 2]
     assert vectors.tolist() == [[5, 4], [2, 9], [4, 3]]

@@ -11,20 +11,20 @@ from tests.allocation.test_rounds import arrivals
 from tests.allocation.worlds import small_policy
 
 from dpolicy.allocation import hindsight as module
-from dpolicy.allocation.hindsight import hindsight
-from dpolicy.allocation.rounds import Schedule, Simulation
+from dpolicy.allocation.hindsight import hindsight_upper_bound
+from dpolicy.allocation.rounds import RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.unlocking import Rotation, Unlocking
-from dpolicy.errors import Misused
+from dpolicy.allocation.unlocking import CohortRotation, UnlockingSchedule
+from dpolicy.errors import OperationRejected
 
 SCHEDULES = [
-    Schedule(Rotation("cohort", 2), Unlocking(2, Fraction(2, 5))),
-    Schedule(Rotation("cohort", 3)),
-    Schedule(),
+    RoundSchedule(CohortRotation("cohort", 2), UnlockingSchedule(2, Fraction(2, 5))),
+    RoundSchedule(CohortRotation("cohort", 3)),
+    RoundSchedule(),
 ]
 
 
-def best(seed: int, schedule: Schedule) -> float:
+def best(seed: int, schedule: RoundSchedule) -> float:
     """The most that the strategies reach over three rounds."""
     worths = []
     for strategy in STRATEGIES.values():
@@ -35,15 +35,15 @@ def best(seed: int, schedule: Schedule) -> float:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("seed", range(4))
-def test_no_strategy_is_worth_more(seed: int, schedule: Schedule) -> None:
-    bound = hindsight(small_policy(), schedule, arrivals(seed), range(3))
+def test_no_strategy_is_worth_more(seed: int, schedule: RoundSchedule) -> None:
+    bound = hindsight_upper_bound(small_policy(), schedule, arrivals(seed), range(3))
     asked = sum(a.utility for a in arrivals(seed))
     assert best(seed, schedule) <= bound <= asked * (1 + 1e-6)
 
 
 def test_it_says_more_than_that_all_could_be_chosen() -> None:
     schedule = SCHEDULES[0]
-    bounds = [hindsight(small_policy(), schedule, arrivals(s), range(3)) for s in range(4)]
+    bounds = [hindsight_upper_bound(small_policy(), schedule, arrivals(s), range(3)) for s in range(4)]
     assert sum(bounds) < sum(a.utility for s in range(4) for a in arrivals(s))
 
 
@@ -51,19 +51,19 @@ def test_a_bound_that_unlocks_too_little_is_beaten(monkeypatch: pytest.MonkeyPat
     """The canary: with a tenth of what is unlocked, some strategy is worth more."""
     spans = module._spans
 
-    def fewer(schedule: Schedule, rounds: range) -> module._Spans:
+    def fewer(schedule: RoundSchedule, rounds: range) -> module._Spans:
         found = spans(schedule, rounds)
         return replace(found, most=np.asarray(found.most) / 10)
 
     monkeypatch.setattr(module, "_spans", fewer)
     schedule = SCHEDULES[0]
     beaten = [
-        best(seed, schedule) > hindsight(small_policy(), schedule, arrivals(seed), range(3))
+        best(seed, schedule) > hindsight_upper_bound(small_policy(), schedule, arrivals(seed), range(3))
         for seed in range(4)
     ]
     assert any(beaten)
 
 
 def test_requests_that_wait_have_no_such_bound() -> None:
-    with pytest.raises(Misused, match="considered once"):
-        hindsight(small_policy(), Schedule(patience=2), [], range(3))
+    with pytest.raises(OperationRejected, match="considered once"):
+        hindsight_upper_bound(small_policy(), RoundSchedule(max_wait_rounds=2), [], range(3))

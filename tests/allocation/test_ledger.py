@@ -11,11 +11,11 @@ import pytest
 
 from dpolicy.allocation.ledger import allocate
 from dpolicy.allocation.price_list import load_prices, save_prices
-from dpolicy.allocation.problem import Allocation, Problem
+from dpolicy.allocation.problem import Solution, AllocationProblem
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import InvariantBroken, Misused
+from dpolicy.errors import InvariantBroken, OperationRejected
 from dpolicy.ledger.memory import MemoryStore
 
 POLICY = """\
@@ -62,12 +62,12 @@ def point(tmp_path: Path) -> DecisionPoint:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_winner_is_charged_and_every_loser_told(point: DecisionPoint, strategy: str) -> None:
     found = allocate(point, BATCH, STRATEGIES[strategy])
-    assert {*found.chosen, *(loser.release for loser in found.losers)} == set("abcde")
-    assert set(point.entries) == set(found.chosen)
+    assert {*found.selected, *(loser.release for loser in found.not_selected)} == set("abcde")
+    assert set(point.entries) == set(found.selected)
     assert all(decision.allowed for decision in found.decisions)
     assert found.utility <= found.bound
-    told = {loser.release: loser for loser in found.losers}
-    assert not told["d"].fits_alone and "cap" in told["d"].refused[0]
+    told = {loser.release: loser for loser in found.not_selected}
+    assert not told["d"].fits_alone and "cap" in told["d"].refusal_reasons[0]
     assert ("a" in told) != ("b" in told), "one of them fits, not both"
     out = told.get("a") or told["b"]
     assert out.fits_alone and [binding.rule for binding in out.binding] == ["global"]
@@ -75,32 +75,32 @@ def test_every_winner_is_charged_and_every_loser_told(point: DecisionPoint, stra
 
 def test_the_best_choice_is_the_best(point: DecisionPoint) -> None:
     found = allocate(point, BATCH, "efficient")
-    assert set(found.chosen) == {"b", "c", "e"}
+    assert set(found.selected) == {"b", "c", "e"}
 
 
 def test_a_dry_run_writes_nothing(point: DecisionPoint) -> None:
     found = allocate(point, BATCH, "efficient", dry_run=True)
-    assert found.chosen and not found.decisions and not point.entries
+    assert found.selected and not found.decisions and not point.entries
 
 
 def test_a_batch_that_is_sent_again_keeps_its_answers(point: DecisionPoint) -> None:
     first = allocate(point, BATCH, "first-come")
     again = allocate(point, BATCH, "first-come")
-    assert not again.chosen
-    assert [d.release for d in again.decisions if d.replayed] == list(first.chosen)
-    assert set(point.entries) == set(first.chosen)
+    assert not again.selected
+    assert [d.release for d in again.decisions if d.replayed] == list(first.selected)
+    assert set(point.entries) == set(first.selected)
 
 
 def test_a_loser_that_fits_nowhere_is_told_the_rule(point: DecisionPoint) -> None:
     point.submit(release("before", 0.8, 1))
     found = allocate(point, [release("late", 0.4, 1, "DE")], "first-come")
-    assert not found.losers[0].fits_alone
-    assert [binding.rule for binding in found.losers[0].binding] == ["global"]
+    assert not found.not_selected[0].fits_alone
+    assert [binding.rule for binding in found.not_selected[0].binding] == ["global"]
 
 
 def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> None:
-    def greedy(problem: Problem) -> Allocation:
-        return Allocation(np.ones(len(problem.ids), bool), 0.0, np.empty(0))
+    def greedy(problem: AllocationProblem) -> Solution:
+        return Solution(np.ones(len(problem.ids), bool), 0.0, np.empty(0))
 
     with pytest.raises(InvariantBroken):
         allocate(point, [BATCH[0], BATCH[1]], greedy)
@@ -108,14 +108,14 @@ def test_a_strategy_that_takes_too_much_writes_nothing(point: DecisionPoint) -> 
 
 
 def test_an_id_may_not_be_there_twice(point: DecisionPoint) -> None:
-    with pytest.raises(Misused, match="twice"):
+    with pytest.raises(OperationRejected, match="twice"):
         allocate(point, [BATCH[0], BATCH[0]], "first-come")
 
 
 def test_losers_are_told_what_would_fit_beside_the_winners(point: DecisionPoint) -> None:
     for dry_run in (True, False):
         found = allocate(point, BATCH, "efficient", dry_run=dry_run)
-        told = {loser.release: loser.would_fit for loser in found.losers}
+        told = {loser.release: loser.counter_offers for loser in found.not_selected}
         (noise,) = (offer for offer in told["a"] if "factor" in offer)
         assert noise["change"] == "scale every noise parameter by"
     changed = release("a-2", 0.6 / noise["factor"], 2, "CH")
@@ -127,13 +127,13 @@ def test_what_one_more_epsilon_would_be_worth(point: DecisionPoint) -> None:
     found = allocate(point, batch, "price", dry_run=True)
     (price,) = found.prices
     assert (price.rule.name, price.notion) == ("global", "epsilon")
-    assert price.worth == pytest.approx(16), "two more of 8 and of 7 or 8 at the margin"
+    assert price.marginal_utility == pytest.approx(16), "two more of 8 and of 7 or 8 at the margin"
 
 
 def test_a_dry_run_tells_what_was_decided_before(point: DecisionPoint) -> None:
     point.submit(BATCH[0])
     found = allocate(point, BATCH, "efficient", dry_run=True)
-    assert found.known == ("a",) and "a" not in found.chosen
+    assert found.already_decided == ("a",) and "a" not in found.selected
 
 
 def test_prices_are_carried_from_round_to_round(point: DecisionPoint, tmp_path: Path) -> None:
@@ -141,23 +141,23 @@ def test_prices_are_carried_from_round_to_round(point: DecisionPoint, tmp_path: 
     assert policy is not None
     crowd = [release(f"r{n}", 0.3, 100) for n in range(5)]
     first = allocate(point, crowd, "price", dry_run=True, market=load_prices(file, policy))
-    assert len(first.chosen) == 3 and first.market is not None
-    save_prices(file, policy, first.market)
+    assert len(first.selected) == 3 and first.carried_prices is not None
+    save_prices(file, policy, first.carried_prices)
     market = load_prices(file, policy)
-    assert market.rounds == 1 and market.prices.tolist() == first.market.prices.tolist()
+    assert market.rounds == 1 and market.prices.tolist() == first.carried_prices.prices.tolist()
     low, high = release("low", 0.3, 1), release("high", 0.3, 100)
     second = allocate(point, [low, high], "price", market=market)
-    assert second.chosen == ("high",)
-    (loser,) = second.losers
-    assert loser.fits_alone and not loser.binding and loser.later and loser.later > 1
+    assert second.selected == ("high",)
+    (loser,) = second.not_selected
+    assert loser.fits_alone and not loser.binding and loser.opportunity_cost and loser.opportunity_cost > 1
 
 
 def test_prices_of_another_policy_are_forgotten(point: DecisionPoint, tmp_path: Path) -> None:
     file, policy = tmp_path / "prices.json", point.policy
     assert policy is not None
     found = allocate(point, BATCH, "price", dry_run=True, market=load_prices(file, policy))
-    assert found.market is not None
-    save_prices(file, policy, found.market)
+    assert found.carried_prices is not None
+    save_prices(file, policy, found.carried_prices)
     (tmp_path / "policy.yaml").write_text(POLICY.replace("epsilon: 1}", "epsilon: 2}"), "utf-8")
     point.apply(tmp_path / "policy.yaml")
     assert point.policy is not None and load_prices(file, point.policy).rounds == 0
@@ -174,12 +174,12 @@ def test_prices_that_are_none_are_told(
     assert policy is not None
     crowd = [release(f"r{n}", 0.3, 100) for n in range(5)]
     found = allocate(point, crowd, "price", dry_run=True, market=load_prices(file, policy))
-    assert found.market is not None
-    save_prices(file, policy, found.market)
+    assert found.carried_prices is not None
+    save_prices(file, policy, found.carried_prices)
     said = json.loads(file.read_text("utf-8"))
     said["prices"][0][key] = value
     file.write_text(json.dumps(said), "utf-8")
-    with pytest.raises(Misused, match="not a list of prices"):
+    with pytest.raises(OperationRejected, match="not a list of prices"):
         load_prices(file, policy)
 
 
@@ -190,7 +190,7 @@ def test_a_file_that_has_no_prices_is_told(point: DecisionPoint, tmp_path: Path,
     if text.endswith("3}"):
         assert load_prices(tmp_path / "prices.json", point.policy).rounds == 0
     else:
-        with pytest.raises(Misused, match=r"prices|version"):
+        with pytest.raises(OperationRejected, match=r"prices|version"):
             load_prices(tmp_path / "prices.json", point.policy)
 
 
@@ -209,5 +209,5 @@ def test_a_choice_on_the_ledgers_own_balances_is_caught(
 def dry_run_changes_nothing(point: DecisionPoint) -> bool:
     point.submit(release("before", 0.1, 1, "CH"))
     before = [balance.loss for balance in point.budgets()]
-    assert allocate(point, BATCH, "efficient", dry_run=True).chosen
+    assert allocate(point, BATCH, "efficient", dry_run=True).selected
     return [balance.loss for balance in point.budgets()] == before

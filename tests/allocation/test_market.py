@@ -9,14 +9,14 @@ import pytest
 from tests.allocation.worlds import candidate, points, small_policy
 from tests.reference import market as naive
 
-from dpolicy.allocation.candidates import asked_of
-from dpolicy.allocation.market import Market
-from dpolicy.allocation.problem import Allocation, Problem, Row
-from dpolicy.allocation.rounds import Arrival, Schedule, Simulation
+from dpolicy.allocation.candidates import demands_by_rule
+from dpolicy.allocation.market import CarriedPrices
+from dpolicy.allocation.problem import Solution, AllocationProblem, ConstraintRow
+from dpolicy.allocation.rounds import Arrival, RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.check import certificates_of, prepared
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.enforcement.resolution import resolve
+from dpolicy.enforcement.check import certificates_for, enforced_sections
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.enforcement.resolution import resolve_release
 from dpolicy.language.source import Source
 from dpolicy.rules.compiler import compile_policy
 
@@ -28,30 +28,30 @@ def paid_rows(draw: Random, rules: int) -> list[naive.Paid]:
     ]
 
 
-def after(market: Market, paid: list[naive.Paid]) -> Market:
+def after(market: CarriedPrices, paid: list[naive.Paid]) -> CarriedPrices:
     """A round whose rows had these prices, and one that had none."""
     none = np.empty(0, np.intp)
     amounts = np.empty((0, 1), np.int64)
     rows = [
-        Row(rule, none, none, amounts, amounts, False, np.array(block), rest)
+        ConstraintRow(rule, none, none, amounts, amounts, False, np.array(block), rest)
         for rule, block, _, rest in [*paid, (0, points()[0], 0.0, 1.0)]
     ]
-    problem = Problem((), np.empty(0), tuple(rows), np.empty(0, bool))
+    problem = AllocationProblem((), np.empty(0), tuple(rows), np.empty(0, bool))
     prices = np.array([*(price for _, _, price, _ in paid), 0.0])
-    return market.after(problem, Allocation(np.empty(0, bool), 0.0, prices))
+    return market.with_round(problem, Solution(np.empty(0, bool), 0.0, prices))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_market_is_the_naive_one(seed: int) -> None:
     draw, policy = Random(seed), small_policy()
-    of = prepared(policy)[0]
+    of = enforced_sections(policy)[0]
     asking = [candidate(policy, draw, f"r{n}") for n in range(4)]
     cohorts = draw.choice([None, 1])
-    rounds = [paid_rows(draw, len(of.section.rules)) for _ in range(draw.randrange(1, 30))]
-    market = Market.opened(len(of.space))
+    rounds = [paid_rows(draw, len(of.compiled.rules)) for _ in range(draw.randrange(1, 30))]
+    market = CarriedPrices.empty(len(of.full_extent))
     for paid in rounds:
         market = after(market, paid)
-    found = market.later(of, asked_of(of.layout, asking), len(asking), cohorts)
+    found = market.opportunity_costs(of, demands_by_rule(of.granularities, asking), len(asking), cohorts)
     assert found == pytest.approx([naive.later(of, rounds, c, cohorts) for c in asking])
 
 
@@ -72,17 +72,17 @@ def test_what_was_dear_where_it_is_asked_is_kept_for_later() -> None:
 
     def arrival(name: str, number: int, utility: float, country: str) -> Arrival:
         said = {"mechanism": {"kind": "declared", "epsilon": 0.3}, "where": {"country": [country]}}
-        release = read_request({"release": name, "mechanisms": [said]})
-        mechanisms, _ = resolve(release, policy, certificates_of(policy))
+        release = parse_request({"release": name, "mechanisms": [said]})
+        mechanisms, _ = resolve_release(release, policy, certificates_for(policy))
         return Arrival(name, number, utility, mechanisms)
 
-    simulation = Simulation(policy, STRATEGIES["price"], Schedule())
+    simulation = Simulation(policy, STRATEGIES["price"], RoundSchedule())
     crowd = [arrival(f"c{n}", 0, 100, "CH") for n in range(5)]
-    first = simulation.round(0, crowd[:5])
+    first = simulation.run_round(0, crowd[:5])
     assert len(first.accepted) == 3
-    fresh = Simulation(policy, STRATEGIES["price"], Schedule())
+    fresh = Simulation(policy, STRATEGIES["price"], RoundSchedule())
     fresh.market = simulation.market
-    second = fresh.round(1, [arrival("low-ch", 1, 1, "CH"), arrival("low-de", 1, 1, "DE")])
+    second = fresh.run_round(1, [arrival("low-ch", 1, 1, "CH"), arrival("low-de", 1, 1, "DE")])
     assert second.accepted == ("low-de",)
-    third = fresh.round(2, [arrival("high-ch", 2, 100, "CH")])
+    third = fresh.run_round(2, [arrival("high-ch", 2, 100, "CH")])
     assert third.accepted == ("high-ch",)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpolicy.allocation.rounding import sharper
+from dpolicy.allocation.rounding import rounding_cuts
 
 SHARES = st.one_of(
     st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.51, 0.7, 1.0, 2.0]),
@@ -39,7 +39,7 @@ def full(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def broken_by_whole(lines: NDArray[np.float64], x: NDArray[np.float64]) -> bool:
-    values, most = sharper(lines, x)
+    values, most = rounding_cuts(lines, x)
     every = whole_choices(lines)
     return bool((every @ values.T > most + 1e-12).any())
 
@@ -58,12 +58,12 @@ def test_the_choice_in_parts_breaks_them(
     drawn: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> None:
     lines, x = drawn
-    values, most = sharper(lines, x)
+    values, most = rounding_cuts(lines, x)
     assert (values @ x > most).all()
 
 
 def test_two_that_take_more_than_half_exclude_each_other() -> None:
-    values, most = sharper(np.array([[0.6, 0.6, 0.6]]), np.array([1.0, 2 / 3, 0.0]))
+    values, most = rounding_cuts(np.array([[0.6, 0.6, 0.6]]), np.array([1.0, 2 / 3, 0.0]))
     assert len(values) == 1
     assert (whole_choices(np.array([[0.6, 0.6, 0.6]])) @ values.T <= most + 1e-12).all()
 

@@ -10,18 +10,18 @@ import pytest
 from tests.allocation.worlds import mechanisms, points, small_policy
 from tests.reference.rounds import fits
 
-from dpolicy.allocation.building import build
-from dpolicy.allocation.candidates import Candidate, candidate_of
-from dpolicy.allocation.rounds import Arrival, Schedule, Simulation, narrowed
+from dpolicy.allocation.building import build_problem
+from dpolicy.allocation.candidates import Candidate, make_candidate
+from dpolicy.allocation.rounds import Arrival, RoundSchedule, Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.unlocking import ALL_UNLOCKED, Rotation, Unlocking, scaled, unlocked_in
-from dpolicy.enforcement.check import prepared
-from dpolicy.errors import Misused
+from dpolicy.allocation.unlocking import ALL_UNLOCKED, CohortRotation, UnlockingSchedule, scale_threshold, unlocked_shares_in_round
+from dpolicy.enforcement.check import enforced_sections
+from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Region
 
-PAPER = Unlocking(12, Fraction(2, 5))
-SCHEDULE = Schedule(Rotation("cohort", 2), Unlocking(2, Fraction(2, 5)), patience=2)
+PAPER = UnlockingSchedule(12, Fraction(2, 5))
+SCHEDULE = RoundSchedule(CohortRotation("cohort", 2), UnlockingSchedule(2, Fraction(2, 5)), max_wait_rounds=2)
 
 
 def test_the_schedule_of_the_paper() -> None:
@@ -32,33 +32,33 @@ def test_the_schedule_of_the_paper() -> None:
 @pytest.mark.parametrize("steps", range(1, 14))
 def test_what_is_unlocked_never_shrinks_nor_passes_the_whole(steps: int) -> None:
     for slack in (Fraction(0), Fraction(2, 5), Fraction(1)):
-        shares = [Unlocking(steps, slack).share(age) for age in range(-1, steps + 3)]
+        shares = [UnlockingSchedule(steps, slack).share(age) for age in range(-1, steps + 3)]
         assert shares == sorted(shares)
         assert shares[0] == 0 and shares[-1] == 1
 
 
 def test_thresholds_are_scaled_down() -> None:
-    assert scaled(10, Fraction(2, 3)) == 6
-    assert scaled(-1, Fraction(2, 3)) == -1
-    assert scaled(INFINITE, Fraction(2, 3)) == INFINITE
+    assert scale_threshold(10, Fraction(2, 3)) == 6
+    assert scale_threshold(-1, Fraction(2, 3)) == -1
+    assert scale_threshold(INFINITE, Fraction(2, 3)) == INFINITE
 
 
 def test_a_cohort_is_active_for_its_rounds() -> None:
-    rotation = Rotation("cohort", 12)
-    assert [n for n in range(40) if n in range(*rotation.cohorts(20))] == list(range(9, 21))
-    now = unlocked_in(20, 1, rotation, PAPER)
+    rotation = CohortRotation("cohort", 12)
+    assert [n for n in range(40) if n in range(*rotation.active_cohorts(20))] == list(range(9, 21))
+    now = unlocked_shares_in_round(20, 1, rotation, PAPER)
     assert now.shares[20] == PAPER.share(1) and now.shares[9] == 1
-    assert now.least((9, 21)) == PAPER.share(1)
-    assert now.least((8, 12)) == 0, "a retired cohort has nothing left to select"
+    assert now.smallest_share((9, 21)) == PAPER.share(1)
+    assert now.smallest_share((8, 12)) == 0, "a retired cohort has nothing left to select"
 
 
 def test_a_region_is_narrowed_to_the_active_cohorts() -> None:
     space = ((0, 8), (0, 4))
-    assert narrowed(None, space, 1, (-3, 2)) == Region((((0, 8), (0, 2)),))
+    assert restrict_axis(None, space, 1, (-3, 2)) == Region((((0, 8), (0, 2)),))
     split = Region((((0, 2), (0, 4)), ((4, 6), (1, 3))))
-    assert narrowed(split, space, 1, (2, 4)).boxes == (((0, 2), (2, 4)), ((4, 6), (2, 3)))
-    with pytest.raises(Misused, match="no cohort"):
-        narrowed(None, space, 1, (9, 12))
+    assert restrict_axis(split, space, 1, (2, 4)).boxes == (((0, 2), (2, 4)), ((4, 6), (2, 3)))
+    with pytest.raises(OperationRejected, match="no cohort"):
+        restrict_axis(None, space, 1, (9, 12))
 
 
 def arrivals(seed: int) -> list[Arrival]:
@@ -72,18 +72,18 @@ def arrivals(seed: int) -> list[Arrival]:
 def slow(arriving: list[Arrival]) -> list[list[str]]:
     """The same on ordinary balances, built anew each round, each winner charged by itself."""
     policy = small_policy()
-    of = prepared(policy)[0]
-    balances, waiting, accepted = of.nothing(), list[Arrival](), []
+    of = enforced_sections(policy)[0]
+    balances, waiting, accepted = of.empty_balances(), list[Arrival](), []
     rotation, unlocking = SCHEDULE.rotation, SCHEDULE.unlocking
     assert rotation is not None and unlocking is not None
     for number in range(3):
         considered = [*waiting, *(a for a in arriving if a.round == number)]
         candidates = [_candidate(a, rotation, number) for a in considered]
-        unlocked = unlocked_in(number, 1, rotation, unlocking)
-        problem = build(of, balances, candidates, unlocked)
-        chosen = STRATEGIES["first-come"](problem).chosen
+        unlocked = unlocked_shares_in_round(number, 1, rotation, unlocking)
+        problem = build_problem(of, balances, candidates, unlocked)
+        chosen = STRATEGIES["first-come"](problem).selected
         winners = [c for c, wins in zip(candidates, chosen, strict=True) if wins]
-        active = [p for p in points() if p[1] in range(*rotation.cohorts(number))]
+        active = [p for p in points() if p[1] in range(*rotation.active_cohorts(number))]
         assert fits(of, balances, winners, active, unlocked)
         for charge in (charge for winner in winners for charge in winner.charges):
             balances.add(charge, 1)
@@ -93,13 +93,13 @@ def slow(arriving: list[Arrival]) -> list[list[str]]:
     return accepted
 
 
-def _candidate(arrival: Arrival, rotation: Rotation, number: int) -> Candidate:
+def _candidate(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
     policy = small_policy()
-    space, active = prepared(policy)[0].space, rotation.cohorts(number)
-    moved = [replace(m, region=narrowed(m.region, space, 1, active)) for m in arrival.mechanisms]
+    space, active = enforced_sections(policy)[0].full_extent, rotation.active_cohorts(number)
+    moved = [replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms]
     if any(not m.region.boxes for m in moved if m.region):
         return Candidate(arrival.id, arrival.utility, (), ("nobody",))
-    return candidate_of(policy, arrival.id, arrival.utility, moved)
+    return make_candidate(policy, arrival.id, arrival.utility, moved)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -115,7 +115,7 @@ def test_requests_wait_until_they_are_dropped() -> None:
     arriving = arrivals(1)
     counts = []
     for patience in (1, 2):
-        schedule = Schedule(SCHEDULE.rotation, SCHEDULE.unlocking, patience)
+        schedule = RoundSchedule(SCHEDULE.rotation, SCHEDULE.unlocking, patience)
         simulation = Simulation(small_policy(), STRATEGIES["first-come"], schedule)
         outcomes = list(simulation.run(arriving, range(3)))
         counts.append([outcome.considered for outcome in outcomes])
@@ -125,7 +125,7 @@ def test_requests_wait_until_they_are_dropped() -> None:
 
 
 def test_without_cohorts_everything_is_unlocked() -> None:
-    simulation = Simulation(small_policy(), STRATEGIES["first-come"], Schedule())
+    simulation = Simulation(small_policy(), STRATEGIES["first-come"], RoundSchedule())
     assert simulation._unlocked(3) is ALL_UNLOCKED
-    with pytest.raises(Misused, match="no partition with a range"):
-        Simulation(small_policy(), STRATEGIES["first-come"], Schedule(Rotation("country", 2)))
+    with pytest.raises(OperationRejected, match="no partition with a range"):
+        Simulation(small_policy(), STRATEGIES["first-come"], RoundSchedule(CohortRotation("country", 2)))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpolicy.allocation.batch import load_batch
-from dpolicy.allocation.scenario import load_scenario, simulate
-from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
+from dpolicy.allocation.scenario import load_scenario, simulate_scenario
+from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
 
 POLICY = """\
 dpolicy: 1
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_scenario_is_simulated(folder: Path) -> None:
-    outcomes = list(simulate(load_scenario(folder / "scenario.yaml"))[1])
+    outcomes = list(simulate_scenario(load_scenario(folder / "scenario.yaml"))[1])
     # Half is unlocked for the newest cohort: a fills cohort 1, b waits a round for the rest of it
     # and takes 0.2 from cohort 2, so c waits too; d is more than half and never fits.
     assert [list(outcome.accepted) for outcome in outcomes] == [["a"], ["b"], ["c"], []]
@@ -57,7 +57,7 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
 
 def test_a_seed_changes_the_order_of_arrival(folder: Path) -> None:
     scenario = load_scenario(folder / "scenario.yaml")
-    first = {next(simulate(scenario, seed)[1]).accepted for seed in range(8)}
+    first = {next(simulate_scenario(scenario, seed)[1]).accepted for seed in range(8)}
     assert first == {("a",), ("b",)}
 
 
@@ -79,14 +79,14 @@ def test_a_mistake_is_told_with_its_place(folder: Path, old: str, new: str, code
 def test_unlocking_needs_cohorts(folder: Path) -> None:
     text = SCENARIO.replace("cohorts: {partition: cohort, active: 2}\n", "")
     (folder / "scenario.yaml").write_text(text, "utf-8")
-    with pytest.raises(Misused, match="say `cohorts`"):
+    with pytest.raises(OperationRejected, match="say `cohorts`"):
         load_scenario(folder / "scenario.yaml")
 
 
 def test_a_request_outside_of_the_rounds_is_a_mistake(folder: Path) -> None:
     (folder / "requests.yaml").write_text(asked("late", 7, 0.1), "utf-8")
-    with pytest.raises(Misused, match="round 7"):
-        simulate(load_scenario(folder / "scenario.yaml"))
+    with pytest.raises(OperationRejected, match="round 7"):
+        simulate_scenario(load_scenario(folder / "scenario.yaml"))
 
 
 def test_a_batch_is_a_list_or_a_directory(folder: Path) -> None:
@@ -96,18 +96,18 @@ def test_a_batch_is_a_list_or_a_directory(folder: Path) -> None:
         (folder / "batch" / f"{name}.yaml").write_text(asked(name, 1, 0.1), "utf-8")
     assert [entry.release.id for entry in load_batch(folder / "batch")] == ["x", "y"]
     (folder / "batch" / "z.yaml").write_text(asked("x", 1, 0.1), "utf-8")
-    with pytest.raises(Misused, match="twice"):
+    with pytest.raises(OperationRejected, match="twice"):
         load_batch(folder / "batch")
 
 
 def test_an_id_is_there_once_in_all_files(folder: Path) -> None:
     text = SCENARIO.replace("[requests.yaml]", "[requests.yaml, requests.yaml]")
     (folder / "scenario.yaml").write_text(text, "utf-8")
-    with pytest.raises(Misused, match="twice"):
-        list(simulate(load_scenario(folder / "scenario.yaml"))[1])
+    with pytest.raises(OperationRejected, match="twice"):
+        list(simulate_scenario(load_scenario(folder / "scenario.yaml"))[1])
 
 
 def test_a_release_that_cannot_be_read_is_named(folder: Path) -> None:
     (folder / "requests.yaml").write_text(asked("lost", 1, 0.4).replace("[zip]", "[zap]"), "utf-8")
     with pytest.raises(ReleaseRejected, match="`lost`: `mechanism 1`: there is no attribute `zap`"):
-        list(simulate(load_scenario(folder / "scenario.yaml"))[1])
+        list(simulate_scenario(load_scenario(folder / "scenario.yaml"))[1])

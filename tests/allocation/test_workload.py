@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpolicy.allocation.candidates import candidate_of
-from dpolicy.allocation.rounds import Simulation, narrowed
+from dpolicy.allocation.candidates import make_candidate
+from dpolicy.allocation.rounds import Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.check import decide, prepared
-from dpolicy.evaluation.generator import generated
+from dpolicy.enforcement.check import decide, enforced_sections
+from dpolicy.evaluation.generator import generate_workload
 from dpolicy.evaluation.workload import (
     SCHEDULE,
     TOTALS,
     Workload,
-    arrivals_of,
+    resolve_arrivals,
     load_workload,
-    policy_of,
+    policy_for_workload,
 )
 
 ORDERS = [1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6, 1e10]
@@ -63,38 +63,38 @@ def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Workload:
 @pytest.mark.parametrize("total", TOTALS)
 def test_a_policy_for_every_total(workload: Workload, total: int) -> None:
     for as_run in (True, False):
-        policy = policy_of(workload, total, as_run=as_run)
+        policy = policy_for_workload(workload, total, as_run=as_run)
         rules = {"context": 2, "scope": 6, "time": 2}
-        assert policy.total == rules[workload.scenario]
-    assert policy_of(workload, total, baseline=True).total == 1
+        assert policy.rule_count == rules[workload.scenario]
+    assert policy_for_workload(workload, total, baseline=True).rule_count == 1
 
 
 def test_requests_arrive_and_rounds_stay_within_budgets(workload: Workload) -> None:
-    policy = policy_of(workload, 3)
-    arrivals = arrivals_of(workload, policy)
+    policy = policy_for_workload(workload, 3)
+    arrivals = resolve_arrivals(workload, policy)
     assert [arrival.round for arrival in arrivals] == [11 + n // 4 for n in range(12)]
     wrapping = arrivals[1].mechanisms[0].region
     assert wrapping is not None and len(wrapping.boxes) == 2
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     outcomes = list(simulation.run(arrivals, range(11, 14)))
     assert 0 < sum(len(outcome.accepted) for outcome in outcomes) < 12
-    of = prepared(policy)[0]
+    of = enforced_sections(policy)[0]
     assert simulation.tracks is not None
     for rule, lanes in simulation.tracks.lanes.items():
-        gate = of.gates_of(np.array([rule]))
+        gate = of.bounds_for(np.array([rule]))
         for row in (row for lane in lanes for row in lane.steps.spent.T):
-            assert gate.hold(row[np.newaxis]).all()
+            assert gate.are_within(row[np.newaxis]).all()
 
 
 def test_a_wrapping_range_is_charged_once(workload: Workload) -> None:
-    policy = policy_of(workload, 20)
-    arrivals = arrivals_of(workload, policy)[1:2]
+    policy = policy_for_workload(workload, 20)
+    arrivals = resolve_arrivals(workload, policy)[1:2]
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     list(simulation.run(arrivals, [11]))
     assert simulation.tracks is not None
     rule = next(iter(simulation.tracks.lanes))  # of users, so all days are one
     found = {
-        slot: simulation.tracks.row_at(rule, (slot, 11, 735_000)).max()
+        slot: simulation.tracks.loss_at(rule, (slot, 11, 735_000)).max()
         for slot in (0, 900, 901, 199_999, 200_000, 204_799)
     }
     assert found[0] == found[900] == found[200_000] == found[204_799] > 0
@@ -105,22 +105,22 @@ def test_a_wrapping_range_is_charged_once(workload: Workload) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strategy: str) -> None:
     """All of a round's winners, on whole budgets, by the same `decide` as single releases."""
-    found = generated(scenario, 7)
-    policy = policy_of(found, 3)
-    of, rotation = prepared(policy)[0], SCHEDULE.rotation
+    found = generate_workload(scenario, 7)
+    policy = policy_for_workload(found, 3)
+    of, rotation = enforced_sections(policy)[0], SCHEDULE.rotation
     assert rotation is not None
-    arrivals = {a.id: a for a in arrivals_of(found, policy) if a.round == 11 and int(a.id) < 80}
+    arrivals = {a.id: a for a in resolve_arrivals(found, policy) if a.round == 11 and int(a.id) < 80}
     simulation = Simulation(policy, STRATEGIES[strategy], SCHEDULE)
-    outcome = simulation.round(11, list(arrivals.values()))
+    outcome = simulation.run_round(11, list(arrivals.values()))
     assert 0 < len(outcome.accepted) < len(arrivals)
-    balances, active = of.nothing(), rotation.cohorts(11)
+    balances, active = of.empty_balances(), rotation.active_cohorts(11)
     for winner in outcome.accepted:
         mechanisms = [
-            replace(m, region=narrowed(m.region, of.space, 1, active))
+            replace(m, region=restrict_axis(m.region, of.full_extent, 1, active))
             for m in arrivals[winner].mechanisms
         ]
         assert decide(policy, balances, mechanisms).allowed
-        for charge in candidate_of(policy, winner, 1, mechanisms).charges:
+        for charge in make_candidate(policy, winner, 1, mechanisms).charges:
             balances.add(charge, 1)
 
 
@@ -133,5 +133,5 @@ def test_budgets_of_s1_as_run_and_as_written() -> None:
     for as_run, said in known.items():
         pairs = [tuple(map(Fraction, pair.split())) for pair in said.split(", ")]
         for total, expected in zip(TOTALS, pairs, strict=True):
-            rules = policy_of(workload, total, as_run=as_run).rules
+            rules = policy_for_workload(workload, total, as_run=as_run).kept_rules
             assert tuple(getattr(rule.budget, "epsilon", None) for rule in rules) == expected

@@ -10,11 +10,11 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from dpolicy.allocation.candidates import Candidate, candidate_of
-from dpolicy.allocation.unlocking import ALL_UNLOCKED, Unlocked
-from dpolicy.enforcement.check import certificates_of
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.allocation.candidates import Candidate, make_candidate
+from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares
+from dpolicy.enforcement.check import certificates_for
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
 from dpolicy.language.source import Source
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -66,7 +66,7 @@ class World:
     policy: CompiledPolicy
     past: list[Candidate]
     candidates: list[Candidate]
-    unlocked: Unlocked
+    unlocked: UnlockedShares
 
 
 @lru_cache
@@ -84,20 +84,20 @@ def random_world(seed: int, count: int = 5) -> World:
     past = [candidate(policy, draw, f"past-{n}", few=True) for n in range(draw.randrange(4))]
     asked = [candidate(policy, draw, f"new-{n}") for n in range(count)]
     shares = {cohort: Fraction(draw.randrange(2, 13), 12) for cohort in range(3)}
-    unlocked = draw.choice([ALL_UNLOCKED, Unlocked(1, shares)])
+    unlocked = draw.choice([ALL_UNLOCKED, UnlockedShares(1, shares)])
     return World(policy, past, asked, unlocked)
 
 
 def candidate(policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False) -> Candidate:
-    return candidate_of(policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few))
+    return make_candidate(policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few))
 
 
 def mechanisms(
     policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False
-) -> tuple[Resolved, ...]:
+) -> tuple[ResolvedMechanism, ...]:
     said = [_mechanism(draw, n, few) for n in range(draw.choice([1, 1, 2]))]
-    release = read_request({"release": name, "mechanisms": said})
-    found, problems = resolve(release, policy, certificates_of(policy))
+    release = parse_request({"release": name, "mechanisms": said})
+    found, problems = resolve_release(release, policy, certificates_for(policy))
     assert not problems
     return found
 

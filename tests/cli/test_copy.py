@@ -9,7 +9,7 @@ import pytest
 from tests.enforcement.scenes import pure, started
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.ledger.opening import open_store
 
@@ -24,8 +24,8 @@ def test_a_copy_is_the_same_ledger_and_can_be_brought_up_to_date(tmp_path: Path)
         point.submit(pure(f"r{number}", "0.001"))
         assert copied(tmp_path) == 0
         copy = open_store(str(tmp_path / "copy.db"))
-        assert list(copy.after(0)) == list(point.records())
-        assert verify(copy).findings == ()
+        assert list(copy.records_after(0)) == list(point.records())
+        assert audit_ledger(copy).findings == ()
         copy.close()
     point.close()
     restored = DecisionPoint(str(tmp_path / "copy.db"))
@@ -51,9 +51,9 @@ def test_a_copy_is_taken_while_others_write(tmp_path: Path) -> None:
         done.set()
         writer.join()
     copy = open_store(str(tmp_path / "copy.db"))
-    found = list(copy.after(0))
+    found = list(copy.records_after(0))
     assert found == list(point.records())[: len(found)]
-    assert verify(copy).findings == ()
+    assert audit_ledger(copy).findings == ()
     copy.close()
     point.close()
 

@@ -26,7 +26,7 @@ from dpolicy.cli.main import exit_code
 from dpolicy.enforcement import audit, state
 from dpolicy.errors import LedgerDamaged
 from dpolicy.language.source import Source
-from dpolicy.ledger.canonical import decode, encode
+from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.opening import open_existing
 from dpolicy.ledger.reading import Head
 from dpolicy.rules.compiler import compile_policy
@@ -144,13 +144,13 @@ def events_of(path: Path) -> Events:
     connection = apsw.Connection(str(path))
     rows = connection.execute("SELECT payload FROM record ORDER BY sequence").fetchall()
     connection.close()
-    return [decode(payload) for payload in (row[0] for row in rows) if isinstance(payload, bytes)]
+    return [decode_canonical(payload) for payload in (row[0] for row in rows) if isinstance(payload, bytes)]
 
 
 def forged(path: Path, events: Events) -> None:
     """Replace all events and make every hash anew, as somebody who knows the format would."""
     changed(path, "DELETE FROM record")
-    records = follow(Head(), [encode(event) for event in events])
+    records = follow(Head(), [encode_canonical(event) for event in events])
     head = head_of(records)
     connection = apsw.Connection(str(path))
     rows = [(record.sequence, record.digest, record.payload) for record in records]
@@ -228,7 +228,7 @@ def test_a_clean_cut_shows_only_to_who_has_seen_more(
     assert said.json["head"] != before.json["head"]
     store = open_existing(str(ledger))
     with pytest.raises(LedgerDamaged, match=rf"record {left + 1} is missing.*older copy"):
-        list(store.after(RECORDS))
+        list(store.records_after(RECORDS))
     store.close()
 
 
@@ -495,7 +495,7 @@ def test_a_flipped_byte_of_a_record_is_found(ledger: Path, verify: Verify, part:
     chance = seeded(f"verify-flips-{part}")
     whole = ledger.read_bytes()
     store = open_existing(str(ledger))
-    parts = {record.sequence: bytes(getattr(record, part)) for record in store.after(0)}
+    parts = {record.sequence: bytes(getattr(record, part)) for record in store.records_after(0)}
     store.close()
     every = [(record, at) for record, content in parts.items() for at in range(len(content))]
     for record, at in chance.sample(every, FLIPS):

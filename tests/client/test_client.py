@@ -17,18 +17,18 @@ from tests.service.servers import POLICY, Server, access, policy_in_force, relea
 
 import dpolicy
 from dpolicy.client import caller
-from dpolicy.client.wire import error_of
+from dpolicy.client.wire import error_from_problem
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import (
-    Conflicting,
+    PolicyConflicts,
     InvalidValue,
     LedgerDamaged,
     LedgerUnavailable,
-    Misused,
+    OperationRejected,
     PolicyRejected,
-    Refused,
+    RequestRefused,
     ReleaseRejected,
-    Waiting,
+    ApprovalRequired,
 )
 from dpolicy.integrations.gate import Gate
 from dpolicy.language.source import Source
@@ -36,7 +36,7 @@ from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.reading import Head
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import compile_policy
-from dpolicy.service.problem import PROBLEMS, problem_of
+from dpolicy.service.problem import PROBLEMS, problem_from_error
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +76,15 @@ def test_it_answers_what_a_decision_point_answers(ana: dpolicy.Client) -> None:
 
 def test_reservations_end_as_they_do_anywhere(ana: dpolicy.Client) -> None:
     assert ana.reserve(exact("held", "0.002")).allowed
-    with pytest.raises(Refused) as alone:
+    with pytest.raises(RequestRefused) as alone:
         ana.commit("held", exact("held", "0.001"))
     assert alone.value.code == "needs-second-person"
     assert ana.commit("held", exact("held", "0.002")) == ana.position.sequence
     assert ana.release("held")["status"] == "committed"
     ana.reserve(exact("a/b c", "0.002"))
-    with pytest.raises(Waiting) as waiting:
+    with pytest.raises(ApprovalRequired) as waiting:
         ana.void("a/b c", "never started")
-    with pytest.raises(Waiting) as again:
+    with pytest.raises(ApprovalRequired) as again:
         ana.void("a/b c", "never started")
     assert waiting.value.proposal == again.value.proposal
 
@@ -95,7 +95,7 @@ def test_a_gated_run_is_charged_in_full_where_nobody_gives_back_alone(
     noise = {"mechanism": {"kind": "declared", "epsilon": Fraction("0.002")}}
     less = {"mechanism": {"kind": "declared", "epsilon": Fraction("0.001")}}
     with Gate(ana).reserve("gated", noise) as run:
-        run.used(less)
+        run.report_used(less)
     said = ana.release(run.release)
     assert said["status"] == "committed"
     assert said["body"]["mechanisms"][0]["mechanism"]["epsilon"] == 0.002
@@ -108,7 +108,7 @@ def test_officers_have_their_calls(server: Server, tmp_path: Path) -> None:
         tight = compile_policy([Source("p.yaml", POLICY.replace("epsilon: 1,", "epsilon: 1e-9,"))])
         assert olga.plan(tight)["changes"][0]["change"] == "tightened"
         (tmp_path / "policy.yaml").write_text(POLICY.replace("epsilon: 2,", "epsilon: 1e-9,"))
-        with pytest.raises(Conflicting) as conflict:
+        with pytest.raises(PolicyConflicts) as conflict:
             olga.apply(tmp_path / "policy.yaml")
         assert conflict.value.conflicts
         assert olga.apply(compile_policy([Source("policy.yaml", POLICY)])) > first
@@ -128,32 +128,32 @@ def test_errors_are_those_of_the_library(ana: dpolicy.Client, server: Server) ->
     with pytest.raises(ReleaseRejected) as unreadable:
         ana.submit(release("x", attributes=["nothing"]))
     assert unreadable.value.problems[0].code == "R002"
-    with pytest.raises(Misused) as missing:
+    with pytest.raises(OperationRejected) as missing:
         ana.commit("nothing")
     assert missing.value.code == "not-found"
-    with pytest.raises(Refused) as forbidden:
+    with pytest.raises(RequestRefused) as forbidden:
         ana.import_past(exact("y"))
     assert forbidden.value.code == "forbidden"
     with (
         dpolicy.Client(server.url, "nonsense") as stranger,
-        pytest.raises(Refused) as unknown,
+        pytest.raises(RequestRefused) as unknown,
     ):
-        stranger.who()
+        stranger.whoami()
     assert unknown.value.code == "unauthenticated"
 
 
 def test_every_problem_becomes_its_error_again() -> None:
     for error in (
-        Misused("because", "id-taken"),
-        Refused("forbidden", "because"),
+        OperationRejected("because", "id-taken"),
+        RequestRefused("forbidden", "because"),
         LedgerUnavailable("because"),
         LedgerDamaged("because"),
         ReleaseRejected([InvalidValue("R002", "no such attribute")]),
     ):
-        again = error_of(*problem_of(error))
+        again = error_from_problem(*problem_from_error(error))
         assert (type(again), str(again)) == (type(error), str(error))
     for code in PROBLEMS:
-        assert isinstance(error_of(code, "", {}), dpolicy.DPolicyError)
+        assert isinstance(error_from_problem(code, "", {}), dpolicy.DPolicyError)
 
 
 def spent(server: Server) -> float:
@@ -173,7 +173,7 @@ def test_a_swallowed_answer_counts_once(server: Server, monkeypatch: pytest.Monk
         far.reserve(exact("kept", "0.03125"))
         proxy.swallow = 1
         assert far.commit("kept") == far.release("kept")["sequence"]
-        with pytest.raises(Misused):
+        with pytest.raises(OperationRejected):
             far.commit("kept")
         proxy.swallow = 4
         with pytest.raises(LedgerUnavailable, match="same id"):
@@ -217,7 +217,7 @@ def test_the_asynchronous_client_has_the_same_calls(server: Server) -> None:
         async with dpolicy.AsyncClient(server.url, token("ana")) as client:
             asked = [client.submit(exact(f"async-{n % 10}")) for n in range(30)]
             found = await asyncio.gather(*asked)
-            with pytest.raises(Misused):
+            with pytest.raises(OperationRejected):
                 await client.commit("nothing")
             return found
 

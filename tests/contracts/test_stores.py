@@ -22,7 +22,7 @@ from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.postgres import PostgresStore
 from dpolicy.ledger.reading import Head
 from dpolicy.ledger.sqlite import SqliteStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ class Place:
     """A kind of store, and how to open the same ledger again."""
 
     kind: str
-    open: Callable[..., Store]
+    open: Callable[..., LedgerStore]
     where: tuple[str, ...] = ()
 
 
@@ -53,77 +53,77 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
+def store(place: Place) -> Iterator[LedgerStore]:
     """A store with a short patience."""
     opened = place.open(wait=0.3)
     yield opened
     opened.close()
 
 
-def write(store: Store, *payloads: bytes) -> list[Record]:
+def write(store: LedgerStore, *payloads: bytes) -> list[Record]:
     """Append payloads behind whatever is there."""
-    with store.writing() as log:
-        made = follow(head_of(list(log.after(0))), payloads)
+    with store.open_for_writing() as log:
+        made = follow(head_of(list(log.records_after(0))), payloads)
         log.append(made)
     return made
 
 
-def test_an_empty_store_has_nothing(store: Store) -> None:
-    assert list(store.after(0)) == []
+def test_an_empty_store_has_nothing(store: LedgerStore) -> None:
+    assert list(store.records_after(0)) == []
     assert store.load_snapshot() is None
-    with store.writing() as log:
-        assert list(log.after(0)) == []
+    with store.open_for_writing() as log:
+        assert list(log.records_after(0)) == []
         log.append([])
-    assert list(store.after(0)) == []
+    assert list(store.records_after(0)) == []
 
 
-def test_records_come_back_in_order(store: Store) -> None:
+def test_records_come_back_in_order(store: LedgerStore) -> None:
     made = write(store, b"one") + write(store, b"two", b"three") + write(store, b"")
-    assert list(store.after(0)) == made
-    assert verified(store.after(0)) == made
+    assert list(store.records_after(0)) == made
+    assert verified(store.records_after(0)) == made
     for start in range(5):
-        assert list(store.after(start)) == made[start:]
-        with store.writing() as log:
-            assert list(log.after(start)) == made[start:]
+        assert list(store.records_after(start)) == made[start:]
+        with store.open_for_writing() as log:
+            assert list(log.records_after(start)) == made[start:]
 
 
-def test_several_pages_are_one_sequence(store: Store) -> None:
+def test_several_pages_are_one_sequence(store: LedgerStore) -> None:
     made = write(store, *(b"%d" % n * (n % 300) for n in range(5000)))
-    assert list(store.after(0)) == made
-    assert list(store.after(4321)) == made[4321:]
+    assert list(store.records_after(0)) == made
+    assert list(store.records_after(4321)) == made[4321:]
 
 
-def test_a_writer_sees_what_it_has_added(store: Store) -> None:
+def test_a_writer_sees_what_it_has_added(store: LedgerStore) -> None:
     old = write(store, b"old")
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         new = follow(head_of(old), [b"new", b"newer"])
         log.append(new[:1])
-        assert list(log.after(0)) == old + new[:1]
+        assert list(log.records_after(0)) == old + new[:1]
         log.append(new[1:])
-        assert list(log.after(1)) == new
-        assert list(log.after(3)) == []
-    assert list(store.after(0)) == old + new
+        assert list(log.records_after(1)) == new
+        assert list(log.records_after(3)) == []
+    assert list(store.records_after(0)) == old + new
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_leaves_nothing(store: Store, error: type[BaseException]) -> None:
+def test_an_exception_leaves_nothing(store: LedgerStore, error: type[BaseException]) -> None:
     old = write(store, b"old")
-    with pytest.raises(error), store.writing() as log:
+    with pytest.raises(error), store.open_for_writing() as log:
         log.append(follow(head_of(old), [b"a", b"b"]))
         raise error
-    assert list(store.after(0)) == old
+    assert list(store.records_after(0)) == old
     new = write(store, b"new")
-    assert list(store.after(0)) == old + new
+    assert list(store.records_after(0)) == old + new
 
 
-def test_readers_see_only_what_is_durable_and_do_not_wait(store: Store, place: Place) -> None:
+def test_readers_see_only_what_is_durable_and_do_not_wait(store: LedgerStore, place: Place) -> None:
     old = write(store, b"old")
     other = place.open(wait=0.3)
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of(old), [b"new"]))
-        assert list(store.after(0)) == old
-        assert list(other.after(0)) == old
-    assert len(list(store.after(0))) == len(list(other.after(0))) == 2
+        assert list(store.records_after(0)) == old
+        assert list(other.records_after(0)) == old
+    assert len(list(store.records_after(0))) == len(list(other.records_after(0))) == 2
     other.close()
 
 
@@ -139,82 +139,82 @@ def test_readers_see_only_what_is_durable_and_do_not_wait(store: Store, place: P
     ],
 )
 def test_a_record_that_does_not_follow_is_refused(
-    store: Store, wrong: Callable[[Head], list[Record]]
+    store: LedgerStore, wrong: Callable[[Head], list[Record]]
 ) -> None:
     old = write(store, b"one", b"two")
-    with pytest.raises(LedgerDamaged, match="record"), store.writing() as log:
+    with pytest.raises(LedgerDamaged, match="record"), store.open_for_writing() as log:
         log.append(wrong(head_of(old)))
-    assert list(store.after(0)) == old
+    assert list(store.records_after(0)) == old
 
 
-def test_reading_behind_the_end_shows_that_an_older_copy_is_there(store: Store) -> None:
+def test_reading_behind_the_end_shows_that_an_older_copy_is_there(store: LedgerStore) -> None:
     write(store, b"one")
     with pytest.raises(LedgerDamaged, match="record 2 is missing"):
-        list(store.after(3))
-    with pytest.raises(LedgerDamaged, match="record 2 is missing"), store.writing() as log:
-        list(log.after(3))
+        list(store.records_after(3))
+    with pytest.raises(LedgerDamaged, match="record 2 is missing"), store.open_for_writing() as log:
+        list(log.records_after(3))
 
 
-def test_a_log_ends_with_its_block(store: Store) -> None:
-    with store.writing() as log:
+def test_a_log_ends_with_its_block(store: LedgerStore) -> None:
+    with store.open_for_writing() as log:
         pass
     with pytest.raises(InvariantBroken):
         log.append(follow(Head(), [b"late"]))
-    assert list(store.after(0)) == []
+    assert list(store.records_after(0)) == []
 
 
-def test_writing_inside_of_writing_is_a_mistake(store: Store) -> None:
-    with store.writing(), pytest.raises(InvariantBroken), store.writing():
+def test_writing_inside_of_writing_is_a_mistake(store: LedgerStore) -> None:
+    with store.open_for_writing(), pytest.raises(InvariantBroken), store.open_for_writing():
         pass
     write(store, b"and the store still works")
 
 
-def test_threads_exclude_each_other(store: Store) -> None:
+def test_threads_exclude_each_other(store: LedgerStore) -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store.writing():
+        with store.open_for_writing():
             held.set()
             done.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    with pytest.raises(LedgerUnavailable, match="another writer"), store.writing():
+    with pytest.raises(LedgerUnavailable, match="another writer"), store.open_for_writing():
         pass
     done.set()
     thread.join()
     write(store, b"afterwards")
 
 
-def test_many_threads_make_one_chain(store: Store, place: Place) -> None:
+def test_many_threads_make_one_chain(store: LedgerStore, place: Place) -> None:
     patient = place.open(wait=60.0) if place.kind != "memory" else store
 
     def add(name: int) -> None:
         for turn in range(10):
-            with patient.writing() as log:
-                log.append(follow(head_of(list(log.after(0))), [b"%d:%d" % (name, turn)]))
+            with patient.open_for_writing() as log:
+                log.append(follow(head_of(list(log.records_after(0))), [b"%d:%d" % (name, turn)]))
 
     threads = [threading.Thread(target=add, args=(name,)) for name in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = verified(patient.after(0))
+    found = verified(patient.records_after(0))
     assert {record.payload for record in found} == {
         b"%d:%d" % (name, turn) for name in range(8) for turn in range(10)
     }
     patient.close()
 
 
-def test_snapshots_are_replaced_and_only_a_cache(store: Store) -> None:
+def test_snapshots_are_replaced_and_only_a_cache(store: LedgerStore) -> None:
     made = write(store, b"one", b"two")
     store.save_snapshot(0, b"empty")
     assert store.load_snapshot() == (0, b"empty")
     store.save_snapshot(2, b"first")
     store.save_snapshot(2, b"second" * 100_000)
     assert store.load_snapshot() == (2, b"second" * 100_000)
-    assert list(store.after(0)) == made
+    assert list(store.records_after(0)) == made
     with pytest.raises(LedgerDamaged):
         store.save_snapshot(3, b"of the future")
     assert store.load_snapshot() == (2, b"second" * 100_000)
@@ -226,14 +226,14 @@ def test_a_store_opened_again_has_everything(place: Place) -> None:
     first.save_snapshot(3, b"snapshot")
     first.close()
     again = place.open()
-    assert verified(again.after(0)) == made
+    assert verified(again.records_after(0)) == made
     assert again.load_snapshot() == (3, b"snapshot")
     again.close()
 
 
-def test_large_records(store: Store) -> None:
+def test_large_records(store: LedgerStore) -> None:
     made = write(store, b"small", b"x" * 10_000_000, b"\x00\xff" * 1_000_000, b"small again")
-    assert list(store.after(0)) == made
+    assert list(store.records_after(0)) == made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -263,9 +263,9 @@ def test_processes_exclude_each_other(shared: Place) -> None:
     with other:
         assert other.stdout
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(LedgerUnavailable, match="another writer"), store.writing():
+        with pytest.raises(LedgerUnavailable, match="another writer"), store.open_for_writing():
             pass
-        assert list(store.after(0)) == []
+        assert list(store.records_after(0)) == []
         other.communicate(b"\n")
     assert other.returncode == 0
     write(store, b"afterwards")
@@ -274,7 +274,7 @@ def test_processes_exclude_each_other(shared: Place) -> None:
 
 def test_many_create_one_ledger(shared: Place) -> None:
     barrier = threading.Barrier(8)
-    stores: list[Store] = []
+    stores: list[LedgerStore] = []
 
     def create() -> None:
         barrier.wait()
@@ -288,7 +288,7 @@ def test_many_create_one_ledger(shared: Place) -> None:
     assert len(stores) == 8
     made = [write(store, b"%d" % number)[0] for number, store in enumerate(stores)]
     for store in stores:
-        assert list(store.after(0)) == made
+        assert list(store.records_after(0)) == made
         store.close()
 
 
@@ -329,7 +329,7 @@ def test_the_database_itself_refuses_changes(shared: Place, statement: str) -> N
     with pytest.raises((apsw.ConstraintError, psycopg.DatabaseError)):
         said(shared, statement)
     again = shared.open()
-    assert verified(again.after(0)) == made
+    assert verified(again.records_after(0)) == made
     again.close()
 
 
@@ -350,7 +350,7 @@ def test_a_snapshot_that_was_deleted_or_changed_is_not_used(shared: Place) -> No
     said(shared, "DELETE FROM snapshot")
     again = shared.open()
     assert again.load_snapshot() is None
-    assert list(again.after(0)) == made
+    assert list(again.records_after(0)) == made
     again.close()
 
 
@@ -358,7 +358,7 @@ def test_a_closed_store_says_so(shared: Place) -> None:
     store = shared.open()
     store.close()
     with pytest.raises(LedgerUnavailable, match="closed"):
-        list(store.after(0))
-    with pytest.raises(LedgerUnavailable, match="closed"), store.writing():
+        list(store.records_after(0))
+    with pytest.raises(LedgerUnavailable, match="closed"), store.open_for_writing():
         pass
     store.close()

@@ -12,10 +12,10 @@ from subprocess import PIPE, Popen
 import pytest
 
 from dpolicy.cli.main import exit_code
-from dpolicy.demo.calendar import year_of
-from dpolicy.demo.company import candidate_text, found_company, policy_text, round_text, text
+from dpolicy.demo.calendar import generate_year
+from dpolicy.demo.company import candidate_text, write_sample_ledger, policy_text, round_text, text
 from dpolicy.demo.tour import fetch
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
@@ -28,20 +28,20 @@ NOW = datetime(2026, 11, 16, 10, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def company() -> MemoryStore:
     store = MemoryStore()
-    found_company(store, NOW)
+    write_sample_ledger(store, NOW)
     return store
 
 
 def test_a_year_is_the_same_every_time() -> None:
-    assert year_of(NOW.date()) == year_of(NOW.date())
-    names = [asked.body["release"] for asked in year_of(NOW.date())]
+    assert generate_year(NOW.date()) == generate_year(NOW.date())
+    names = [asked.body["release"] for asked in generate_year(NOW.date())]
     assert len(names) == len(set(names)) > 400
 
 
 @pytest.mark.parametrize("day", ["2024-02-29", "2026-01-01", "2027-12-31", "2030-07-15"])
 def test_a_company_can_be_founded_on_any_day(day: str) -> None:
     store = MemoryStore()
-    found_company(store, datetime.fromisoformat(f"{day}T23:30:00+00:00"))
+    write_sample_ledger(store, datetime.fromisoformat(f"{day}T23:30:00+00:00"))
     statuses = Counter(entry.status for entry in DecisionPoint(store).entries.values())
     assert statuses["denied"] >= 1 and statuses["allowed"] > 400
 
@@ -51,14 +51,14 @@ def test_the_story_has_all_its_parts(company: MemoryStore) -> None:
     statuses = Counter(entry.status for entry in point.entries.values())
     assert {"allowed", "denied", "reserved", "voided", "committed", "imported"} <= set(statuses)
     assert point.entries["home-zone-heat-map"].status == "denied"
-    assert [p.about for p in point.proposals.values()] == ["student-travel-index"]
+    assert [p.subject for p in point.proposals.values()] == ["student-travel-index"]
     assert all(balance.holds for balance in point.budgets())
     candidate = compile_policy([Source("policy.yaml", candidate_text())])
     assert [c.rule.name for c in point.conflicts(candidate)] == ["attribute[home-zone] × standard"]
 
 
 def test_the_ledger_verifies(company: MemoryStore) -> None:
-    assert verify(company).findings == ()
+    assert audit_ledger(company).findings == ()
 
 
 def test_the_texts_differ_where_they_should() -> None:
@@ -82,9 +82,9 @@ def test_the_walk_through_every_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert exit_code(["demo", str(tmp_path / "demo"), "--check"]) == 0
     assert "/releases/home-zone-heat-map" in capsys.readouterr().out
     store = open_existing(str(tmp_path / "demo" / "ledger.db"))
-    before = len(list(store.after(0)))
+    before = len(list(store.records_after(0)))
     store.close()
     assert exit_code(["demo", str(tmp_path / "demo"), "--check"]) == 0
     store = open_existing(str(tmp_path / "demo" / "ledger.db"))
-    assert len(list(store.after(0))) == before
+    assert len(list(store.records_after(0))) == before
     store.close()

@@ -38,13 +38,13 @@ from tests.reference import model as naive
 from tests.reference import rules as twin
 from tests.reference.rules import Rule
 
-from dpolicy.enforcement.acts import RESERVATION
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.acts import RESERVATION_LIFETIME
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import Balance
-from dpolicy.errors import Conflicting, Misused, ReleaseRejected
+from dpolicy.enforcement.governance import RuleStatus
+from dpolicy.errors import PolicyConflicts, OperationRejected, ReleaseRejected
 from dpolicy.language.source import Source
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -79,7 +79,7 @@ class Agreement(RuleBasedStateMachine):
     """One ledger, two decision points on it, one model."""
 
     #: Opens an empty place, and says how to open the ledger in it, any number of times.
-    place: Callable[[], tuple[Callable[[], Store], Callable[[], None]]]
+    place: Callable[[], tuple[Callable[[], LedgerStore], Callable[[], None]]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Agreement(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            assert verify(self.stores[0]).findings == ()
+            assert audit_ledger(self.stores[0]).findings == ()
         finally:
             for store in self.stores:
                 store.close()
@@ -257,7 +257,7 @@ class Agreement(RuleBasedStateMachine):
 
     def _decide(self, at: int, body: dict[str, Any], reserve: bool) -> None:
         self.model.expire(self.now)
-        until = self.now + RESERVATION if reserve else None
+        until = self.now + RESERVATION_LIFETIME if reserve else None
         unchanged = replace(self.model, releases=dict(self.model.releases))
         with self._same_refusal(lambda: self.model.submit(body, until)) as expected:
             ask = self.points[at].reserve if reserve else self.points[at].submit
@@ -276,7 +276,7 @@ class Agreement(RuleBasedStateMachine):
     def _compare(self, decision: Decision, expected: naive.Verdict, body: Any) -> None:
         assert decision.allowed == expected.allowed, (decision, expected)
         assert decision.uncovered == expected.uncovered
-        assert bool(decision.failed) == bool(expected.failed)
+        assert bool(decision.predicate_errors) == bool(expected.failed)
         named = {(r.rule, r.unit, r.each_release) for r in decision.reasons if not r.holds}
         self._same_rules(named, map(identity, expected.broken), witnesses(self._policy()))
         both = (*self.model.rules("policies"), *self.model.rules("each-release"))
@@ -309,7 +309,7 @@ class Agreement(RuleBasedStateMachine):
         assert found, f"{told} is no place of this rule"
         return found[0]
 
-    def _same_balance(self, balance: Balance) -> Rule:
+    def _same_balance(self, balance: RuleStatus) -> Rule:
         """The rule; a balance is that of its worst block: of the broken ones, if there are any."""
         rules = {identity(r): r for r in self.model.rules("policies")}
         it = rules[balance.rule.name, balance.rule.unit, False]
@@ -348,7 +348,7 @@ class Agreement(RuleBasedStateMachine):
             assert isclose(told.get("delta", 0.0), visible, rel_tol=1e-6, abs_tol=1e-30)
 
     def _compare_conflicts(self, found: Iterable[object], policy: dict[str, Any]) -> set[str]:
-        balances = [b for b in found if isinstance(b, Balance)]
+        balances = [b for b in found if isinstance(b, RuleStatus)]
         named = {(b.rule.name, b.rule.unit, False) for b in balances}
         kept = witnesses(compiled(json.dumps(policy)))
         self._same_rules(named, map(identity, self.model.conflicts(policy)), kept)
@@ -363,7 +363,7 @@ class Agreement(RuleBasedStateMachine):
         names = {r.name for r in self.model.conflicts(new)} if accept else set()
         try:
             self.points[at].apply(made, accept=sorted(names))
-        except Conflicting as error:
+        except PolicyConflicts as error:
             assert not accept
             assert self._compare_conflicts(error.conflicts, new)
         else:
@@ -389,4 +389,4 @@ class _Refusal:
         if kind is None:
             assert not self.refused, "the model refuses it"
             return False
-        return self.refused and isinstance(error, Misused | ReleaseRejected)
+        return self.refused and isinstance(error, OperationRejected | ReleaseRejected)

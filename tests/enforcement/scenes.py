@@ -8,7 +8,7 @@ from typing import Any
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 HEAD = """
@@ -35,7 +35,7 @@ def policy(*policies: str, head: str = HEAD, each: str = "") -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", text)])
 
 
-def started(*policies: str, store: Store | None = None, **more: str) -> DecisionPoint:
+def started(*policies: str, store: LedgerStore | None = None, **more: str) -> DecisionPoint:
     """A decision point with a policy in force."""
     point = DecisionPoint(store or MemoryStore())
     point.apply(policy(*policies or (GLOBAL,), **more))

@@ -11,12 +11,12 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure, started
 
 from dpolicy.allocation.ledger import allocate
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.journal import Journal, utc_now
-from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
+from dpolicy.enforcement.snapshot import read_snapshot, write_snapshot
 from dpolicy.enforcement.state import Proposal
-from dpolicy.errors import Misused, ReleaseRejected
+from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -28,7 +28,7 @@ from dpolicy.ledger.events import (
     ReleaseProposed,
     VoidProposed,
     from_bytes,
-    record_after,
+    next_record,
 )
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.opening import open_store
@@ -44,7 +44,7 @@ def proposed(point: DecisionPoint, release: str, epsilon: str = "0.5", by: str =
     return found
 
 
-def code_of(error: pytest.ExceptionInfo[Misused]) -> str:
+def code_of(error: pytest.ExceptionInfo[OperationRejected]) -> str:
     return error.value.code
 
 
@@ -60,7 +60,7 @@ def test_a_release_waits_and_is_decided_when_another_agrees() -> None:
     again = point.submit(pure("a", "0.5"))
     assert again.replayed and again.sequence == decision.sequence
     assert point.propose(pure("a", "0.5"), "ana") == again
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_what_is_approved_is_held_against_the_balances_of_then() -> None:
@@ -77,34 +77,34 @@ def test_nobody_answers_themselves_and_nothing_is_answered_twice() -> None:
     point = started(store=store)
     waiting = proposed(point, "a")
     for alone in ("ana", ""):
-        with pytest.raises(Misused) as error:
+        with pytest.raises(OperationRejected) as error:
             point.approve(waiting.number, alone)
         assert code_of(error) == "second-person"
     point.reject(waiting.number, "ben", "not this one")
     for answer in (point.approve, point.reject):
-        with pytest.raises(Misused) as error:
+        with pytest.raises(OperationRejected) as error:
             answer(waiting.number, "ben")
         assert code_of(error) == "already-answered"
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         point.approve(99, "ben")
     assert code_of(error) == "not-found"
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
     point = started()
     waiting = proposed(point, "a")
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         point.submit(pure("a", "0.5"))
     assert code_of(error) == "waiting"
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         point.propose(pure("a", "0.25"), "ana")
     assert code_of(error) == "id-taken"
     point.reject(waiting.number, "ben")
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         point.submit(pure("a", "0.5"))
     assert code_of(error) == "already-rejected"
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         point.propose(pure("a", "0.5"), "ana")
     assert code_of(error) == "already-rejected"
     assert not point.entries
@@ -114,7 +114,7 @@ def test_what_waits_cannot_win_a_round_and_disturbs_nobody() -> None:
     """A round that is refused has written nothing, so that others in its commit are served."""
     point = started()
     proposed(point, "b")
-    with pytest.raises(Misused) as error:
+    with pytest.raises(OperationRejected) as error:
         allocate(point, [pure("a", "0.5"), pure("b", "0.5")])
     assert code_of(error) == "waiting"
     assert not point.entries
@@ -142,7 +142,7 @@ def test_a_void_and_a_policy_wait_too() -> None:
     point.approve(change.number, "otto")
     assert point.policy.digest == looser.digest
     assert [p.kind for p in point.proposals.values()] == ["void", "policy"]
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_proposals_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
@@ -155,11 +155,11 @@ def test_proposals_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
     again = DecisionPoint(where)
     assert again.proposals == expected
     journal = Journal(open_store(where), utc_now)
-    with journal.reading() as state:
-        records = {r.sequence: r for r in journal.store.after(0)}
-        copy = from_snapshot(state.sequence, to_snapshot(state), lambda n: records[n])
+    with journal.read() as state:
+        records = {r.sequence: r for r in journal.store.records_after(0)}
+        copy = read_snapshot(state.sequence, write_snapshot(state), lambda n: records[n])
         assert copy is not None and copy.proposals == expected
-        assert copy.proposal_of("release", "a") == waiting
+        assert copy.newest_proposal("release", "a") == waiting
     journal.close()
     again.close()
 
@@ -168,8 +168,8 @@ def tampered(point: DecisionPoint, *events: object) -> tuple[str, ...]:
     """What is found in a ledger to which somebody added events of their own."""
     records: list[Record] = list(point.records())
     for event in events:
-        records.append(record_after(records[-1], event))  # type: ignore[arg-type]
-    return tuple(finding.problem for finding in verify(MemoryStore(records)).findings)
+        records.append(next_record(records[-1], event))  # type: ignore[arg-type]
+    return tuple(finding.problem for finding in audit_ledger(MemoryStore(records)).findings)
 
 
 def test_an_audit_finds_what_two_persons_did_not_do() -> None:
@@ -203,10 +203,10 @@ def test_an_audit_finds_what_two_persons_did_not_do() -> None:
 def forged(store: MemoryStore, changed: Callable[[Event], Event]) -> tuple[str, ...]:
     """What is found in a ledger of which somebody wrote every record anew."""
     records: list[Record] = []
-    for record in store.after(0):
+    for record in store.records_after(0):
         event = changed(from_bytes(record.payload))
-        records.append(record_after(records[-1] if records else None, event))
-    return tuple(finding.problem for finding in verify(MemoryStore(records)).findings)
+        records.append(next_record(records[-1] if records else None, event))
+    return tuple(finding.problem for finding in audit_ledger(MemoryStore(records)).findings)
 
 
 @pytest.mark.parametrize("reserve", [False, True])
@@ -255,7 +255,7 @@ def test_what_waits_or_was_rejected_is_not_imported() -> None:
     waiting = proposed(point, "a")
     past = ReleaseImported(waiting.at, "olga", "", "a", pure("a", "0.5"))
     for code, words in (("waiting", "waits for"), ("already-rejected", "was rejected")):
-        with pytest.raises(Misused) as error:
+        with pytest.raises(OperationRejected) as error:
             point.import_past(pure("a", "0.5"), "it was run", "olga")
         assert code_of(error) == code
         assert any(words in finding for finding in tampered(point, past))
@@ -263,19 +263,19 @@ def test_what_waits_or_was_rejected_is_not_imported() -> None:
             point.reject(waiting.number, "ben")
     assert not point.entries
     point.approve(proposed(point, "b").number, "ben")
-    assert point.import_past(pure("b", "0.5")) == point.entries["b"].asked
+    assert point.import_past(pure("b", "0.5")) == point.entries["b"].request_record
 
 
 def test_nothing_is_done_under_another_policy_than_was_judged_by() -> None:
     store = MemoryStore()
-    nothing = DecisionPoint(store).only_under(None)
+    nothing = DecisionPoint(store).bound_to_policy(None)
     point = started(store=store)
     old, tight = point.policy, policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))
-    careful = point.only_under(old)
+    careful = point.bound_to_policy(old)
     careful.reserve(pure("held", "0.25"))
     careful.apply(tight)
     middle = policy(GLOBAL.replace("epsilon: 2", "epsilon: 1.5"))
-    before = list(store.after(0))
+    before = list(store.records_after(0))
     acts: list[Callable[[], object]] = [
         lambda: careful.apply(middle),
         lambda: nothing.apply(middle),
@@ -286,11 +286,11 @@ def test_nothing_is_done_under_another_policy_than_was_judged_by() -> None:
         lambda: allocate(careful, [pure("a", "0.25")]),
     ]
     for act in acts:
-        with pytest.raises(Misused) as error:
+        with pytest.raises(OperationRejected) as error:
             act()
         assert code_of(error) == "policy-changed"
-    assert list(store.after(0)) == before
-    assert point.only_under(tight).submit(pure("a", "0.25")).allowed
+    assert list(store.records_after(0)) == before
+    assert point.bound_to_policy(tight).submit(pure("a", "0.25")).allowed
     point.apply(middle)
 
 
@@ -299,7 +299,7 @@ def golden() -> tuple[list[Record], dict[str, object]]:
     records: list[Record] = []
     for text in said["records"]:
         event = from_bytes(text.encode("utf-8"))
-        records.append(record_after(records[-1] if records else None, event))
+        records.append(next_record(records[-1] if records else None, event))
     assert [r.payload.decode("utf-8") for r in records] == said["records"]
     assert records[-1].digest.hex() == said["head"]
     return records, said
@@ -308,17 +308,17 @@ def golden() -> tuple[list[Record], dict[str, object]]:
 def test_a_ledger_of_format_1_goes_on_as_format_2(tmp_path: Path) -> None:
     records, said = golden()
     store = open_store(str(tmp_path / "ledger.db"))
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(records)
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
     point = DecisionPoint(store)
     assert {name: entry.status for name, entry in point.entries.items()} == said["statuses"]
     assert {b.rule.name: dict(b.spent) for b in point.budgets()} == said["spent"]
     decision = point.approve(proposed(point, "new", "0.125").number, "ben")
     assert isinstance(decision, Decision) and decision.allowed
-    formats = [json.loads(r.payload)["format"] for r in store.after(len(records))]
+    formats = [json.loads(r.payload)["format"] for r in store.records_after(len(records))]
     assert formats == [2, 2, 1]
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
     point.close()
 
 

@@ -17,10 +17,10 @@ from tests.ledger.records import follow, head_of, seeded
 from dpolicy.cli import verify as command
 from dpolicy.cli.main import exit_code
 from dpolicy.enforcement import audit
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, LedgerUnavailable
-from dpolicy.ledger.canonical import decode, encode
+from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.events import (
     Event,
     Record,
@@ -31,7 +31,7 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
-    record_after,
+    next_record,
 )
 from dpolicy.ledger.memory import MemoryStore
 
@@ -64,10 +64,10 @@ def history() -> tuple[DecisionPoint, MemoryStore, Days]:
 def problems(*events: Event) -> list[str]:
     """What is told of events that somebody wrote behind the history."""
     _, store, _ = history()
-    records: list[Record] = list(store.after(0))
+    records: list[Record] = list(store.records_after(0))
     for event in events:
-        records.append(record_after(records[-1], event))
-    found = verify(MemoryStore(records)).findings
+        records.append(next_record(records[-1], event))
+    found = audit_ledger(MemoryStore(records)).findings
     assert {finding.sequence for finding in found} <= {5}
     return [finding.problem for finding in found]
 
@@ -81,8 +81,8 @@ def test_nothing_is_told_of_what_the_decision_point_wrote() -> None:
     point.void("late-0", because="crashed")
     clock.now += timedelta(days=2)
     point.import_past(pure("past", "9"), because="forgotten")
-    assert verify(store).findings == ()
-    kinds = [type(from_bytes(record.payload)) for record in store.after(0)]
+    assert audit_ledger(store).findings == ()
+    kinds = [type(from_bytes(record.payload)) for record in store.records_after(0)]
     assert kinds.count(ReleaseExpired) == 2
 
 
@@ -130,10 +130,10 @@ def test_a_relabelling_is_held_against_what_was_charged_last() -> None:
     committed = ReleaseCommitted(NOW, "", "held", pure("held", "0.25", "zip"))
     again = ReleaseRelabelled(NOW, "", "x", "held", pure("held", "0.25", "views"))
     _, store, _ = history()
-    records = list(store.after(0))
+    records = list(store.records_after(0))
     for event in (committed, again, replace(again, body=pure("held", "0.5", "views"))):
-        records.append(record_after(records[-1], event))
-    assert [finding.sequence for finding in verify(MemoryStore(records)).findings] == [7]
+        records.append(next_record(records[-1], event))
+    assert [finding.sequence for finding in audit_ledger(MemoryStore(records)).findings] == [7]
 
 
 def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None:
@@ -156,28 +156,28 @@ def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None
     point.submit(pure("a", "9", *both))
     fresh.submit(pure("b", "9", *both))
     fresh.submit(pure("c", "1", *both))
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 class Gone(MemoryStore):
     """A server that goes away while it is read."""
 
     def after(self, sequence: int) -> Iterator[Record]:
-        yield from list(super().after(sequence))[:2]
+        yield from list(super().records_after(sequence))[:2]
         raise LedgerUnavailable("the server went away")
 
 
 def test_what_cannot_be_read_is_no_finding() -> None:
     _, store, _ = history()
     with pytest.raises(LedgerUnavailable, match="went away"):
-        verify(Gone(list(store.after(0))))
+        audit_ledger(Gone(list(store.records_after(0))))
 
 
 def test_an_unreachable_ledger_is_not_a_changed_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, store, _ = history()
-    monkeypatch.setattr(command, "open_existing", lambda _: Gone(list(store.after(0))))
+    monkeypatch.setattr(command, "open_existing", lambda _: Gone(list(store.records_after(0))))
     assert exit_code(["verify", "--ledger", "x"]) == 1
     assert "went away" in capsys.readouterr().err
 
@@ -233,7 +233,7 @@ def rich() -> list[dict[str, Any]]:
     clock.now += timedelta(days=2)
     point.relabel(asked, because="x")
     point.submit(pure("big", "5"))
-    return [decode(record.payload) for record in store.after(0)]
+    return [decode_canonical(record.payload) for record in store.records_after(0)]
 
 
 EVENTS = rich()
@@ -246,8 +246,8 @@ def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
     for path in places(EVENTS[number]):
         for value in chance.sample(VALUES, 4):
             events = [*EVENTS[:number], changed(EVENTS[number], path, value), *EVENTS[number + 1 :]]
-            store = MemoryStore(follow(head_of([]), [encode(event) for event in events]))
-            verify(store)
+            store = MemoryStore(follow(head_of([]), [encode_canonical(event) for event in events]))
+            audit_ledger(store)
             with suppress(DPolicyError):
                 DecisionPoint(store).submit(pure("new", "0.1"))
 
@@ -255,7 +255,7 @@ def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
 def test_an_answer_is_compared_as_a_whole() -> None:
     """Every part of every answer, but for the place and the spenders of a reason."""
     _, store, _ = history()
-    records = list(store.after(0))
+    records = list(store.records_after(0))
     event = from_bytes(records[3].payload)
     assert isinstance(event, ReleaseDecided)
     said = json.loads(event.answer)
@@ -263,8 +263,8 @@ def test_an_answer_is_compared_as_a_whole() -> None:
         if {"at", "spent-most"} & set(path):
             continue
         answer = json.dumps(changed(said, path, "x"), ensure_ascii=False, sort_keys=True)
-        forged = [*records[:3], record_after(records[2], replace(event, answer=answer))]
-        assert [f.sequence for f in verify(MemoryStore(forged)).findings] == [4], path
+        forged = [*records[:3], next_record(records[2], replace(event, answer=answer))]
+        assert [f.sequence for f in audit_ledger(MemoryStore(forged)).findings] == [4], path
 
 
 def test_without_comparing_answers_a_forged_one_would_pass(

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.enforcement.audit import verify
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.audit import audit_ledger
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.errors import InvariantBroken, LedgerDamaged
-from dpolicy.ledger.canonical import decimal, decode, encode, spelt
+from dpolicy.ledger.canonical import format_decimal, decode_canonical, encode_canonical, canonical_text
 from dpolicy.ledger.events import (
     KINDS,
     Event,
@@ -34,9 +34,9 @@ from dpolicy.ledger.events import (
     VoidProposed,
     check_chain,
     from_bytes,
-    glance,
-    mechanisms_of,
-    record_after,
+    decode_event_fast,
+    mechanism_bytes,
+    next_record,
     to_bytes,
 )
 from dpolicy.ledger.memory import MemoryStore
@@ -95,20 +95,20 @@ EVENTS: dict[str, Event] = {
 
 @given(VALUES)
 def test_values_come_back(value: object) -> None:
-    assert decode(encode(value)) == value
-    assert encode(decode(encode(value))) == encode(value)
+    assert decode_canonical(encode_canonical(value)) == value
+    assert encode_canonical(decode_canonical(encode_canonical(value))) == encode_canonical(value)
 
 
 @given(DECIMALS)
 def test_decimals_are_exact_and_json(value: Fraction) -> None:
-    text = decimal(value)
+    text = format_decimal(value)
     assert Fraction(text) == value
     assert json.loads(text, parse_float=Fraction, parse_int=Fraction) == value
 
 
 @given(st.dictionaries(TEXT, DECIMALS, min_size=2))
 def test_the_order_of_keys_does_not_matter(value: dict[str, Fraction]) -> None:
-    assert encode(dict(reversed(value.items()))) == encode(value)
+    assert encode_canonical(dict(reversed(value.items()))) == encode_canonical(value)
 
 
 JSON = st.recursive(
@@ -120,7 +120,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_the_fast_way_writes_what_the_slow_way_spells(value: object) -> None:
-    assert encode(value).decode("utf-8") == spelt(value)
+    assert encode_canonical(value).decode("utf-8") == canonical_text(value)
 
 
 @given(JSON, TEXT, st.booleans())
@@ -130,15 +130,15 @@ def test_mechanisms_are_cut_out_unread(said: object, by: str, imported: bool) ->
     event = (
         ReleaseImported(by, by, by, by, body)
         if imported
-        else ReleaseDecided(by, by, by, body, True, False, None, encode(body).decode("utf-8"))
+        else ReleaseDecided(by, by, by, body, True, False, None, encode_canonical(body).decode("utf-8"))
     )
-    assert mechanisms_of(to_bytes(event)) == encode([said])
+    assert mechanism_bytes(to_bytes(event)) == encode_canonical([said])
 
 
 @pytest.mark.parametrize("value", [Fraction(1, 3), {1, 2}, b"bytes"])
 def test_what_has_no_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(InvariantBroken):
-        encode(value)
+        encode_canonical(value)
 
 
 def test_there_is_an_event_of_each_kind() -> None:
@@ -196,10 +196,10 @@ def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
 )
 @pytest.mark.parametrize("value", [-1, Fraction("0.5"), [[]], [1], {}, [["a", 1]], [["a"] * 3]])
 def test_a_field_of_the_wrong_shape_is_damage(name: str, field: str, value: object) -> None:
-    said = decode(to_bytes(EVENTS[name]))
-    payload = encode({**said, field: value})
-    for read in (from_bytes, glance):
-        if field == "body" and read is glance:
+    said = decode_canonical(to_bytes(EVENTS[name]))
+    payload = encode_canonical({**said, field: value})
+    for read in (from_bytes, decode_event_fast):
+        if field == "body" and read is decode_event_fast:
             continue  # looked at when it is new
         with pytest.raises(LedgerDamaged, match=f"`{name}` has a `{field}` of the wrong shape"):
             read(payload)
@@ -237,7 +237,7 @@ BODIES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: encode(body).decode("utf-8"))
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: encode_canonical(body).decode("utf-8"))
 def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
     for event in (
         ReleaseImported(AT, "", "", "r", body),
@@ -247,12 +247,12 @@ def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
         with pytest.raises(LedgerDamaged, match="`body` of the wrong shape"):
             from_bytes(to_bytes(event))
         with pytest.raises(LedgerDamaged, match=r"wrong shape|holds no release|before it was"):
-            State().follow([record_after(None, event)])
+            LedgerState().fold([next_record(None, event)])
 
 
 def test_a_reservation_without_an_end_is_damage() -> None:
     event = ReleaseDecided(AT, "", "views-1", BODY, True, True, None, "{}")
-    for read in (from_bytes, glance):
+    for read in (from_bytes, decode_event_fast):
         with pytest.raises(LedgerDamaged, match="until when"):
             read(to_bytes(event))
 
@@ -260,7 +260,7 @@ def test_a_reservation_without_an_end_is_damage() -> None:
 def chain() -> list[Record]:
     records: list[Record] = []
     for event in EVENTS.values():
-        records.append(record_after(records[-1] if records else None, event))
+        records.append(next_record(records[-1] if records else None, event))
     return records
 
 
@@ -308,7 +308,7 @@ def test_an_untouched_chain_has_no_fault() -> None:
 
 def test_the_audit_tells_the_number_of_what_it_cannot_read() -> None:
     """One event of each kind makes no history: a false digest, unknown labels, an id twice."""
-    findings = verify(MemoryStore(chain())).findings
+    findings = audit_ledger(MemoryStore(chain())).findings
     assert [finding.sequence for finding in findings[:2]] == [1, 2]
     assert findings[-1].sequence == 6
     assert "twice" in findings[-1].problem

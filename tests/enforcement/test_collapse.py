@@ -99,7 +99,7 @@ def spent(point: DecisionPoint, at: dict[str, str]) -> list[float]:
 def test_no_step_ever_counts_less_and_reading_again_gives_the_same(story: list[Any]) -> None:
     store, clock = MemoryStore(), Clock()
     exact, together = run(EXACT, story, MemoryStore()), run(COLLAPSED, story, store, clock)
-    again = DecisionPoint(MemoryStore(list(store.after(0))), clock)
+    again = DecisionPoint(MemoryStore(list(store.records_after(0))), clock)
     for day in [*DAYS, date(2023, 5, 1), date(2030, 1, 1)]:
         for country in ("AT", "CH"):
             at = {"country": country, "time": day.isoformat()}
@@ -127,7 +127,7 @@ def test_the_cells_of_long_ago_are_few() -> None:
     days = [(0, date(2022, 1, 1) + timedelta(days=2 * n), 0, "AT", 1, False) for n in range(60)]
     now = [*days, (1500, date(2026, 1, 15), 0, "AT", 1, False)]
     cells = [
-        len(run(compiled, now, MemoryStore()).consult(lambda state: state.balances).segments[0])
+        len(run(compiled, now, MemoryStore()).read_state(lambda state: state.balances).segments[0])
         for compiled in (EXACT, COLLAPSED)
     ]
     assert cells[1] < 10 < 60 < cells[0]

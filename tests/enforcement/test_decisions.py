@@ -23,9 +23,9 @@ from tests.enforcement.scenes import (
 )
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Misused, ReleaseRejected
+from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.releases.body import with_more_noise, without, without_attribute
+from dpolicy.releases.body import with_more_noise, without_mechanism, without_attribute
 from dpolicy.releases.decision import Decision
 
 CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"
@@ -48,21 +48,21 @@ def test_the_same_body_gets_the_recorded_decision_for_ever() -> None:
     point.apply(
         policy("  - {name: p, kind: custom, when: always, unit: user, budget: unlimited}\n")
     )
-    length = len(list(store.after(0)))
+    length = len(list(store.records_after(0)))
     for again in (point, DecisionPoint(store)):
         assert again.submit(pure("a", "1.5")) == replace(first, replayed=True)
         assert again.reserve(pure("b", "1")) == replace(denied, replayed=True)
     assert (first.allowed, denied.allowed) == (True, False)
-    assert len(list(store.after(0))) == length
+    assert len(list(store.records_after(0))) == length
 
 
 def test_another_body_under_the_same_id_is_an_error() -> None:
     point = started()
     point.submit(pure("a", "1"))
     for ask in (point.submit, point.reserve):
-        with pytest.raises(Misused, match="another release"):
+        with pytest.raises(OperationRejected, match="another release"):
             ask(pure("a", "1.000000000001"))
-    with pytest.raises(Misused, match="taken"):
+    with pytest.raises(OperationRejected, match="taken"):
         point.import_past(pure("a", "0.5"))
 
 
@@ -87,7 +87,7 @@ def test_an_evaluation_error_denies_and_says_so() -> None:
     point = started(GLOBAL, TEAM % "{epsilon: 1}")
     decision = point.submit(pure("a", "0.1"))
     assert not decision.allowed
-    assert decision.failed
+    assert decision.predicate_errors
     assert not decision.broken
     assert point.submit(one({**mechanism(epsilon="0.1"), "labels": {"team": "maps"}})).allowed
 
@@ -141,14 +141,14 @@ def test_what_is_rejected_leaves_no_trace() -> None:
     point = started(store=store)
     with pytest.raises(ReleaseRejected):
         point.submit(pure("a", "1", "zap"))
-    assert len(list(store.after(0))) == 1
+    assert len(list(store.records_after(0))) == 1
     assert point.submit(pure("a", "1", "zip")).allowed
 
 
 def test_nothing_is_decided_without_a_policy() -> None:
     point = DecisionPoint(MemoryStore())
     for ask in (point.submit, point.check, point.reserve):
-        with pytest.raises(Misused, match="no policy"):
+        with pytest.raises(OperationRejected, match="no policy"):
             ask(pure("a", "1"))
 
 
@@ -171,13 +171,13 @@ def test_a_reservation_counts_and_a_void_gives_it_back_exactly() -> None:
     point.reserve(pure("a", "1.7"))
     assert not point.submit(pure("b", "0.7")).allowed
     for because in ("", "  "):
-        with pytest.raises(Misused, match="because"):
+        with pytest.raises(OperationRejected, match="because"):
             point.void("a", because=because)
     point.void("a", because="never started")
     assert point.budgets()[0].loss == untouched
-    with pytest.raises(Misused, match="voided"):
+    with pytest.raises(OperationRejected, match="voided"):
         point.void("a", because="x")
-    with pytest.raises(Misused, match="voided"):
+    with pytest.raises(OperationRejected, match="voided"):
         point.commit("a")
     assert point.submit(pure("c", "2")).allowed
 
@@ -189,16 +189,16 @@ def test_only_a_reservation_can_be_ended(how: str) -> None:
     point.commit("commit")
     point.submit(pure("submit", "0.5"))
     point.submit(pure("deny", "5"))
-    with pytest.raises(Misused):
+    with pytest.raises(OperationRejected):
         point.void(how, because="x")
-    with pytest.raises(Misused):
+    with pytest.raises(OperationRejected):
         point.commit(how)
 
 
 def test_a_commit_may_use_less_and_never_more() -> None:
     point = started()
     point.reserve(pure("a", "1.5"))
-    with pytest.raises(Misused, match="more than what was reserved"):
+    with pytest.raises(OperationRejected, match="more than what was reserved"):
         point.commit("a", pure("a", "1.6"))
     point.commit("a", pure("a", "0.5"))
     assert point.budgets()[0].spent == {"epsilon": 0.5}
@@ -216,9 +216,9 @@ def test_an_expired_reservation_stays_spent() -> None:
     watch.now += timedelta(seconds=1)
     assert not point.submit(pure("c", "1")).allowed
     assert point.entries["a"].status == "expired"
-    with pytest.raises(Misused, match="expired"):
+    with pytest.raises(OperationRejected, match="expired"):
         point.void("a", because="x")
-    with pytest.raises(Misused, match="expired"):
+    with pytest.raises(OperationRejected, match="expired"):
         point.commit("a")
     assert point.budgets()[0].spent == {"epsilon": 1.5}
 
@@ -251,7 +251,7 @@ def test_reasons_are_numbers_that_pass_the_budget_where_the_rule_breaks(
         assert decision.allowed == (not decision.broken)
         for reason in decision.reasons:
             check_numbers(reason)
-        for offer in decision.would_fit:
+        for offer in decision.counter_offers:
             check_offer(point, request, offer)
 
 
@@ -272,7 +272,7 @@ def check_offer(point: DecisionPoint, request: Any, offer: Any) -> None:
         changed: Any = without_attribute(request, offer["attribute"])
     elif "mechanism" in offer:
         names = [f"mechanism {n}" for n, _ in enumerate(request["mechanisms"], 1)]
-        changed = without(request, names.index(offer["mechanism"]))
+        changed = without_mechanism(request, names.index(offer["mechanism"]))
     else:
         factor = Fraction(str(offer["factor"]))
         changed = with_more_noise(request, factor)
@@ -288,10 +288,10 @@ def test_every_broken_rule_is_named_and_offers_are_of_every_kind() -> None:
         body("r", mechanism(("zip",), epsilon="4"), mechanism(("views",), epsilon="0.5"))
     )
     assert set(decision.broken) == {"global", "zips", "z", "cap"}
-    kinds = [offer["change"] for offer in decision.would_fit]
+    kinds = [offer["change"] for offer in decision.counter_offers]
     assert kinds == ["scale every noise parameter by", "leave out mechanism"]
     only = started(ZIP % "{epsilon: 1}", GLOBAL).submit(pure("r", "1.5", "zip", "views"))
-    assert {"change": "leave out attribute", "attribute": "zip"} in only.would_fit
+    assert {"change": "leave out attribute", "attribute": "zip"} in only.counter_offers
 
 
 def test_those_who_spent_are_named() -> None:
@@ -310,8 +310,8 @@ def test_an_allowed_release_shows_its_tightest_rules() -> None:
 def test_a_dry_run_writes_nothing_and_says_the_same() -> None:
     store = MemoryStore()
     point = started(store=store)
-    before = list(store.after(0))
+    before = list(store.records_after(0))
     told = point.check(pure("r", "1"))
-    assert list(store.after(0)) == before
+    assert list(store.records_after(0)) == before
     assert told.sequence is None
     assert replace(point.submit(pure("r", "1")), sequence=None) == told

@@ -9,7 +9,7 @@ from tests.enforcement.scenes import GLOBAL, ZIP, policy, pure, started
 
 from dpolicy.enforcement import impact as impacts
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.impact import impact
+from dpolicy.enforcement.impact import replay_under_policy
 from dpolicy.ledger.events import (
     ReleaseCommitted,
     ReleaseDecided,
@@ -84,7 +84,7 @@ def differing(point: DecisionPoint, candidate: CompiledPolicy) -> tuple[set[str]
 @pytest.mark.parametrize("number", range(len(CANDIDATES)))
 def test_the_impact_is_what_would_have_happened(seed: int, number: int) -> None:
     point = history(seed)
-    found = impact(CANDIDATES[number], point.records())
+    found = replay_under_policy(CANDIDATES[number], point.records())
     assert (set(found.denied), set(found.allowed)) == differing(point, CANDIDATES[number])
     assert found.complete and not found.unreadable
 
@@ -102,14 +102,14 @@ def test_an_impact_that_forgets_what_it_allowed_is_found_out(
     wrong = 0
     for seed in range(6):
         point = history(seed)
-        found = impact(CANDIDATES[1], point.records())
+        found = replay_under_policy(CANDIDATES[1], point.records())
         wrong += (set(found.denied), set(found.allowed)) != differing(point, CANDIDATES[1])
     assert wrong
 
 
 def test_a_long_history_is_cut_and_says_so() -> None:
     point = history(0)
-    found = impact(CANDIDATES[0], point.records(), most=5)
+    found = replay_under_policy(CANDIDATES[0], point.records(), most=5)
     assert found.replayed == 5 and not found.complete
 
 
@@ -117,4 +117,4 @@ def test_what_the_candidate_has_no_words_for_is_told() -> None:
     point = started()
     point.submit(pure("a", "0.5", "zip"))
     other = "dpolicy: 1\naccounting: {delta: 1e-7}\nunits: {user: {}}\n"
-    assert impact(policy(GLOBAL, head=other), point.records()).unreadable == ("a",)
+    assert replay_under_policy(policy(GLOBAL, head=other), point.records()).unreadable == ("a",)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
 
-from dpolicy.enforcement.governance import Balance, smallest_budget
-from dpolicy.errors import Conflicting, Misused
+from dpolicy.enforcement.governance import RuleStatus, smallest_sufficient_budget
+from dpolicy.errors import PolicyConflicts, OperationRejected
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
 from dpolicy.ledger.memory import MemoryStore
 
@@ -19,14 +19,14 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
     point.submit(pure("b", "0.25", "views"))
     tighter = policy(GLOBAL.replace("2}}", "1.6}}"), ZIP % "{epsilon: 1}")
     for accept in ((), ("zips",), ("global",)):
-        with pytest.raises(Conflicting) as refused:
+        with pytest.raises(PolicyConflicts) as refused:
             point.apply(tighter, accept=accept)
-        names = {c.rule.name for c in refused.value.conflicts if isinstance(c, Balance)}
+        names = {c.rule.name for c in refused.value.conflicts if isinstance(c, RuleStatus)}
         assert names == {"global", "zips"} - set(accept)
     found = {c.rule.name: c for c in point.conflicts(tighter)}
     assert found["global"].spenders == ("a", "b")
     assert found["zips"].spenders == ("a",)
-    assert smallest_budget(found["global"]) == {"epsilon": 1.75}
+    assert smallest_sufficient_budget(found["global"]) == {"epsilon": 1.75}
     point.apply(tighter, accept=("zips", "global"))
     assert point.policy is not None
     assert point.policy.digest == tighter.digest
@@ -43,7 +43,7 @@ def test_the_smallest_budget_that_would_do_does_and_one_quantum_less_does_not(bu
     for number in range(3):
         point.import_past(body(f"r{number}", mechanism(kind="laplace", scale="0.7")))
     conflict = point.conflicts(policy(rule("0.1")))[0]
-    (least,) = smallest_budget(conflict).values()
+    (least,) = smallest_sufficient_budget(conflict).values()
     assert least is not None
     exact = Fraction(repr(least))
     below = f"{float(exact - Fraction(2, 10**12)):.15f}"
@@ -68,16 +68,16 @@ def test_an_import_is_charged_above_any_budget() -> None:
     point.import_past(pure("old", "7"))
     assert point.budgets()[0].spent == {"epsilon": 7.0}
     assert not point.submit(pure("new", "0.1")).allowed
-    with pytest.raises(Misused, match="imported"):
+    with pytest.raises(OperationRejected, match="imported"):
         point.submit(pure("old", "7"))
 
 
 def test_relabelling_moves_a_charge_and_keeps_the_mechanisms() -> None:
     point = started(GLOBAL, ZIP % "{epsilon: 1}")
     point.submit(pure("a", "1", "zip"))
-    with pytest.raises(Misused, match="mechanisms"):
+    with pytest.raises(OperationRejected, match="mechanisms"):
         point.relabel(pure("a", "0.5", "views"), because="cheaper")
-    with pytest.raises(Misused, match="no release"):
+    with pytest.raises(OperationRejected, match="no release"):
         point.relabel(pure("b", "1"), because="?")
     point.relabel(pure("a", "1", "views"), because="it never read zip")
     assert {b.rule.name: b.spent["epsilon"] for b in point.budgets()} == {"global": 1, "zips": 0}
@@ -106,6 +106,6 @@ def test_a_past_that_cannot_be_read_is_charged_to_every_rule() -> None:
 def test_the_ledger_keeps_what_was_said_and_no_balance() -> None:
     store = MemoryStore()
     started(store=store).submit(pure("a", "0.1"))
-    event = from_bytes(list(store.after(0))[-1].payload)
+    event = from_bytes(list(store.records_after(0))[-1].payload)
     assert isinstance(event, ReleaseDecided)
     assert event.body["mechanisms"][0]["mechanism"]["epsilon"] == Fraction(1, 10)

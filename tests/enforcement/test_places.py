@@ -23,7 +23,7 @@ from tests.reference.places import Block, Placed
 from tests.reference.rules import PolicyDict, Rule
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import DPolicyError, Misused
+from dpolicy.errors import DPolicyError, OperationRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.rules.compiler import compile_policy
@@ -285,7 +285,7 @@ def test_what_was_run_must_lie_within_what_was_reserved() -> None:
 
     assert point.reserve(body("AT", "CH")).allowed
     for elsewhere in (body("DE"), body("CH", "DE")):
-        with pytest.raises(Misused):
+        with pytest.raises(OperationRejected):
             point.commit("r", used=elsewhere)
     point.commit("r", used=body("CH"))
     spent = {c: point.budgets({"country": c})[0].spent["rho"] for c in COUNTRIES}

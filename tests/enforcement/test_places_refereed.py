@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from dpolicy.enforcement import balances, governance
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.places import layout_of
+from dpolicy.enforcement.places import granularities_for
 from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.predicates.expression import reads_attribute
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 HEAD = """
@@ -71,7 +71,7 @@ def spent(point: DecisionPoint) -> list[Any]:
 
 
 def again(store: MemoryStore, clock: Clock) -> DecisionPoint:
-    return DecisionPoint(MemoryStore(list(store.after(0))), clock)
+    return DecisionPoint(MemoryStore(list(store.records_after(0))), clock)
 
 
 def test_a_value_for_a_day_is_no_value_for_ever() -> None:
@@ -90,7 +90,7 @@ def test_an_interrupted_void_is_not_taken_away_twice(
     assert point.reserve(body("b", "4")).allowed
     point.budgets()
     point.void("b", "nothing was read")
-    real = Balances.take_away
+    real = Balances.subtract
 
     def interrupted(self: Balances, *arguments: Any) -> bool:
         real(self, *arguments)
@@ -127,7 +127,7 @@ def test_a_look_changes_no_decision() -> None:
         told = point.check(body("c", "0.2", time=on("2023-07-01"))).allowed
         answers.append(point.submit(body("c", "0.2", time=on("2023-07-01"))).allowed)
         assert told == answers[-1]
-        assert not verify(store).findings
+        assert not audit_ledger(store).findings
         assert spent(point) == spent(again(store, clock))
     assert answers == [False, False]
 
@@ -140,7 +140,7 @@ def test_a_refusal_moves_no_time() -> None:
         point.submit(body("b", "0.1", attributes=["unknown"]))
     clock.at("2025-12-31")
     assert point.submit(body("c", "0.9", time=on("2023-07-01"))).allowed
-    assert not verify(store).findings
+    assert not audit_ledger(store).findings
     assert spent(point) == spent(again(store, clock))
 
 
@@ -153,14 +153,14 @@ def test_what_was_reserved_may_be_committed_later() -> None:
     ((_, used, holds),) = spent(point)
     assert holds and used == {"rho": 1.0}
     (balance,) = point.budgets()
-    assert balance.at == {"p": 0, "q": 0, "r": 0, "time": "2023"}
+    assert balance.location == {"p": 0, "q": 0, "r": 0, "time": "2023"}
     assert set(balance.spenders) == {"a", "b"}
     assert spent(point) == spent(again(store, clock))
 
 
 def test_a_release_is_what_its_body_says() -> None:
     point, _, _ = started(policy(DAYS), "2026-01-01")
-    small, large = (release_of(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50"))
+    small, large = (release_from_body(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50"))
     assert not point.submit(replace(small, body=large.body)).allowed
 
 
@@ -168,7 +168,7 @@ def test_many_mechanisms_get_no_counter_offers() -> None:
     point, _, _ = started(policy(DAYS), "2026-01-01")
     many = [{**body("x", "1")["mechanisms"][0], "where": {"p": {"from": 0, "to": 9}}}] * 1000
     decision = point.submit({"release": "many", "mechanisms": many})
-    assert not decision.allowed and decision.would_fit == ()
+    assert not decision.allowed and decision.counter_offers == ()
 
 
 def test_mechanisms_that_overlap_in_too_many_ways_are_refused(
@@ -183,7 +183,7 @@ def test_mechanisms_that_overlap_in_too_many_ways_are_refused(
     monkeypatch.setattr(balances, "MOST_PIECES", 30)
     with pytest.raises(ReleaseRejected, match="R008"):
         point.submit({"release": "crossing", "mechanisms": crossing})
-    assert len(list(store.after(0))) == 2  # nothing of it is written
+    assert len(list(store.records_after(0))) == 2  # nothing of it is written
 
 
 def test_a_batch_is_decided_and_recorded_at_one_time() -> None:
@@ -198,7 +198,7 @@ def test_a_batch_is_decided_and_recorded_at_one_time() -> None:
     point.apply(policy(DAYS, COLLAPSE))
     for number in range(6):
         point.submit(body(f"r{number}", "0.4", time=on(f"2023-0{number + 1}-01")))
-    assert not verify(store).findings
+    assert not audit_ledger(store).findings
 
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -234,8 +234,8 @@ policies:
 def test_what_splits_a_rule_follows_from_the_rule_alone() -> None:
     compiled = compile_policy([Source("p.yaml", MANY)])
     rules = compiled.cumulative.rules
-    layout = layout_of(compiled, rules)
-    names, units = ("p", "q", "r"), compiled.checked.vocabulary.units
+    layout = granularities_for(compiled, rules)
+    names, units = ("p", "q", "r"), compiled.checked_policy_set.vocabulary.units
     for rule in rules:
         unit = units[rule.unit]
         reads = {n for n in names if any(reads_attribute(p, n) for p in rule.predicates)}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import conflicts, smallest_budget
-from dpolicy.errors import LedgerDamaged, Misused, PolicyRejected
+from dpolicy.enforcement.governance import find_conflicts, smallest_sufficient_budget
+from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
 from dpolicy.language.source import Source
-from dpolicy.ledger.events import ReleaseVoided, from_bytes, record_after
+from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -56,7 +56,7 @@ def test_a_commit_cannot_leave_the_rules_that_were_checked(
 ) -> None:
     made, _ = point(text)
     assert made.reserve(asked("a", reserved)).allowed
-    with pytest.raises(Misused):
+    with pytest.raises(OperationRejected):
         made.commit("a", asked("a", used))
     assert any(balance.spent["epsilon"] for balance in made.budgets())
 
@@ -67,7 +67,7 @@ def test_what_was_denied_or_voided_is_not_imported_by_its_id() -> None:
     assert made.reserve(asked("b", "views")).allowed
     made.void("b", because="never ran")
     for name, epsilon in (("a", 5), ("b", Fraction(3, 2))):
-        with pytest.raises(Misused, match="another id"):
+        with pytest.raises(OperationRejected, match="another id"):
             made.import_past(asked(name, "views", kind="declared", epsilon=epsilon))
 
 
@@ -75,7 +75,7 @@ def test_what_was_voided_is_not_allowed_again_for_free() -> None:
     made, _ = point(ALL)
     made.reserve(asked("a", "views"))
     made.void("a", because="never ran")
-    with pytest.raises(Misused, match="voided"):
+    with pytest.raises(OperationRejected, match="voided"):
         made.submit(asked("a", "views"))
 
 
@@ -87,9 +87,9 @@ def test_relabelling_keeps_all_that_decides_the_loss(change: dict[str, Any]) -> 
     body = asked("a", "views", kind="gaussian", sigma=10)
     made.submit(body)
     changed = {**body, "mechanisms": [{**body["mechanisms"][0], **change}]}
-    with pytest.raises(Misused, match="keeps the mechanisms"):
+    with pytest.raises(OperationRejected, match="keeps the mechanisms"):
         made.relabel(changed, because="a mistake")
-    with pytest.raises(Misused, match="because"):
+    with pytest.raises(OperationRejected, match="because"):
         made.relabel(body, because=" ")
 
 
@@ -97,10 +97,10 @@ def test_verify_finds_what_was_written_past_the_decision_point() -> None:
     made, store = point(ALL)
     made.reserve(asked("a", "views"))
     made.commit("a")
-    with store.writing() as log:
-        *_, last = log.after(0)
-        log.append([record_after(last, ReleaseVoided("2026-01-01T00:00:00+00:00", "", "a", "no"))])
-    assert [finding.sequence for finding in verify(store).findings] == [4]
+    with store.open_for_writing() as log:
+        *_, last = log.records_after(0)
+        log.append([next_record(last, ReleaseVoided("2026-01-01T00:00:00+00:00", "", "a", "no"))])
+    assert [finding.sequence for finding in audit_ledger(store).findings] == [4]
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "10"])
@@ -109,7 +109,7 @@ def test_the_smallest_budget_does_not_depend_on_the_one_that_was_asked(epsilon: 
     for number in range(20):
         made.submit(asked(f"r{number}", "views", kind="gaussian", sigma=2))
     (found,) = made.conflicts(policy(ALL, f"{{epsilon: {epsilon}}}"))
-    assert smallest_budget(found)["epsilon"] == pytest.approx(15.4, abs=0.1)
+    assert smallest_sufficient_budget(found)["epsilon"] == pytest.approx(15.4, abs=0.1)
 
 
 def test_leaks_that_exceed_a_budget_say_which_delta_would_do() -> None:
@@ -117,11 +117,11 @@ def test_leaks_that_exceed_a_budget_say_which_delta_would_do() -> None:
     leaky = {"kind": "declared", "epsilon": 1, "delta": Fraction("5e-8")}
     assert made.submit(asked("a", "views", **leaky)).allowed
     (found,) = made.conflicts(policy(ALL, "{epsilon: 9, delta: 1e-7}"))
-    least = smallest_budget(found)
+    least = smallest_sufficient_budget(found)
     again = policy(ALL, f"{{epsilon: {least['epsilon']}, delta: {least['delta']}}}")
     assert made.conflicts(again) == []
     (native,) = made.conflicts(policy(ALL, "{rho: 9}"))
-    assert smallest_budget(native) == {"rho": None}
+    assert smallest_sufficient_budget(native) == {"rho": None}
 
 
 def test_what_is_shown_passes_the_budget_only_where_the_rule_breaks() -> None:
@@ -149,7 +149,7 @@ def test_what_is_charged_is_charged_again_after_a_restart() -> None:
     )
     spent = [balance.loss for balance in made.budgets()]
     assert [balance.loss for balance in DecisionPoint(store).budgets()] == spent
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_a_clock_in_another_zone_does_not_expire_early() -> None:
@@ -197,5 +197,5 @@ def test_floats_and_order_of_attributes_do_not_matter() -> None:
 
 def test_conflicts_of_an_empty_history_are_none() -> None:
     made, _ = point(ALL)
-    with made._journal.reading() as state:
-        assert conflicts(state) == []
+    with made._journal.read() as state:
+        assert find_conflicts(state) == []

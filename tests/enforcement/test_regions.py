@@ -18,14 +18,14 @@ from dpolicy.releases.regions import (
     Box,
     Region,
     contains,
-    covers,
-    difference,
-    intersection,
+    region_covers,
+    region_difference,
+    region_intersection,
     is_empty,
-    product,
-    region_of,
-    union,
-    widened,
+    region_product,
+    region_from_boxes,
+    region_union,
+    widen_axis,
 )
 
 SIZE = 5
@@ -53,76 +53,76 @@ def check_form(region: Region) -> None:
 @unhurried
 @given(two_lists)
 def test_operations_are_those_of_sets(lists: tuple[list[Box], list[Box]]) -> None:
-    a, b = (region_of(boxes) for boxes in lists)
+    a, b = (region_from_boxes(boxes) for boxes in lists)
     in_a, in_b = (points(boxes) for boxes in lists)
     expected = {
         a: in_a,
-        union(a, b): in_a | in_b,
-        intersection(a, b): in_a & in_b,
-        difference(a, b): in_a - in_b,
+        region_union(a, b): in_a | in_b,
+        region_intersection(a, b): in_a & in_b,
+        region_difference(a, b): in_a - in_b,
     }
     for region, members in expected.items():
         check_form(region)
         assert points(region.boxes) == members
         assert is_empty(region) == (not members)
     assert all(contains(a, point) == (point in in_a) for point in in_a | in_b)
-    assert all(covers(a, box) == (points([box]) <= in_a) for box in lists[1])
+    assert all(region_covers(a, box) == (points([box]) <= in_a) for box in lists[1])
 
 
 @unhurried
 @given(two_lists)
 def test_equal_sets_are_equal_values(lists: tuple[list[Box], list[Box]]) -> None:
-    a, b = (region_of(boxes) for boxes in lists)
-    both = union(a, b)
-    assert both == union(b, a) == region_of(lists[1] + lists[0])
-    assert both == union(difference(a, b), b)
+    a, b = (region_from_boxes(boxes) for boxes in lists)
+    both = region_union(a, b)
+    assert both == region_union(b, a) == region_from_boxes(lists[1] + lists[0])
+    assert both == region_union(region_difference(a, b), b)
     singles = [tuple((x, x + 1) for x in point) for point in points(lists[0] + lists[1])]
-    assert both == region_of(singles)
+    assert both == region_from_boxes(singles)
 
 
 @unhurried
 @given(two_lists)
 def test_a_product_pairs_all_points(lists: tuple[list[Box], list[Box]]) -> None:
-    a, b = (region_of(boxes) for boxes in lists)
-    both = product(a, b)
+    a, b = (region_from_boxes(boxes) for boxes in lists)
+    both = region_product(a, b)
     assert points(both.boxes) == {x + y for x in points(a.boxes) for y in points(b.boxes)}
-    assert both == region_of(both.boxes)
+    assert both == region_from_boxes(both.boxes)
 
 
 @unhurried
 @given(st.integers(1, 3).flatmap(lambda d: st.tuples(boxes_of(d), st.integers(0, d - 1))))
 def test_widening_forgets_one_axis(given_: tuple[list[Box], int]) -> None:
     boxes, axis = given_
-    wide = widened(region_of(boxes), axis, (0, SIZE))
+    wide = widen_axis(region_from_boxes(boxes), axis, (0, SIZE))
     check_form(wide)
     expected = {(*p[:axis], x, *p[axis + 1 :]) for p in points(boxes) for x in range(SIZE)}
     assert points(wide.boxes) == expected
 
 
 def test_all_values_listed_are_one_box() -> None:
-    listed = region_of(((x, x + 1), (y, y + 1)) for x in range(20) for y in range(30))
+    listed = region_from_boxes(((x, x + 1), (y, y + 1)) for x in range(20) for y in range(30))
     assert listed.boxes == (((0, 20), (0, 30)),)
 
 
 def test_without_axes_there_is_everything_or_nothing() -> None:
-    assert region_of([()]) == region_of([(), ()]) == EVERYTHING
-    assert region_of([]) == difference(EVERYTHING, EVERYTHING) == NOWHERE
-    assert contains(EVERYTHING, ()) and covers(EVERYTHING, ())
-    assert not contains(NOWHERE, ()) and not covers(NOWHERE, ())
+    assert region_from_boxes([()]) == region_from_boxes([(), ()]) == EVERYTHING
+    assert region_from_boxes([]) == region_difference(EVERYTHING, EVERYTHING) == NOWHERE
+    assert contains(EVERYTHING, ()) and region_covers(EVERYTHING, ())
+    assert not contains(NOWHERE, ()) and not region_covers(NOWHERE, ())
 
 
 def test_boxes_of_different_dimensions_do_not_mix() -> None:
     with pytest.raises(InvariantBroken):
-        region_of([((0, 1),), ((0, 1), (0, 1))])
+        region_from_boxes([((0, 1),), ((0, 1), (0, 1))])
 
 
 def test_too_many_boxes_are_refused() -> None:
-    line = region_of([((2 * x, 2 * x + 1),) for x in range(MAX_BOXES)])
+    line = region_from_boxes([((2 * x, 2 * x + 1),) for x in range(MAX_BOXES)])
     assert len(line.boxes) == MAX_BOXES
     with pytest.raises(InvalidValue, match="R008"):
-        union(line, region_of([((-2, -1),)]))
+        region_union(line, region_from_boxes([((-2, -1),)]))
     with pytest.raises(InvalidValue, match="R008"):
-        product(line, region_of([((0, 1),), ((2, 3),)]))
+        region_product(line, region_from_boxes([((0, 1),), ((2, 3),)]))
 
 
 def test_a_large_selection_is_refused_soon() -> None:
@@ -133,13 +133,13 @@ def test_a_large_selection_is_refused_soon() -> None:
     ]
     start = time.process_time()
     with pytest.raises(InvalidValue, match="R008"):
-        region_of(cubes)
+        region_from_boxes(cubes)
     assert time.process_time() - start < 5
 
 
 def test_crossing_boxes_are_refused_soon() -> None:
-    rows = region_of([((0, 20_000), (2 * x, 2 * x + 1)) for x in range(3_000)])
-    dots = region_of([((2 * x, 2 * x + 1), (2 * x, 2 * x + 1)) for x in range(3_000)])
-    for operation in (union, intersection, difference):
+    rows = region_from_boxes([((0, 20_000), (2 * x, 2 * x + 1)) for x in range(3_000)])
+    dots = region_from_boxes([((2 * x, 2 * x + 1), (2 * x, 2 * x + 1)) for x in range(3_000)])
+    for operation in (region_union, region_intersection, region_difference):
         with pytest.raises(InvalidValue, match="R008"):
             operation(dots, rows)

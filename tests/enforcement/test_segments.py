@@ -12,10 +12,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.reference.blocks import Blocks, Row, points
 
-from dpolicy.enforcement.segments import Amounts, Cells, Segments
+from dpolicy.enforcement.segments import SegmentAmounts, SegmentCells, Segments
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.releases.regions import Box, Interval, Point, Region, contains, region_of
+from dpolicy.releases.regions import Box, Interval, Point, Region, contains, region_from_boxes
 
 WIDTH = 2
 SIZE = 5
@@ -25,7 +25,7 @@ unhurried = settings(deadline=None)
 Rows = st.SearchStrategy[Row]
 
 
-def array(row: Row) -> Amounts:
+def array(row: Row) -> SegmentAmounts:
     return np.array(row, np.int64)
 
 
@@ -39,7 +39,7 @@ class Charge:
 
     @property
     def region(self) -> Region:
-        return region_of(self.boxes)
+        return region_from_boxes(self.boxes)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def stories(
 
 
 def cells_of(segments: Segments) -> list[Box]:
-    parts = segments.parts()
+    parts = segments.to_arrays()
     corners = zip(parts["low"].T.tolist(), parts["high"].T.tolist(), strict=True)
     return [tuple(zip(low, high, strict=True)) for low, high in corners]
 
@@ -115,7 +115,7 @@ def check_same(segments: Segments, blocks: Blocks) -> None:
         assert all(blocks.rows[point] == row for point in inside)
     assert seen == blocks.rows.keys()
     for point, row in blocks.rows.items():
-        assert segments.row_at(point).tolist() == row
+        assert segments.amounts_at(point).tolist() == row
 
 
 def play(story: Story, kind: type[Segments] = Segments) -> Iterator[tuple[Segments, Blocks]]:
@@ -162,7 +162,7 @@ def test_taking_away_is_exact_or_refused(kind: type[Segments], story: Story) -> 
     for charge in charges_of(story):
         where = points(charge.boxes)
         if charge.void:
-            done = segments.take_away(charge.region, array(charge.row))
+            done = segments.subtract(charge.region, array(charge.row))
             assert done != blocks.saturated(where, charge.row)
             if done:
                 blocks.take_away(where, charge.row)
@@ -181,7 +181,7 @@ def test_nothing_is_taken_out_of_a_maximum(story: Story, data: st.DataObject) ->
             merged |= {p for p in blocks.rows if len(steps) > 1 and p[step.axis] in steps}
     if charges := [charge for charge in charges_of(story) if any(charge.row)]:
         charge = data.draw(st.sampled_from(charges))
-        done = segments.take_away(charge.region, array(charge.row))
+        done = segments.subtract(charge.region, array(charge.row))
         assert done == (not points(charge.boxes) & merged)
         if done:
             blocks.take_away(points(charge.boxes), charge.row)
@@ -209,18 +209,18 @@ def test_a_merge_lowers_nothing_and_is_constant(story: Story, data: st.DataObjec
     before = segments.copy()
     segments.merge(axis, low, high)
     for point in blocks.rows:
-        assert (segments.row_at(point) >= before.row_at(point)).all()
+        assert (segments.amounts_at(point) >= before.amounts_at(point)).all()
         if low <= point[axis] < high:
             first = (*point[:axis], max(low, story.space[axis][0]), *point[axis + 1 :])
-            assert (segments.row_at(point) == segments.row_at(first)).all()
+            assert (segments.amounts_at(point) == segments.amounts_at(first)).all()
         else:
-            assert (segments.row_at(point) == before.row_at(point)).all()
+            assert (segments.amounts_at(point) == before.amounts_at(point)).all()
 
 
-def no_column_fits(limit: Row) -> Callable[[Amounts, Cells, Amounts], Cells]:
+def no_column_fits(limit: Row) -> Callable[[SegmentAmounts, SegmentCells, SegmentAmounts], SegmentCells]:
     """A rule that breaks where every column exceeds its limit."""
 
-    def breaks(spent: Amounts, cells: Cells, cost: Amounts) -> Cells:
+    def breaks(spent: SegmentAmounts, cells: SegmentCells, cost: SegmentAmounts) -> SegmentCells:
         over = spent[:, cells] + cost[:, np.newaxis] > array(limit)[:, np.newaxis]
         return cells[over.all(axis=0)]
 
@@ -235,20 +235,20 @@ def test_breaking_finds_the_same_blocks(
 ) -> None:
     *_, (segments, blocks) = play(story, kind)
     boxes = data.draw(unions(story.space))
-    touched = segments.touching(region_of(boxes))
+    touched = segments.cells_touching(region_from_boxes(boxes))
     found = no_column_fits(limit)(segments.amounts, touched, array(cost))
     expected = blocks.breaking(
         points(boxes), lambda row: all(a + c > m for a, c, m in zip(row, cost, limit, strict=True))
     )
     cells = cells_of(segments)
     assert points(cells[number] for number in found) & points(boxes) == expected
-    assert segments.first_point(found, region_of(boxes)) == min(expected, default=None)
+    assert segments.first_point(found, region_from_boxes(boxes)) == min(expected, default=None)
 
 
 class KeepsWhatLiesAbove(Segments):
     """A canary: forgets to split at the upper bound of a box."""
 
-    def _split_off(self, cells: Cells, axis: int, at: int | Amounts, *, below: bool) -> None:
+    def _split_off(self, cells: SegmentCells, axis: int, at: int | SegmentAmounts, *, below: bool) -> None:
         super()._split_off(cells[:0] if not below else cells, axis, at, below=below)
 
 
@@ -284,9 +284,9 @@ def test_equal_days_become_one_cell() -> None:
     for day in range(730_000, 731_000):
         segments.add(Region((((day, day + 1),),)), array([1, 2]))
     assert len(segments) <= 64
-    assert segments.take_away(Region((((730_500, 730_501),),)), array([1, 2]))
-    assert segments.row_at((730_499,)).tolist() == [1, 2]
-    assert segments.row_at((730_500,)).tolist() == [0, 0]
+    assert segments.subtract(Region((((730_500, 730_501),),)), array([1, 2]))
+    assert segments.amounts_at((730_499,)).tolist() == [1, 2]
+    assert segments.amounts_at((730_500,)).tolist() == [0, 0]
 
 
 def test_a_large_space_agrees_at_random_blocks() -> None:
@@ -303,7 +303,7 @@ def test_a_large_space_agrees_at_random_blocks() -> None:
         point = (chance.randrange(204_800), chance.randrange(32))
         met = [row for box, row in charges if contains(Region((box,)), point)]
         expected = [sum(column) for column in zip([0, 0], *met, strict=True)]
-        assert segments.row_at(point).tolist() == expected
+        assert segments.amounts_at(point).tolist() == expected
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -313,8 +313,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         with pytest.raises(InvariantBroken):
             segments.add(everywhere, array(row))
     with pytest.raises(InvariantBroken):
-        segments.take_away(everywhere, array([1, 0]))
+        segments.subtract(everywhere, array([1, 0]))
     with pytest.raises(InvariantBroken):
-        segments.row_at((4,))
+        segments.amounts_at((4,))
     with pytest.raises(InvariantBroken):
         Segments(((4, 4),), array([0, 0]))

@@ -16,13 +16,13 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, policy, pure, started
 
 from dpolicy.enforcement import acts, judgement
-from dpolicy.enforcement.audit import records, verify
+from dpolicy.enforcement.audit import records_with_events, audit_ledger
 from dpolicy.enforcement.check import decide
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import DPolicyError, LedgerUnavailable, Misused
+from dpolicy.errors import DPolicyError, LedgerUnavailable, OperationRejected
 from dpolicy.ledger.events import ReleaseDecided
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import Log
+from dpolicy.ledger.store import LogWriter
 
 THREADS = 16
 
@@ -37,9 +37,9 @@ class Slow(MemoryStore):
         self.free.set()
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def writing(self) -> Iterator[LogWriter]:
         self.commits += 1
-        with super().writing() as log:
+        with super().open_for_writing() as log:
             self.entered.set()
             assert self.free.wait(60)
             yield log
@@ -51,8 +51,8 @@ class Failing(MemoryStore):
     failures = 0
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
-        with super().writing() as log:
+    def writing(self) -> Iterator[LogWriter]:
+        with super().open_for_writing() as log:
             yield log
             if self.failures:
                 self.failures -= 1
@@ -61,7 +61,7 @@ class Failing(MemoryStore):
 
 def spent(store: MemoryStore) -> Fraction:
     """What the ledger says was allowed, added up by hand."""
-    allowed = [e for _, e in records(store) if isinstance(e, ReleaseDecided) and e.allowed]
+    allowed = [e for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed]
     return sum(
         (m["mechanism"]["epsilon"] for e in allowed for m in e.body["mechanisms"]), Fraction(0)
     )
@@ -89,14 +89,14 @@ def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> Non
     assert [d.release for d in decisions] == [f"r{n}" for n in range(requests)]
     assert store.commits - before == 2
     assert sum(d.allowed for d in decisions) == 20
-    written = [e.release for _, e in records(store) if isinstance(e, ReleaseDecided)]
+    written = [e.release for _, e in records_with_events(store) if isinstance(e, ReleaseDecided)]
     assert sorted(written) == sorted(d.release for d in decisions)
-    by_number = {r.sequence: e for r, e in records(store)}
+    by_number = {r.sequence: e for r, e in records_with_events(store)}
     for decision in decisions:
         event = by_number[decision.sequence or 0]
         assert isinstance(event, ReleaseDecided)
         assert (event.release, event.allowed) == (decision.release, decision.allowed)
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
@@ -115,7 +115,7 @@ def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
         asked = [pool.submit(work) for work in works]
         store.free.set()
         errors = [future.exception() for future in asked]
-    assert [type(error) for error in errors] == [type(None), Misused, Misused, *2 * [type(None)]]
+    assert [type(error) for error in errors] == [type(None), OperationRejected, OperationRejected, *2 * [type(None)]]
     assert asked[4].result().replayed
     assert spent(store) == Fraction("0.3")
 
@@ -128,7 +128,7 @@ def test_many_threads_never_overspend(points: int) -> None:
     assert Counter(d.allowed for d in decisions) == {True: 6, False: 58}
     assert spent(store) == Fraction("1.8")
     assert sorted(d.sequence for d in decisions) == list(range(2, 66))
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,13 +151,13 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
         patch.setattr(acts, "judge", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
-    told = [f.sequence for f in verify(store).findings if "should not" in f.problem]
+    told = [f.sequence for f in audit_ledger(store).findings if "should not" in f.problem]
     assert told == list(range(8, THREADS + 2))
 
 
 def _checked(point: DecisionPoint, asked: Any) -> Any:
-    with point._journal.reading() as state:
-        return judgement.judge(state, judgement.read_request(asked))
+    with point._journal.read() as state:
+        return judgement.evaluate_release(state, judgement.parse_request(asked))
 
 
 def test_threads_that_repeat_themselves_are_charged_once() -> None:
@@ -185,7 +185,7 @@ def test_readers_and_writers_and_officers_at_once() -> None:
 
     in_threads(work, 80)
     assert spent(store) <= 3
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_when_writing_fails_nothing_was_allowed_and_the_next_request_is_fine() -> None:
@@ -201,7 +201,7 @@ def test_when_writing_fails_nothing_was_allowed_and_the_next_request_is_fine() -
     assert decision.allowed
     assert not decision.replayed
     assert not point.submit(pure("c", "0.1")).allowed
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def test_when_writing_fails_everybody_in_the_batch_is_told() -> None:
@@ -211,7 +211,7 @@ def test_when_writing_fails_everybody_in_the_batch_is_told() -> None:
     outcomes = in_threads(lambda n: _outcome(lambda: point.submit(pure(f"r{n}", "0.1"))), 40)
     assert {type(outcome) for outcome in outcomes} == {LedgerUnavailable}
     store.failures = 0
-    assert [type(event).__name__ for _, event in records(store)] == ["PolicyApplied"]
+    assert [type(event).__name__ for _, event in records_with_events(store)] == ["PolicyApplied"]
     decisions = in_threads(lambda n: point.submit(pure(f"r{n}", "0.1")), 40)
     assert Counter(d.allowed for d in decisions) == {True: 20, False: 20}
     assert not any(d.replayed for d in decisions)
@@ -228,10 +228,10 @@ def test_a_failing_store_now_and_then_never_overspends() -> None:
 
     outcomes = in_threads(work, 60)
     told = {d.release for d in outcomes if not isinstance(d, Exception) and d.allowed}
-    written = {e.release for _, e in records(store) if isinstance(e, ReleaseDecided) and e.allowed}
+    written = {e.release for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed}
     assert told == written
     assert spent(store) == Fraction("1.8")
-    assert verify(store).findings == ()
+    assert audit_ledger(store).findings == ()
 
 
 def _outcome(work: Callable[[], Any]) -> Any:
@@ -256,7 +256,7 @@ def test_the_audit_finds_a_decision_that_should_not_have_been(
     with monkeypatch.context() as patch:
         patch.setattr(judgement, "decide", generous)
         assert point.submit(pure("too-much", "5")).allowed
-    audit = verify(store)
+    audit = audit_ledger(store)
     assert [finding.sequence for finding in audit.findings] == [3]
     assert "too-much" in audit.findings[0].problem
     assert audit.records == 3
@@ -269,7 +269,7 @@ def test_an_answer_is_given_only_after_its_event_is_there() -> None:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(point.submit, pure("a", "1"))
         assert not asked.done()
-        assert len(list(store.after(0))) == 1
+        assert len(list(store.records_after(0))) == 1
         store.free.set()
         decision = asked.result()
-    assert [r.sequence for r in store.after(1)] == [decision.sequence]
+    assert [r.sequence for r in store.records_after(1)] == [decision.sequence]

@@ -10,7 +10,7 @@ from tests.enforcement.scenes import pure, started
 
 from dpolicy.enforcement import journal, snapshot
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.ledger.events import Record
 from dpolicy.ledger.memory import MemoryStore
 
@@ -31,15 +31,15 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[Any]]:
     """How many records are read to open a ledger, and what is then spent."""
     read: list[Record] = []
-    real = State.follow
+    real = LedgerState.fold
 
-    def follow(self: State, records: Iterable[Record]) -> None:
+    def follow(self: LedgerState, records: Iterable[Record]) -> None:
         taken = list(records)
         read.extend(taken)
         real(self, taken)
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "follow", follow)
+        patch.setattr(LedgerState, "follow", follow)
         point = DecisionPoint(store)
         return len(read), [(b.rule.name, b.loss, b.spenders) for b in point.budgets()]
 
@@ -47,7 +47,7 @@ def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list
 def test_it_spares_reading_and_gives_the_same(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = list(store.after(0))
+    records = list(store.records_after(0))
     short, spent = seen(store, monkeypatch)
     long, again = seen(MemoryStore(records), monkeypatch)
     assert (short, long) == (0, len(records))
@@ -59,7 +59,7 @@ def test_a_reservation_can_be_ended_after_it(store: MemoryStore) -> None:
     point.void("held", "nothing was read")
     assert (
         point.budgets()[0].loss
-        == DecisionPoint(MemoryStore(list(store.after(0)))).budgets()[0].loss
+        == DecisionPoint(MemoryStore(list(store.records_after(0)))).budgets()[0].loss
     )
     assert point.submit(pure("r0", "0.1")).replayed
 
@@ -69,7 +69,7 @@ def test_one_that_is_not_good_is_not_used(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     sequence, data = store.load_snapshot() or (0, b"")
-    records = list(store.after(0))
+    records = list(store.records_after(0))
     if what == "garbage":
         data = b"x" * len(data)
     elif what == "cut":
@@ -80,7 +80,7 @@ def test_one_that_is_not_good_is_not_used(
         other = started(store=(made := MemoryStore()))
         for number in range(6):
             other.submit(pure(f"x{number}", "0.2"))
-        records = list(made.after(0))
+        records = list(made.records_after(0))
     kept = MemoryStore(records)
     kept.save_snapshot(sequence, data)
     count, spent = seen(kept, monkeypatch)

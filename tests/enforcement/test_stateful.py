@@ -19,16 +19,16 @@ from tests.ledger.postgres_servers import PostgresServer, running
 from dpolicy.enforcement import acts, journal, judgement, state
 from dpolicy.enforcement.balances import Balances, Charge
 from dpolicy.enforcement.check import Verdict, decide
-from dpolicy.enforcement.contents import Account
-from dpolicy.enforcement.state import COUNTED, DENIED, EXPIRED, RESERVED, State
+from dpolicy.enforcement.contents import SpendingTotals
+from dpolicy.enforcement.state import SPENDING_STATUSES, DENIED, EXPIRED, RESERVED, LedgerState
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.postgres import PostgresStore
 from dpolicy.ledger.sqlite import SqliteStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 #: How a ledger is opened, and how it is thrown away.
-Place = tuple[Callable[[], Store], Callable[[], None]]
+Place = tuple[Callable[[], LedgerStore], Callable[[], None]]
 
 
 def memory() -> Place:
@@ -92,15 +92,15 @@ def test_postgres(postgres: PostgresServer) -> None:
 
 
 def reservations_are_free(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", COUNTED - {RESERVED})
+    patch.setattr(state, "COUNTED", SPENDING_STATUSES - {RESERVED})
 
 
 def expired_is_refunded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", COUNTED - {EXPIRED})
+    patch.setattr(state, "COUNTED", SPENDING_STATUSES - {EXPIRED})
 
 
 def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", COUNTED | {DENIED})
+    patch.setattr(state, "COUNTED", SPENDING_STATUSES | {DENIED})
 
 
 def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
-    real = acts.decide
+    real = acts.decide_release
 
     def twice(log: Any, release: Any, by: str, *, reserve: bool) -> Any:
         if release.id in log.state.entries:
@@ -122,7 +122,7 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
     def wrong(*arguments: Any) -> Verdict:
         verdict = decide(*arguments)
         checks = tuple(
-            replace(check, spent=check.cost) if check.of.section.rules.each_release else check
+            replace(check, spent=check.cost) if check.section.compiled.rules.each_release else check
             for check in verdict.checks
         )
         return replace(verdict, checks=checks)
@@ -131,10 +131,10 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: State, policy: Any) -> None:
-        self.policy, self._account, self._changed = policy, Account(policy), set()
+    def forget(self: LedgerState, policy: Any) -> None:
+        self.policy, self._account, self._changed = policy, SpendingTotals(policy), set()
 
-    patch.setattr(State, "_change_policy", forget)
+    patch.setattr(LedgerState, "_change_policy", forget)
 
 
 def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 def a_void_gives_back_too_much(patch: pytest.MonkeyPatch) -> None:
     def twice(self: Balances, charge: Charge, times: int) -> bool:
-        self.finite[charge.numbers] -= np.minimum(charge.rows, self.finite[charge.numbers])
-        self.infinite[charge.numbers] = 0
+        self.finite[charge.rule_numbers] -= np.minimum(charge.rows, self.finite[charge.rule_numbers])
+        self.infinite[charge.rule_numbers] = 0
         return True
 
     patch.setattr(Balances, "take_away", twice)

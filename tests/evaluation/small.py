@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from dpolicy.evaluation.workload import Workload, read_workload
+from dpolicy.evaluation.workload import Workload, parse_workload
 
 ORDERS = [1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6, 1e10]
 SLOTS = 204_800
@@ -29,7 +29,7 @@ def workload(scenario: str, seed: int = 0, count: int = 60, rounds: int = 14) ->
         "requests": [_request(rng, number, rounds) for number in range(count)],
     }
     said["requests"].sort(key=lambda request: request["round"])
-    return read_workload(said)
+    return parse_workload(said)
 
 
 def _attributes(scoped: bool) -> dict[str, Any]:

@@ -12,39 +12,39 @@ from pathlib import Path
 import pytest
 from tests.evaluation.small import workload
 
-from dpolicy.allocation.scenario import load_scenario, simulate
+from dpolicy.allocation.scenario import load_scenario, simulate_scenario
 from dpolicy.cli.main import exit_code
 from dpolicy.enforcement.places import ALL_TIME
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.evaluation import export as exporting
-from dpolicy.evaluation.bars import Bar, bars_of, comma_separated, markdown, published
+from dpolicy.evaluation.bars import Bar, comparison_bars, format_csv, format_markdown, published_value
 from dpolicy.evaluation.experiment import (
     BASELINE,
     OURS,
     PUBLISHED,
     SCENARIOS,
     SYSTEMS,
-    Result,
-    Run,
-    evaluated,
-    full_lives,
+    EvaluationResult,
+    EvaluationRun,
+    evaluate_workload,
+    cohorts_with_full_life,
     policy_for,
     run_all,
-    workload_of,
+    workload_for,
 )
 from dpolicy.evaluation.figures import draw
-from dpolicy.evaluation.readings import block_of
-from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, TOTALS, ready_made
+from dpolicy.evaluation.readings import coarse_block
+from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, TOTALS, bundled_workload
 
 
-def result(run: Run, seed: int = 0) -> Result:
-    return evaluated(run, workload(SCENARIOS[run.scenario].workload, seed, count=150))
+def result(run: EvaluationRun, seed: int = 0) -> EvaluationResult:
+    return evaluate_workload(run, workload(SCENARIOS[run.scenario].workload, seed, count=150))
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
+def results() -> list[EvaluationResult]:
     return [
-        result(Run(scenario, total, system, strategy))
+        result(EvaluationRun(scenario, total, system, strategy))
         for scenario in SCENARIOS
         for total in (3, 10)
         for system in SYSTEMS
@@ -52,26 +52,26 @@ def results() -> list[Result]:
     ]
 
 
-def test_no_budget_of_the_policy_is_passed(results: list[Result]) -> None:
+def test_no_budget_of_the_policy_is_passed(results: list[EvaluationResult]) -> None:
     for found in results:
         if found.run.system == OURS:
             assert not [m for m in found.spent if found.exceeds(m)], found.run
     assert any(found.exceeds(m) for found in results for m in found.spent)
 
 
-def test_the_baseline_passes_where_the_policy_is_tighter(results: list[Result]) -> None:
-    (one,) = (r for r in results if r.run == Run("S1", 10, BASELINE, "efficient"))
+def test_the_baseline_passes_where_the_policy_is_tighter(results: list[EvaluationResult]) -> None:
+    (one,) = (r for r in results if r.run == EvaluationRun("S1", 10, BASELINE, "efficient"))
     assert one.exceeds("standard") and one.rules == one.kept == 1
 
 
-def test_utility_is_within_its_bound_and_more_than_nothing(results: list[Result]) -> None:
+def test_utility_is_within_its_bound_and_more_than_nothing(results: list[EvaluationResult]) -> None:
     for found in results:
         assert 0 < found.utility <= found.bound + 1e-6
         assert found.accepted > 0 and found.memory > 0
         assert 0 <= found.slowest <= found.seconds
 
 
-def test_rules_before_and_after_pruning(results: list[Result]) -> None:
+def test_rules_before_and_after_pruning(results: list[EvaluationResult]) -> None:
     counts = {r.run.scenario: (r.rules, r.kept) for r in results if r.run.system == OURS}
     assert counts["S1"] == (2, 2) and counts["S3"] == (2, 2)
     assert counts["whole"][0] == (1 + 3 + 2 * 3) * 2 * 2
@@ -81,12 +81,12 @@ def test_rules_before_and_after_pruning(results: list[Result]) -> None:
 @pytest.mark.parametrize("total", TOTALS)
 @pytest.mark.parametrize("profile", ["classic", "anchored"])
 def test_there_is_a_whole_policy_set_for_every_total(total: int, profile: str) -> None:
-    run = Run("whole", total, OURS, "efficient", profile=profile)
+    run = EvaluationRun("whole", total, OURS, "efficient", profile=profile)
     policy = policy_for(run, workload("whole"))
-    assert policy.total == 40 and not policy.warnings
+    assert policy.rule_count == 40 and not policy.warnings
 
 
-def test_measures_are_those_of_the_paper(results: list[Result]) -> None:
+def test_measures_are_those_of_the_paper(results: list[EvaluationResult]) -> None:
     by_scenario = {r.run.scenario: set(r.spent) for r in results}
     assert by_scenario == {
         "S1": {"standard", "total"},
@@ -96,21 +96,21 @@ def test_measures_are_those_of_the_paper(results: list[Result]) -> None:
     }
 
 
-def test_wider_levels_cost_no_less(results: list[Result]) -> None:
+def test_wider_levels_cost_no_less(results: list[EvaluationResult]) -> None:
     for found in results:
         if found.run.scenario == "S2":
             assert found.spent["member"] <= found.spent["strong"] <= found.spent["weak"]
 
 
 def test_coarse_blocks_of_s3_are_tighter() -> None:
-    coarse = result(Run("S3", 20, OURS, "efficient"))
-    fine = result(Run("S3", 20, OURS, "efficient", as_run=False))
+    coarse = result(EvaluationRun("S3", 20, OURS, "efficient"))
+    fine = result(EvaluationRun("S3", 20, OURS, "efficient", as_run=False))
     assert coarse.utility < fine.utility
 
 
 def test_a_cohort_keeps_past_four_months_and_future() -> None:
     cohort = 11  # joins in month 104
-    blocks = [block_of(cohort, month) for month in range(100, 112)]
+    blocks = [coarse_block(cohort, month) for month in range(100, 112)]
     assert blocks[0] == blocks[3] and blocks[8] == blocks[11]
     assert len(set(blocks)) == 6
     starts = sorted(set(blocks))
@@ -120,24 +120,24 @@ def test_a_cohort_keeps_past_four_months_and_future() -> None:
 
 def test_cohorts_with_a_full_life() -> None:
     assert SCHEDULE.rotation is not None
-    assert full_lives(ROUNDS, SCHEDULE.rotation) == range(11, 20)
+    assert cohorts_with_full_life(ROUNDS, SCHEDULE.rotation) == range(11, 20)
 
 
 def test_ready_made_workloads_are_there() -> None:
-    counts = {name: len(ready_made(name).requests) for name in ("context", "scope", "time")}
+    counts = {name: len(bundled_workload(name).requests) for name in ("context", "scope", "time")}
     assert counts == {"context": 10017, "scope": 10157, "time": 10119}
 
 
 def test_a_run_of_few_rounds_has_few_requests() -> None:
-    found = workload_of(Run("S3", 3, OURS, "efficient", rounds=2))
+    found = workload_for(EvaluationRun("S3", 3, OURS, "efficient", rounds=2))
     assert {said["round"] for said in found.requests} == {11, 12}
 
 
 def test_another_share_of_timed_requests() -> None:
-    found = workload_of(Run("S3", 3, OURS, "efficient", timed=0.75)).requests
+    found = workload_for(EvaluationRun("S3", 3, OURS, "efficient", timed=0.75)).requests
     timed = sum("a1" in said["attributes"] for said in found) / len(found)
     assert 0.73 < timed < 0.77
-    fewer = workload_of(Run("S3", 3, OURS, "efficient", timed=0.25)).requests
+    fewer = workload_for(EvaluationRun("S3", 3, OURS, "efficient", timed=0.25)).requests
     assert 0.23 < sum("a1" in said["attributes"] for said in fewer) / len(fewer) < 0.27
 
 
@@ -145,14 +145,14 @@ def test_every_published_bar_is_known() -> None:
     for scenario in PUBLISHED:
         for system in SYSTEMS:
             for total in TOTALS:
-                assert published(scenario, system, "utility", total) is not None
-    assert published("S2", OURS, "weak", 3) is None
-    assert published("S1", OURS, "utility", 4) is None
+                assert published_value(scenario, system, "utility", total) is not None
+    assert published_value("S2", OURS, "weak", 3) is None
+    assert published_value("S1", OURS, "utility", 4) is None
 
 
-def test_bars_and_their_table(results: list[Result]) -> None:
-    bars = bars_of(results)
-    text = markdown(bars)
+def test_bars_and_their_table(results: list[EvaluationResult]) -> None:
+    bars = comparison_bars(results)
+    text = format_markdown(bars)
     assert text.startswith("### S1: Context\n\n| | | ε_t 3 | ε_t 10 |\n|---|---|---|---|\n")
     assert "| DPolicy utility, M | paper | 1.400 | 3.470 |" in text
     assert "| Cohere standard, ε | paper | 2.80 | 8.20 |" in text
@@ -162,11 +162,11 @@ def test_bars_and_their_table(results: list[Result]) -> None:
 
 
 def test_several_seeds_tell_their_spread() -> None:
-    run = Run("S1", 10, OURS, "efficient")
+    run = EvaluationRun("S1", 10, OURS, "efficient")
     seeds = [replace(result(run, seed), run=replace(run, seed=seed)) for seed in range(3)]
-    (bar,) = (b for b in bars_of(seeds) if b.measure == "utility")
+    (bar,) = (b for b in comparison_bars(seeds) if b.measure == "utility")
     assert len(bar.values) == 3 and min(bar.values) < bar.value < max(bar.values)
-    assert f"({min(bar.values) / 1e6:.3f}–{max(bar.values) / 1e6:.3f})" in markdown([bar])
+    assert f"({min(bar.values) / 1e6:.3f}–{max(bar.values) / 1e6:.3f})" in format_markdown([bar])
 
 
 def test_a_bar_is_above_if_one_seed_is() -> None:
@@ -175,16 +175,16 @@ def test_a_bar_is_above_if_one_seed_is() -> None:
     assert not replace(bar, values=(1.7,)).exceeds
 
 
-def test_comma_separated_has_a_line_for_each_measure(results: list[Result]) -> None:
-    rows = list(csv.DictReader(StringIO(comma_separated(results))))
+def test_comma_separated_has_a_line_for_each_measure(results: list[EvaluationResult]) -> None:
+    rows = list(csv.DictReader(StringIO(format_csv(results))))
     assert len(rows) == sum(1 + len(found.spent) for found in results)
     assert {row["measure"] for row in rows} >= {"utility", "standard", "member", "month"}
 
 
-def test_figures_are_written_and_the_same_again(results: list[Result], tmp_path: Path) -> None:
+def test_figures_are_written_and_the_same_again(results: list[EvaluationResult], tmp_path: Path) -> None:
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
-        paths = draw(bars_of(results), tmp_path / folder)
+        paths = draw(comparison_bars(results), tmp_path / folder)
         names = {path.name for path in paths}
         assert names == {f"figure-{n}.{kind}" for n in (3, 4) for kind in ("png", "svg")}
     for path in paths:
@@ -197,22 +197,22 @@ def test_figures_are_written_and_the_same_again(results: list[Result], tmp_path:
 def test_exported_files_do_what_the_run_does(
     scenario: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run(scenario, 5, system, "efficient", as_run=False)
+    run = EvaluationRun(scenario, 5, system, "efficient", as_run=False)
     monkeypatch.setattr(
         exporting, "workload_of", lambda run: workload(SCENARIOS[run.scenario].workload, count=150)
     )
-    exporting.export(run, tmp_path)
-    outcomes = list(simulate(load_scenario(tmp_path / "scenario.yaml"))[1])
+    exporting.export_run(run, tmp_path)
+    outcomes = list(simulate_scenario(load_scenario(tmp_path / "scenario.yaml"))[1])
     expected = result(run)
     assert sum(outcome.utility for outcome in outcomes) == expected.utility
     assert sum(len(outcome.accepted) for outcome in outcomes) == expected.accepted
 
 
 def test_processes_give_what_one_gives() -> None:
-    runs = [Run("S1", total, BASELINE, "first-come", rounds=1) for total in (3, 5)]
+    runs = [EvaluationRun("S1", total, BASELINE, "first-come", rounds=1) for total in (3, 5)]
     found = {r.run: r for r in run_all(runs, 1)}
     assert set(found) == set(runs)
-    again = evaluated(runs[0], workload_of(runs[0]))
+    again = evaluate_workload(runs[0], workload_for(runs[0]))
     assert (found[runs[0]].utility, found[runs[0]].spent) == (again.utility, again.spent)
 
 
@@ -249,8 +249,8 @@ def test_without_a_solver_price_is_left_out(
 
 
 def test_without_matplotlib_figures_are_refused_by_name(
-    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: list[EvaluationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpolicy.evaluation.figures.find_spec", lambda _: None)
-    with pytest.raises(Misused, match=r"dpolicy\[plot\]"):
-        draw(bars_of(results), tmp_path)
+    with pytest.raises(OperationRejected, match=r"dpolicy\[plot\]"):
+        draw(comparison_bars(results), tmp_path)

@@ -13,23 +13,23 @@ import pytest
 
 from dpolicy.allocation.rounds import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.evaluation.generator import (
     LEARNING,
     ORDERS,
     SHARES,
     SLOTS,
-    generated,
+    generate_workload,
     mechanisms,
-    plain,
+    workload_document,
 )
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    arrivals_of,
+    resolve_arrivals,
     load_workload,
-    policy_of,
+    policy_for_workload,
 )
 
 SCENARIOS = ("context", "scope", "time")
@@ -60,12 +60,12 @@ LOOSE: dict[tuple[str, str, float], tuple[float, float, float]] = {
 
 @pytest.fixture(scope="module", params=SCENARIOS)
 def workload(request: pytest.FixtureRequest) -> Workload:
-    return generated(request.param, 1)
+    return generate_workload(request.param, 1)
 
 
 @pytest.fixture(scope="module")
 def scope() -> Workload:
-    return generated("scope", 2)
+    return generate_workload("scope", 2)
 
 
 def mechanism_of(request: Any) -> Any:
@@ -82,13 +82,13 @@ def near(count: int, total: int, share: float) -> bool:
 
 
 def test_a_seed_gives_the_same_bytes(workload: Workload) -> None:
-    first, again = (json.dumps(plain(workload.scenario, 1)) for _ in range(2))
+    first, again = (json.dumps(workload_document(workload.scenario, 1)) for _ in range(2))
     assert first == again
-    assert json.dumps(plain(workload.scenario, 3)) != first
+    assert json.dumps(workload_document(workload.scenario, 3)) != first
 
 
 def test_a_seed_gives_what_it_always_gave() -> None:
-    assert plain("scope", 0)["requests"][100] == {
+    assert workload_document("scope", 0)["requests"][100] == {
         "id": 100,
         "round": 11,
         "mechanism": 33,
@@ -101,13 +101,13 @@ def test_a_seed_gives_what_it_always_gave() -> None:
 
 def test_scenarios_share_their_requests() -> None:
     shared = ("id", "round", "mechanism", "ranges", "utility")
-    found = [[[r[k] for k in shared] for r in generated(s, 4).requests] for s in SCENARIOS]
+    found = [[[r[k] for k in shared] for r in generate_workload(s, 4).requests] for s in SCENARIOS]
     assert found[0] == found[1] == found[2]
 
 
 def test_an_unknown_scenario_is_refused() -> None:
-    with pytest.raises(Misused, match="no scenario `space`"):
-        plain("space", 0)
+    with pytest.raises(OperationRejected, match="no scenario `space`"):
+        workload_document("space", 0)
 
 
 @pytest.mark.parametrize("known", PUBLISHED)
@@ -156,7 +156,7 @@ def test_mechanisms_are_in_equal_mix(workload: Workload) -> None:
 @pytest.mark.parametrize("name", SHARES)
 def test_shares_of_the_slots(name: str) -> None:
     a, b = SHARES[name]
-    found = [slots(r) / SLOTS for r in generated("time", 1).requests if named(r) == name]
+    found = [slots(r) / SLOTS for r in generate_workload("time", 1).requests if named(r) == name]
     variance = a * b / ((a + b) ** 2 * (a + b + 1))
     assert abs(mean(found) - a / (a + b)) < 5 * math.sqrt(variance / len(found))
     assert mean((x - a / (a + b)) ** 2 for x in found) == pytest.approx(variance, rel=0.2)
@@ -198,7 +198,7 @@ def test_utilities(workload: Workload) -> None:
 
 
 def test_labels_of_contexts() -> None:
-    requests = generated("context", 1).requests
+    requests = generate_workload("context", 1).requests
     learning = [r["deployment"] for r in requests if named(r) in LEARNING]
     assert near(learning.count("black-box"), len(learning), 0.8)
     assert {r["deployment"] for r in requests if named(r) not in LEARNING} == {"standard"}
@@ -238,7 +238,7 @@ def test_attributes_of_scopes(scope: Workload) -> None:
 
 
 def test_months() -> None:
-    requests = generated("time", 1).requests
+    requests = generate_workload("time", 1).requests
     latest = {round_: 100 + -(-(round_ + 2) // 4) for round_ in ROUNDS}
     counts = Counter(r["month"] - latest[r["round"]] for r in requests)
     assert sorted(counts) == list(range(-4, 3))
@@ -251,13 +251,13 @@ def test_months() -> None:
 
 def test_a_file_of_it_reads_the_same(workload: Workload, tmp_path: Path) -> None:
     file = tmp_path / "generated.json"
-    file.write_text(json.dumps(plain(workload.scenario, 1)), "utf-8")
+    file.write_text(json.dumps(workload_document(workload.scenario, 1)), "utf-8")
     assert load_workload(file) == workload
 
 
 def test_rounds_run_on_it(workload: Workload) -> None:
-    policy = policy_of(workload, 3)
-    arrivals = arrivals_of(workload, policy)
+    policy = policy_for_workload(workload, 3)
+    arrivals = resolve_arrivals(workload, policy)
     assert len(arrivals) == len(workload.requests)
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     (outcome,) = simulation.run(arrivals, ROUNDS[:1])

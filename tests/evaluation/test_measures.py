@@ -11,11 +11,11 @@ import pytest
 from tests.evaluation.small import workload
 from tests.reference import spent as plain
 
-from dpolicy.allocation.rounds import Schedule
-from dpolicy.allocation.unlocking import Rotation
-from dpolicy.errors import Misused
-from dpolicy.evaluation.measures import spent
-from dpolicy.evaluation.workload import SCHEDULE, Workload, arrivals_of, policy_of
+from dpolicy.allocation.rounds import RoundSchedule
+from dpolicy.allocation.unlocking import CohortRotation
+from dpolicy.errors import OperationRejected
+from dpolicy.evaluation.measures import largest_spending
+from dpolicy.evaluation.workload import SCHEDULE, Workload, resolve_arrivals, policy_for_workload
 
 COHORTS = range(11, 20)
 
@@ -33,7 +33,7 @@ SCOPES: dict[str, dict[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 
 
-def rotation(of: Schedule = SCHEDULE) -> Rotation:
+def rotation(of: RoundSchedule = SCHEDULE) -> CohortRotation:
     assert of.rotation is not None
     return of.rotation
 
@@ -58,10 +58,10 @@ def test_the_twin_would_notice_what_is_not_counted() -> None:
 
 
 def measured(requests: Workload, chosen: Any) -> dict[str, float]:
-    policy = policy_of(requests, 10)
-    arrivals = arrivals_of(replace(requests, requests=tuple(chosen)), policy)
+    policy = policy_for_workload(requests, 10)
+    arrivals = resolve_arrivals(replace(requests, requests=tuple(chosen)), policy)
     rules = [rule for rule, _ in policy.all_rules]
-    return {rule.name: spent(policy, rule, arrivals, rotation(), COHORTS) for rule in rules}
+    return {rule.name: largest_spending(policy, rule, arrivals, rotation(), COHORTS) for rule in rules}
 
 
 def test_nothing_chosen_spends_nothing() -> None:
@@ -70,15 +70,15 @@ def test_nothing_chosen_spends_nothing() -> None:
 
 def test_other_cohorts_spend_nothing() -> None:
     requests = workload("context")
-    policy = policy_of(requests, 10)
+    policy = policy_for_workload(requests, 10)
     rule = next(rule for rule, _ in policy.all_rules)
-    arrivals = arrivals_of(requests, policy)
-    assert spent(policy, rule, arrivals, rotation(), range(25, 31)) == 0.0
+    arrivals = resolve_arrivals(requests, policy)
+    assert largest_spending(policy, rule, arrivals, rotation(), range(25, 31)) == 0.0
 
 
 def test_cohorts_must_be_a_partition() -> None:
     requests = workload("context")
-    policy = policy_of(requests, 10)
+    policy = policy_for_workload(requests, 10)
     rule = next(rule for rule, _ in policy.all_rules)
-    with pytest.raises(Misused, match="no partition"):
-        spent(policy, rule, arrivals_of(requests, policy), Rotation("team", 12), COHORTS)
+    with pytest.raises(OperationRejected, match="no partition"):
+        largest_spending(policy, rule, resolve_arrivals(requests, policy), CohortRotation("team", 12), COHORTS)

@@ -22,46 +22,46 @@ from tests.ledger.places import opened
 from tests.ledger.records import follow, head_of
 
 from dpolicy.ledger.reading import Head
-from dpolicy.ledger.store import Log, Store
+from dpolicy.ledger.store import LogWriter, LedgerStore
 
 
-def write(store: Store, cap: int, tries: int) -> None:
+def write(store: LedgerStore, cap: int, tries: int) -> None:
     """Confirm what is committed."""
     head = Head()
     for number in count():
         payloads = _payloads(number)
-        with store.writing() as log:
+        with store.open_for_writing() as log:
             head = _append(log, head, payloads)
         _say(payloads)
 
 
-def write_early(store: Store, cap: int, tries: int) -> None:
+def write_early(store: LedgerStore, cap: int, tries: int) -> None:
     """Confirm what is not yet committed."""
     head = Head()
     for number in count():
         payloads = _payloads(number)
-        with store.writing() as log:
+        with store.open_for_writing() as log:
             head = _append(log, head, payloads)
             _say(payloads)
 
 
-def spend(store: Store, cap: int, tries: int) -> None:
+def spend(store: LedgerStore, cap: int, tries: int) -> None:
     """Look, decide and append under the lock."""
     head = Head()
     for number in range(tries):
-        with store.writing() as log:
-            head = head_of(list(log.after(head.sequence)), head)
+        with store.open_for_writing() as log:
+            head = head_of(list(log.records_after(head.sequence)), head)
             if head.sequence < cap:
                 head = _append(log, head, [b"%d:%d" % (os.getpid(), number)])
 
 
-def spend_early(store: Store, cap: int, tries: int) -> None:
+def spend_early(store: LedgerStore, cap: int, tries: int) -> None:
     """Look and decide, then lock and append."""
     head = Head()
     for number in range(tries):
-        head = head_of(list(store.after(head.sequence)), head)
+        head = head_of(list(store.records_after(head.sequence)), head)
         if head.sequence < cap:
-            with store.writing() as log:
+            with store.open_for_writing() as log:
                 head = _append(log, head, [b"%d:%d" % (os.getpid(), number)])
 
 
@@ -74,8 +74,8 @@ def _payloads(number: int) -> list[bytes]:
     return [name + b" " + b"x" * (number * 797 % 6000) for name in names]
 
 
-def _append(log: Log, head: Head, payloads: list[bytes]) -> Head:
-    head = head_of(list(log.after(head.sequence)), head)
+def _append(log: LogWriter, head: Head, payloads: list[bytes]) -> Head:
+    head = head_of(list(log.records_after(head.sequence)), head)
     made = follow(head, payloads)
     log.append(made)
     return head_of(made)

@@ -13,12 +13,12 @@ import pytest
 from tests.faults.nursery import ROOT, Nursery
 from tests.faults.requests import ask, story
 
-from dpolicy.enforcement.audit import records, verify
+from dpolicy.enforcement.audit import records_with_events, audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import Balance
-from dpolicy.errors import Misused
+from dpolicy.enforcement.governance import RuleStatus
+from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import Event, ReleaseCommitted, ReleaseDecided, ReleaseVoided
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.releases.body import Body
 
 
@@ -74,22 +74,22 @@ def sums(events: Iterable[Event]) -> dict[str, Fraction]:
     return total
 
 
-def told(budgets: Iterable[Balance]) -> dict[str, Fraction]:
+def told(budgets: Iterable[RuleStatus]) -> dict[str, Fraction]:
     """What a decision point says was spent; the decimal that a number prints as is meant."""
     return {b.rule.name: Fraction(repr(b.spent["epsilon"])) for b in budgets}
 
 
-def check_whole(store: Store, point: DecisionPoint) -> None:
+def check_whole(store: LedgerStore, point: DecisionPoint) -> None:
     """Budgets are what the ledger adds up to, and every decision comes out as it was made."""
-    assert told(point.budgets()) == sums(event for _, event in records(store))
-    assert verify(store).findings == ()
+    assert told(point.budgets()) == sums(event for _, event in records_with_events(store))
+    assert audit_ledger(store).findings == ()
 
 
 def check_retry(point: DecisionPoint, release: str) -> str:
     """Asking again replays what is known, and charges what is not known once; how it stands."""
     known = point.entries.get(release)
     if known is not None and known.status == "voided":
-        with pytest.raises(Misused, match="voided"):
+        with pytest.raises(OperationRejected, match="voided"):
             ask(point, release)
         return known.status
     first = ask(point, release)

@@ -24,13 +24,13 @@ from tests.ledger.records import follow, head_of
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.ledger.events import Record
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import Log, Store
+from dpolicy.ledger.store import LogWriter, LedgerStore
 
 
 class Passing:
     """A store that passes everything on to another; the canaries change one thing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self.store = store
 
     @property
@@ -38,12 +38,12 @@ class Passing:
         return self.store.name
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
-        with self.store.writing() as log:
+    def writing(self) -> Iterator[LogWriter]:
+        with self.store.open_for_writing() as log:
             yield log
 
     def after(self, sequence: int) -> Iterator[Record]:
-        return self.store.after(sequence)
+        return self.store.records_after(sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
         return self.store.load_snapshot()
@@ -58,15 +58,15 @@ class Passing:
 class Late(Passing):
     """Ends a block without a commit, and commits three blocks together."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         super().__init__(store)
         self._blocks = 0
         self._held = ExitStack()
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def writing(self) -> Iterator[LogWriter]:
         if self._blocks % 3 == 0:
-            self._log = self._held.enter_context(self.store.writing())
+            self._log = self._held.enter_context(self.store.open_for_writing())
         self._blocks += 1
         yield self._log
         if self._blocks % 3 == 0:
@@ -77,24 +77,24 @@ class Unlocked(Passing):
     """Lets anybody decide at any time, and brings the records into line afterwards."""
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def writing(self) -> Iterator[LogWriter]:
         yield _Unlocked(self.store)
 
 
 class _Unlocked:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self._store = store
 
     def after(self, sequence: int) -> Iterator[Record]:
-        return self._store.after(sequence)
+        return self._store.records_after(sequence)
 
     def append(self, records: Sequence[Record]) -> None:
-        with self._store.writing() as log:
-            head = head_of(list(log.after(0)))
+        with self._store.open_for_writing() as log:
+            head = head_of(list(log.records_after(0)))
             log.append(follow(head, [record.payload for record in records]))
 
 
-def decide(store: Store, cap: int, tries: int) -> None:
+def decide(store: LedgerStore, cap: int, tries: int) -> None:
     """Tell stories in threads that share a decision point, and so its commits."""
     point = DecisionPoint(store)
     threads = [Thread(target=_tell, args=(point, thread)) for thread in range(cap)]
@@ -104,12 +104,12 @@ def decide(store: Store, cap: int, tries: int) -> None:
         thread.join()
 
 
-def decide_late(store: Store, cap: int, tries: int) -> None:
+def decide_late(store: LedgerStore, cap: int, tries: int) -> None:
     """The same, acknowledged too early."""
     decide(Late(store), 1, tries)
 
 
-def submit(store: Store, cap: int, tries: int) -> None:
+def submit(store: LedgerStore, cap: int, tries: int) -> None:
     """Spend as much as there is."""
     point = DecisionPoint(store)
     for number in range(tries):
@@ -117,7 +117,7 @@ def submit(store: Store, cap: int, tries: int) -> None:
         _submit(point, f"all.0.{number}")
 
 
-def submit_unlocked(store: Store, cap: int, tries: int) -> None:
+def submit_unlocked(store: LedgerStore, cap: int, tries: int) -> None:
     """The same, with a decision point that does not live to see its records renumbered."""
     for number in range(tries):
         _submit(DecisionPoint(Unlocked(store)), f"{os.getpid()}.0.{number}")

@@ -13,7 +13,7 @@ from tests.faults.requests import STEP, policy
 from tests.ledger.places import opened
 from tests.ledger.postgres_servers import PostgresServer
 
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
 
 PROCESSES, TRIES, FITTING = 64, 4, 100
@@ -71,7 +71,7 @@ def test_the_canary_overspends(deciders: Deciders, where: tuple[str, ...]) -> No
     store = opened(*where)
     point = DecisionPoint(store)
     allowed = Counter(statuses(point).values())["allowed"]
-    audit = verify(store)
+    audit = audit_ledger(store)
     store.close()
     print(f"{PROCESSES} processes, budget for 20: {allowed} allowed")
     assert allowed == Counter(status for _, status in told)["allowed"] > 20

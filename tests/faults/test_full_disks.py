@@ -36,15 +36,15 @@ def store_with_old(path: Path, disk: FailingDisk) -> SqliteStore:
     store = SqliteStore(path, vfs=disk.vfs)
     assert store._writer
     store._writer.wal_autocheckpoint(2)
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), OLD))
     return store
 
 
 def append_new(store: SqliteStore) -> None:
     """The commit that is disturbed."""
-    with store.writing() as log:
-        log.append(follow(head_of(list(log.after(0))), NEW))
+    with store.open_for_writing() as log:
+        log.append(follow(head_of(list(log.records_after(0))), NEW))
 
 
 def commit_calls(folder: Path, disk: FailingDisk) -> int:
@@ -79,16 +79,16 @@ def test_a_failure_at_every_call_of_a_commit(
         disk.left = None
         # Before or after, and confirmed only if after. (After and yet refused: `apsw` passes on an
         # error of the checkpoint behind a commit, which SQLite itself holds to be harmless.)
-        expected = [r.payload for r in verified(store.after(0))]
+        expected = [r.payload for r in verified(store.records_after(0))]
         assert expected in ([OLD + NEW] if confirmed else [OLD, OLD + NEW])
         kept += expected == OLD
         # … the store works again as soon as the disk does …
         append_new(store)
-        assert [r.payload for r in verified(store.after(0))] == expected + NEW
+        assert [r.payload for r in verified(store.records_after(0))] == expected + NEW
         store.close()
         # … and so it is for the next one.
         again = SqliteStore(path)
-        assert [r.payload for r in verified(again.after(0))] == expected + NEW
+        assert [r.payload for r in verified(again.records_after(0))] == expected + NEW
         again.close()
     print(f"{error.__name__} {how}: {number} calls, {refused} refused, {kept} of them as before")
     assert kept
@@ -117,7 +117,7 @@ def test_a_crash_after_a_failure_leaves_before_or_after(
         disk.left = None
         store.close()
         again = SqliteStore(copy)
-        found = [r.payload for r in verified(again.after(0))]
+        found = [r.payload for r in verified(again.records_after(0))]
         assert found in ([OLD + NEW] if confirmed else [OLD, OLD + NEW])
         again.close()
 
@@ -129,7 +129,7 @@ def test_the_canary_swallows_the_error(tmp_path: Path, disk: FailingDisk) -> Non
     with contextlib.suppress(LedgerUnavailable):
         append_new(store)
     disk.left = None
-    assert [r.payload for r in verified(store.after(0))] != OLD + NEW
+    assert [r.payload for r in verified(store.records_after(0))] != OLD + NEW
     store.close()
 
 
@@ -161,7 +161,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     store = SqliteStore(path)
-    found = verified(store.after(0))
+    found = verified(store.records_after(0))
     assert len(found) - int(ended.stdout) in {0, 1}
     assert len(found) > 10
     append_new(store)

@@ -18,7 +18,7 @@ from tests.ledger.places import opened
 from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import seeded
 
-from dpolicy.enforcement.audit import records
+from dpolicy.enforcement.audit import records_with_events
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.ledger.memory import MemoryStore
 
@@ -173,7 +173,7 @@ def test_a_wrong_sum_is_caught() -> None:
         for status in story(release):
             before = told(point.budgets())
             step(point, release, status)
-            if before == sums(event for _, event in records(store)):
+            if before == sums(event for _, event in records_with_events(store)):
                 unchanged.add((release, status))
     check_whole(store, point)
     assert unchanged == {("1.0.1", "committed"), ("1.0.3", "denied")}

@@ -25,7 +25,7 @@ CYCLES_A_LEDGER = 25
 def lost(confirmed: set[bytes], where: tuple[str, ...]) -> int:
     """How many confirmed records are missing; none may be there twice, no commit in part."""
     store = opened(*where)
-    names = Counter(record.payload.split(b" ")[0] for record in verified(store.after(0)))
+    names = Counter(record.payload.split(b" ")[0] for record in verified(store.records_after(0)))
     store.close()
     assert all(times == 1 for times in names.values())
     parts: dict[bytes, set[int]] = {}

@@ -21,7 +21,7 @@ def spent(nursery: Nursery, task: str, where: tuple[str, ...], *, cap: int, trie
     assert list(nursery.said()) == []
     assert nursery.codes == [0] * PROCESSES
     store = opened(*where)
-    number = len(verified(store.after(0)))
+    number = len(verified(store.records_after(0)))
     store.close()
     print(f"{task}: {PROCESSES} processes, cap {cap}: {number} records")
     return number

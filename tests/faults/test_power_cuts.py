@@ -40,7 +40,7 @@ def recorded(folder: Path, chance: random.Random, commits: int) -> Tape:
     store = opened(path, disk)
     for number in range(commits):
         payloads = [chance.randbytes(chance.choice([10, 200, 3000])) for _ in range(1 + number % 3)]
-        with store.writing() as log:
+        with store.open_for_writing() as log:
             made = follow(head, payloads)
             log.append(made)
         head = head_of(made)
@@ -104,11 +104,11 @@ def judge(
     try:
         store = SqliteStore(path)
         try:
-            records = verified(store.after(0))
+            records = verified(store.records_after(0))
             if len(records) % 5 == 0:
-                with store.writing() as log:
+                with store.open_for_writing() as log:
                     log.append(follow(head_of(records), [b"life goes on"]))
-                assert len(verified(store.after(0))) == len(records) + 1
+                assert len(verified(store.records_after(0))) == len(records) + 1
         finally:
             store.close()
     except DPolicyError:

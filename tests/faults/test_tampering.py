@@ -16,14 +16,14 @@ from tests.ledger.records import follow, head_of, seeded, verified
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import Record
 from dpolicy.ledger.sqlite import SqliteStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 SHARES = 2
 
 
-def written(store: Store, number: int = 9) -> list[Record]:
+def written(store: LedgerStore, number: int = 9) -> list[Record]:
     """A small ledger."""
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         made = follow(
             head_of([]), [b"record %d: " % n + bytes(range(n, n + 90)) for n in range(number)]
         )
@@ -38,7 +38,7 @@ def read(path: Path) -> list[Record] | None:
     except (LedgerDamaged, LedgerUnavailable):
         return None
     try:
-        return verified(store.after(0))
+        return verified(store.records_after(0))
     except (LedgerDamaged, LedgerUnavailable):
         return None
     finally:
@@ -125,7 +125,7 @@ def test_changes_in_sql_are_found(
     with pytest.raises(LedgerDamaged, match=TAMPERING[statements]):
         again = opened(*where)
         try:
-            verified(again.after(0))
+            verified(again.records_after(0))
         finally:
             again.close()
 
@@ -137,13 +137,13 @@ def test_an_older_copy_is_noticed_by_who_has_seen_more(tmp_path: Path) -> None:
     store.close()
     older = path.read_bytes()
     store = SqliteStore(path)
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of(made), [b"lost"]))
     store.close()
     path.write_bytes(older)
     store = SqliteStore(path)
     with pytest.raises(LedgerDamaged, match=r"record 10 is missing.*older copy"):
-        list(store.after(10))
+        list(store.records_after(10))
     store.close()
 
 

@@ -14,30 +14,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.check import enforced_sections
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.enforcement.places import ALL_TIME, Axis, Space, space_of
-from dpolicy.enforcement.resolution import resolve
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.enforcement.places import ALL_TIME, PartitionAxis, PartitionSpace, partition_space_for
+from dpolicy.enforcement.resolution import resolve_release
 from dpolicy.integrations.cohere import (
     CohereBlock,
     CohereRequest,
     CohereSchema,
-    Section,
+    CohereSection,
     blocks_json,
-    blocks_of,
-    partitions_of,
+    export_blocks,
+    partitions_from_schema,
     read_blocks,
     read_requests,
     read_schema,
-    release_body,
+    release_body_from_request,
     requests_json,
-    requests_of,
-    rules_named,
+    export_requests,
+    charged_rules,
     schema_json,
-    schema_of,
-    their_unit,
-    unit_of,
+    export_schema,
+    cohere_unit_name,
+    dpolicy_unit_name,
 )
 from dpolicy.integrations.cohere_export import _certificates
 from dpolicy.integrations.cohere_files import (
@@ -45,14 +45,14 @@ from dpolicy.integrations.cohere_files import (
     RULES,
     Between,
     Dnf,
-    Domain,
+    CohereDomain,
     Eq,
     In,
     Neq,
-    Range,
-    Value,
+    CohereRange,
+    CohereValue,
 )
-from dpolicy.integrations.cohere_files import Test as Tested
+from dpolicy.integrations.cohere_files import CohereTest as Tested
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.privacy.budget import EpsilonDelta
@@ -68,11 +68,11 @@ unhurried = settings(deadline=None)
 # A naive reading of formulas: point by point
 
 
-def values_of(domain: Domain) -> list[Value]:
-    return list(range(domain.first, domain.last + 1)) if isinstance(domain, Range) else [*domain]
+def values_of(domain: CohereDomain) -> list[CohereValue]:
+    return list(range(domain.first, domain.last + 1)) if isinstance(domain, CohereRange) else [*domain]
 
 
-def holds(test: Tested, value: Value) -> bool:
+def holds(test: Tested, value: CohereValue) -> bool:
     match test:
         case Eq(value=said):
             return value == said
@@ -84,11 +84,11 @@ def holds(test: Tested, value: Value) -> bool:
             return isinstance(value, int) and first <= value <= last
 
 
-def satisfied(dnf: Dnf, point: dict[str, Value]) -> bool:
+def satisfied(dnf: Dnf, point: dict[str, CohereValue]) -> bool:
     return any(all(holds(test, point[name]) for name, test in c.items()) for c in dnf)
 
 
-def every_point(domains: dict[str, Domain]) -> Iterator[dict[str, Value]]:
+def every_point(domains: dict[str, CohereDomain]) -> Iterator[dict[str, CohereValue]]:
     for values in product(*(values_of(domain) for domain in domains.values())):
         yield dict(zip(domains, values, strict=True))
 
@@ -97,9 +97,9 @@ def every_point(domains: dict[str, Domain]) -> Iterator[dict[str, Value]]:
 
 names = st.sampled_from(["AT", "CH", "DE", "FR", "é", "a b", 'q"'])
 rounds = st.integers(0, 40)
-ranges = st.tuples(st.integers(-3, 4), st.integers(0, 4)).map(lambda e: Range(e[0], e[0] + e[1]))
+ranges = st.tuples(st.integers(-3, 4), st.integers(0, 4)).map(lambda e: CohereRange(e[0], e[0] + e[1]))
 listed = st.lists(names | st.integers(0, 5), min_size=1, max_size=4, unique_by=str).map(tuple)
-domains_: st.SearchStrategy[Domain] = ranges | listed
+domains_: st.SearchStrategy[CohereDomain] = ranges | listed
 costs_ = st.none() | st.integers(0, 10**12).map(lambda n: Fraction(n, 10**9))
 intervals = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 3)).map(lambda e: (e[0], e[0] + e[1])), max_size=2
@@ -118,14 +118,14 @@ def schemas(draw: st.DrawFn) -> CohereSchema:
 
 @st.composite
 def formulas(draw: st.DrawFn, schema: CohereSchema) -> Dnf:
-    def test(domain: Domain) -> Tested:
+    def test(domain: CohereDomain) -> Tested:
         value = st.sampled_from(values_of(domain))
         kinds: list[st.SearchStrategy[Tested]] = [
             value.map(Eq),
             value.map(Neq),
             st.lists(value, max_size=3).map(lambda v: In(tuple(v))),
         ]
-        if isinstance(domain, Range):
+        if isinstance(domain, CohereRange):
             ends = st.tuples(value, value).map(lambda e: sorted(map(int, e)))
             kinds.append(ends.map(lambda e: Between(*e)))
         return draw(st.one_of(kinds))
@@ -166,7 +166,7 @@ def blocks_and_schemas(draw: st.DrawFn) -> tuple[CohereBlock, CohereSchema]:
         draw(st.none() | intervals),
         draw(st.none() | budgets),
         tuple(
-            Section(draw(budgets), draw(formulas(schema))) for _ in range(draw(st.integers(0, 2)))
+            CohereSection(draw(budgets), draw(formulas(schema))) for _ in range(draw(st.integers(0, 2)))
         ),
         tuple(draw(st.lists(rounds, max_size=3))),
     )
@@ -200,32 +200,32 @@ def test_a_block_comes_back(made: tuple[CohereBlock, CohereSchema]) -> None:
     assert read_blocks(through_text(blocks_json([block])), schema) == ((block,), ())
 
 
-def space_for(schema: CohereSchema, cohorts: Range | None = None) -> Space:
+def space_for(schema: CohereSchema, cohorts: CohereRange | None = None) -> PartitionSpace:
     axes = [
-        Axis(name, (), (domain.first, domain.last + 1))
-        if isinstance(domain, Range)
-        else Axis(name, tuple(map(str, domain)), (0, len(domain)))
+        PartitionAxis(name, (), (domain.first, domain.last + 1))
+        if isinstance(domain, CohereRange)
+        else PartitionAxis(name, tuple(map(str, domain)), (0, len(domain)))
         for name, domain in schema.domains.items()
         if name != RULES
     ]
     if cohorts is not None:
-        axes.append(Axis("cohort", (), (cohorts.first, cohorts.last + 1)))
-    return Space(tuple(axes))
+        axes.append(PartitionAxis("cohort", (), (cohorts.first, cohorts.last + 1)))
+    return PartitionSpace(tuple(axes))
 
 
-def regions_of(body: Any, space: Space) -> list[Region]:
-    release = read_request(body)
-    found = [space.region(m.where, m.touched) for m in release.mechanisms]
+def regions_of(body: Any, space: PartitionSpace) -> list[Region]:
+    release = parse_request(body)
+    found = [space.region(m.where, m.days_read) for m in release.mechanisms]
     return [Region((space.box,)) if region is None else region for region in found]
 
 
-def at(point: dict[str, Value], schema: CohereSchema) -> tuple[int, ...]:
+def at(point: dict[str, CohereValue], schema: CohereSchema) -> tuple[int, ...]:
     """A point as a region counts it: numbers, positions in lists, and any day."""
     places = []
     for name, value in point.items():
         domain = schema.domains[name]
         if name != RULES:
-            places.append(int(value) if isinstance(domain, Range) else domain.index(value))
+            places.append(int(value) if isinstance(domain, CohereRange) else domain.index(value))
     return (*places, ALL_TIME[0])
 
 
@@ -236,8 +236,8 @@ def plain_request(dnf: Dnf) -> CohereRequest:
 @st.composite
 def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
     ascii_ = st.lists(st.sampled_from(["AT", "CH", "DE"]), min_size=1, unique=True).map(tuple)
-    numbers = ranges.map(lambda r: Range(r.first + 3, r.last + 3))  # a rule's name has no sign
-    kinds: st.SearchStrategy[Domain] = numbers | ascii_
+    numbers = ranges.map(lambda r: CohereRange(r.first + 3, r.last + 3))  # a rule's name has no sign
+    kinds: st.SearchStrategy[CohereDomain] = numbers | ascii_
     domains = draw(st.dictionaries(st.sampled_from(["x", "y", RULES]), kinds, max_size=3))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
     return draw(formulas(schema)), schema
@@ -247,7 +247,7 @@ def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
 @given(formulas_and_schemas())
 def test_a_formula_and_its_region_have_the_same_points(made: tuple[Dnf, CohereSchema]) -> None:
     dnf, schema = made
-    body, problems = release_body(plain_request(dnf), schema)
+    body, problems = release_body_from_request(plain_request(dnf), schema)
     places = {n: d for n, d in schema.domains.items() if n != RULES}
     # `Rules` says nothing about places: without a label, a request is charged at all it names.
     named = tuple({n: t for n, t in c.items() if n != RULES} for c in dnf)
@@ -265,7 +265,7 @@ def test_a_formula_and_its_region_have_the_same_points(made: tuple[Dnf, CohereSc
 @given(formulas_and_schemas())
 def test_each_rule_is_charged_once_where_the_formula_says(made: tuple[Dnf, CohereSchema]) -> None:
     dnf, schema = made
-    body, _ = release_body(plain_request(dnf), schema, rules_label="rules")
+    body, _ = release_body_from_request(plain_request(dnf), schema, rules_label="rules")
     every = list(every_point(dict(schema.domains)))
     if body is None:
         assert not any(satisfied(dnf, point) for point in every)
@@ -286,7 +286,7 @@ def test_the_rules_of_a_request_are_those_of_its_points(made: tuple[Dnf, CohereS
     ruled = tuple({n: t for n, t in c.items() if n == RULES} for c in dnf)
     domain = schema.domains.get(RULES, ())
     expected = [str(v) for v in values_of(domain) if satisfied(ruled, {RULES: v})]
-    assert list(rules_named(plain_request(dnf), schema)) == expected
+    assert list(charged_rules(plain_request(dnf), schema)) == expected
 
 
 # The small files
@@ -310,7 +310,7 @@ def small_requests() -> tuple[CohereRequest, ...]:
 
 def test_a_schema_is_partitions_and_orders() -> None:
     schema = small_schema()
-    assert partitions_of(schema) == {
+    assert partitions_from_schema(schema) == {
         "country": {"values": ["AT", "CH", "DE"]},
         "slot": {"from": 0, "to": 9},
     }
@@ -318,7 +318,7 @@ def test_a_schema_is_partitions_and_orders() -> None:
 
 
 def test_a_request_is_a_release() -> None:
-    body, problems = release_body(small_requests()[0], small_schema(), cohort="cohort")
+    body, problems = release_body_from_request(small_requests()[0], small_schema(), cohort="cohort")
     assert not problems and body is not None
     chosen = {"from": 0, "to": 10}
     assert body == {
@@ -358,7 +358,7 @@ def test_a_request_is_a_release() -> None:
 
 
 def test_everybody_is_selected_where_nothing_is_said() -> None:
-    body, _ = release_body(small_requests()[1], small_schema(), cohort="cohort")
+    body, _ = release_body_from_request(small_requests()[1], small_schema(), cohort="cohort")
     assert body is not None and "where" not in body["mechanisms"][0]
 
 
@@ -437,7 +437,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused(data: st.DataObject) -> Non
     assert (read is None) == bool(problems)
     assert all(problem.code in PROBLEMS for problem in problems)
     for request in read or () if kind == "requests_11.json" else ():
-        body, wrong = release_body(request, small_schema(), cohort="cohort", rules_label="rules")
+        body, wrong = release_body_from_request(request, small_schema(), cohort="cohort", rules_label="rules")
         assert (body is None) == bool(wrong)
 
 
@@ -468,23 +468,23 @@ def test_a_request_that_cannot_be_a_release(changes: dict[str, Any], code: str) 
         "costs": {"User": (Fraction(1),) * 5},
         "dnf": ({},),
     }
-    body, problems = release_body(
+    body, problems = release_body_from_request(
         CohereRequest(**{**fields, **changes}), small_schema(), cohort="cohort"
     )
     assert body is None and [problem.code for problem in problems] == [code]
 
 
 def test_too_many_boxes_are_refused_at_once() -> None:
-    domains: dict[str, Domain] = dict.fromkeys("abcdef", Range(0, 999))
+    domains: dict[str, CohereDomain] = dict.fromkeys("abcdef", CohereRange(0, 999))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
     odd = In(tuple(range(1, 999, 2)))
-    body, problems = release_body(plain_request((dict.fromkeys("abcdef", odd),)), schema)
+    body, problems = release_body_from_request(plain_request((dict.fromkeys("abcdef", odd),)), schema)
     assert body is None and [problem.code for problem in problems] == ["C010"]
 
 
 @pytest.mark.parametrize("name", ["user", "user-month", "user-day", "household"])
 def test_units_keep_their_names(name: str) -> None:
-    assert unit_of(their_unit(name)) == name
+    assert dpolicy_unit_name(cohere_unit_name(name)) == name
 
 
 # From policies
@@ -537,26 +537,26 @@ def compiled(**schema: Any) -> CompiledPolicy:
 
 def released(name: str, *mechanisms: dict[str, Any], **more: Any) -> Any:
     said = [{"mechanism": {"kind": "gaussian", "sigma": 20}, **m} for m in mechanisms]
-    return read_request({"release": name, "mechanisms": said, **more})
+    return parse_request({"release": name, "mechanisms": said, **more})
 
 
 def test_the_paper_is_written() -> None:
     policy = load_policy(EXAMPLES / "scope")
-    schema, problems = schema_of(policy, window=12)
+    schema, problems = export_schema(policy, window=12)
     assert schema is not None and not problems
     rules = schema.domains[RULES]
     assert isinstance(rules, tuple) and len(rules) == 32
     assert read_schema(through_text(schema_json(schema))) == (schema, ())
-    blocks, _ = blocks_of(policy, range(11), window=12)
+    blocks, _ = export_blocks(policy, range(11), window=12)
     assert blocks is not None and read_blocks(blocks_json(blocks), schema) == (blocks, ())
     assert [(b.created, b.retired, b.selection) for b in blocks][-1] == (10, 22, ((10, 10),))
     assert {s.budget.epsilon for s in blocks[0].sections} == {3, 5, Fraction(15, 2), 9, 10}
     asked = released("7", {"attributes": ["a006", "a000"]}, utility=12)
-    requests, _ = requests_of(policy, [asked], created=3)
+    requests, _ = export_requests(policy, [asked], created=3)
     assert requests is not None and read_requests(requests_json(requests), schema) == (requests, ())
     (request,) = requests
     assert (request.id, request.profit, request.created) == (7, 12, 3)
-    assert set(rules_named(request, schema)) == {
+    assert set(charged_rules(request, schema)) == {
         "global",
         "per-attribute[a006]",
         "per-category[c9, strong]",
@@ -594,15 +594,15 @@ POLICY = compiled()
 def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> None:
     """Every rule at every place and day that we charge is charged, at the same cost."""
     release = released("a", said)
-    schema, _ = schema_of(POLICY, window=3)
-    requests, problems = requests_of(POLICY, [release], created=0)
+    schema, _ = export_schema(POLICY, window=3)
+    requests, problems = export_requests(POLICY, [release], created=0)
     assert schema is not None and requests is not None, problems
     (request,) = requests
     assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
-    of, _ = prepared(POLICY)
-    (mechanism,), _ = resolve(release, POLICY, _certificates(POLICY))
-    matched = of.section.index.matching(mechanism.facts)
-    names = {of.section.rules[n].name: of.layout.blocks(mechanism.region, n) for n in matched}
+    of, _ = enforced_sections(POLICY)
+    (mechanism,), _ = resolve_release(release, POLICY, _certificates(POLICY))
+    matched = of.compiled.index.matching_rules(mechanism.predicate_input)
+    names = {of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched}
     del names["seen"]
     day = date(2026, 1, 11).toordinal()
     for point in every_point(dict(schema.domains)):
@@ -618,23 +618,23 @@ def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> Non
 def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> None:
     """Mechanisms together, and cohorts as the selection of privacy units: at least what we do."""
     release = released("a", *said)
-    schema, _ = schema_of(POLICY, window=3, cohort="cohort")
-    requests, problems = requests_of(POLICY, [release], created=0, cohort="cohort")
+    schema, _ = export_schema(POLICY, window=3, cohort="cohort")
+    requests, problems = export_requests(POLICY, [release], created=0, cohort="cohort")
     assert schema is not None and requests is not None, problems
     (request,) = requests
-    of, _ = prepared(POLICY)
-    mechanisms, _ = resolve(release, POLICY, _certificates(POLICY))
+    of, _ = enforced_sections(POLICY)
+    mechanisms, _ = resolve_release(release, POLICY, _certificates(POLICY))
     day = date(2026, 1, 11).toordinal()
-    for point in every_point({**schema.domains, "cohort": Range(0, 4)}):
+    for point in every_point({**schema.domains, "cohort": CohereRange(0, 4)}):
         cohort = int(point.pop("cohort"))
         chosen = all(any(a <= cohort <= b for a, b in i) for i in request.selection.values())
         place = (*at(point, schema)[:-1], cohort, day)
         costs = [
             m.costs
             for m in mechanisms
-            for n in of.section.index.matching(m.facts)
-            if of.section.rules[n].name == point[RULES] and of.section.rules[n].unit == "user"
-            if contains(of.layout.blocks(m.region, n), place)
+            for n in of.compiled.index.matching_rules(m.predicate_input)
+            if of.compiled.rules[n].name == point[RULES] and of.compiled.rules[n].unit == "user"
+            if contains(of.granularities.blocks(m.region, n), place)
         ]
         if costs:
             assert chosen and satisfied(request.dnf, point)
@@ -646,24 +646,24 @@ def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> 
 
 
 def test_what_was_written_can_be_read_and_submitted() -> None:
-    schema, _ = schema_of(POLICY, window=3, cohort="cohort")
+    schema, _ = export_schema(POLICY, window=3, cohort="cohort")
     asked = released("a", {"where": {"cohort": {"from": 1, "to": 2}, "country": "CH"}}, utility=3)
-    requests, _ = requests_of(POLICY, [asked], created=0, cohort="cohort")
+    requests, _ = export_requests(POLICY, [asked], created=0, cohort="cohort")
     assert schema is not None and requests is not None
-    body, problems = release_body(requests[0], schema, cohort="cohort")
+    body, problems = release_body_from_request(requests[0], schema, cohort="cohort")
     assert body is not None and not problems
     point = DecisionPoint(MemoryStore())
     point.apply(POLICY)
     assert point.submit(body).allowed
-    again = read_request(body)
-    (one,), (other,) = (resolve(r, POLICY, _certificates(POLICY))[0] for r in (asked, again))
+    again = parse_request(body)
+    (one,), (other,) = (resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again))
     assert one.region == other.region and (one.costs == other.costs).all()
-    assert space_of(POLICY).axes[2].name == "cohort"
+    assert partition_space_for(POLICY).axes[2].name == "cohort"
 
 
 def test_ids_that_are_no_numbers_are_numbered() -> None:
     releases = [released(name, {}) for name in ("b", "0", "a", "3", "007")]
-    requests, _ = requests_of(POLICY, releases, created=0)
+    requests, _ = export_requests(POLICY, releases, created=0)
     assert requests is not None and [request.id for request in requests] == [1, 0, 2, 3, 4]
 
 
@@ -678,19 +678,19 @@ def test_everything_that_cannot_be_written_is_told() -> None:
             {**base, "name": "d", "budget": {"epsilon": 1, "delta": 1e-7}, "when": 'by == "me"'},
         ],
     )
-    assert [p.code for p in schema_of(policy, window=1, cohort="x")[1]] == [
+    assert [p.code for p in export_schema(policy, window=1, cohort="x")[1]] == [
         "C020",
         "C020",
         "C021",
         "C021",
         "C021",
     ]
-    assert blocks_of(policy, [1], window=1)[0] is None
+    assert export_blocks(policy, [1], window=1)[0] is None
     leaky = released("x", {"mechanism": {"kind": "declared", "epsilon": 1, "delta": 1e-9}})
     unknown = released("y", {"attributes": ["nothing"]})
     twice = [leaky, unknown, leaky]
-    assert [p.code for p in requests_of(POLICY, twice, created=0)[1]] == ["C006"]
-    assert [p.code for p in requests_of(POLICY, twice[:2], created=0)[1]] == ["C022", "R002"]
+    assert [p.code for p in export_requests(POLICY, twice, created=0)[1]] == ["C006"]
+    assert [p.code for p in export_requests(POLICY, twice[:2], created=0)[1]] == ["C022", "R002"]
 
 
 def test_a_release_that_no_rule_bounds_is_told() -> None:
@@ -706,5 +706,5 @@ def test_a_release_that_no_rule_bounds_is_told() -> None:
         ]
     )
     asked = [released("x", {"attributes": ["views"]}), released("y", {"attributes": ["zip"]})]
-    requests, problems = requests_of(policy, asked, created=0)
+    requests, problems = export_requests(policy, asked, created=0)
     assert requests is None and [p.code for p in problems] == ["C023"]

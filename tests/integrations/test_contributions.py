@@ -23,23 +23,23 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from tests.reference.contributions import Record, block, distances, histogram, kept
 
-from dpolicy.errors import Misused
-from dpolicy.integrations.contributions import Contributions, Sensitivity, contributions
-from dpolicy.integrations.frames import keep
-from dpolicy.privacy.calendars import Kind
-from dpolicy.privacy.units import Relation, Unit, parse_period
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.contributions import Contributions, Sensitivity, contributions_from_limits
+from dpolicy.integrations.frames import bound_contributions
+from dpolicy.privacy.calendars import PeriodKind
+from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
 
 ROOT = Path(__file__).parents[2]
 
 UNITS = {
-    "user-day": Unit("user-day", "user", parse_period("day")),
-    "user-week": Unit("user-week", "user", parse_period("week")),
-    "user-month": Unit("user-month", "user", parse_period("month")),
-    "user-2-days": Unit("user-2-days", "user", parse_period("2 days from 2024-01-28")),
-    "user-3-days": Unit("user-3-days", "user", parse_period("sliding 3 days")),
-    "user-5-days": Unit("user-5-days", "user", parse_period("sliding 5 days")),
-    "user": Unit("user", "user"),
-    "device": Unit("device", "device"),
+    "user-day": PrivacyUnit("user-day", "user", parse_period("day")),
+    "user-week": PrivacyUnit("user-week", "user", parse_period("week")),
+    "user-month": PrivacyUnit("user-month", "user", parse_period("month")),
+    "user-2-days": PrivacyUnit("user-2-days", "user", parse_period("2 days from 2024-01-28")),
+    "user-3-days": PrivacyUnit("user-3-days", "user", parse_period("sliding 3 days")),
+    "user-5-days": PrivacyUnit("user-5-days", "user", parse_period("sliding 5 days")),
+    "user": PrivacyUnit("user", "user"),
+    "device": PrivacyUnit("device", "device"),
 }
 DAY, MONTH, USER = UNITS["user-day"], UNITS["user-month"], UNITS["user"]
 
@@ -71,8 +71,8 @@ class Scene:
     """Two neighbouring databases, and what is computed of them."""
 
     limits: Contributions
-    unit: Unit
-    relation: Relation
+    unit: PrivacyUnit
+    relation: NeighbouringRelation
     about: tuple[date, date]
     one: tuple[Record, ...]
     other: tuple[Record, ...]
@@ -95,10 +95,10 @@ def all_limits(draw: st.DrawFn) -> Contributions:
     chain = draw(st.sampled_from(CHAINS))
     most = {name: draw(st.integers(1, 4)) for name in chain}
     per_cell = draw(st.sampled_from([None, None, 1, 2]))
-    limits = contributions(UNITS, most, draw(spans(DAYS)), per_cell)
+    limits = contributions_from_limits(UNITS, most, draw(spans(DAYS)), per_cell)
     try:
         return limits.without_sharing() if draw(st.booleans()) else limits
-    except Misused:
+    except OperationRejected:
         return limits
 
 
@@ -107,7 +107,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     limits = draw(all_limits())
     within = [day for day in DAYS if limits.first <= day <= limits.last]
     unit = UNITS[draw(st.sampled_from([name for name in UNITS if name != "device"]))]
-    relation = draw(st.sampled_from([Relation.ADD_REMOVE, Relation.CHANGE]))
+    relation = draw(st.sampled_from([NeighbouringRelation.ADD_REMOVE, NeighbouringRelation.CHANGE]))
     keys = iter(draw(st.permutations(range(24))))
     size = draw(st.integers(1, 20))
     records = [
@@ -116,7 +116,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     ]
     changed = days_of_one(unit, draw(st.sampled_from(DAYS)))
     rest = [r for r in records if r.person != "a" or r.day not in changed]
-    if relation is Relation.CHANGE:
+    if relation is NeighbouringRelation.CHANGE:
         new = draw(st.integers(0, 4))
         places = [day for day in DAYS if day in changed]
         rest += [
@@ -130,9 +130,9 @@ def scenes(draw: st.DrawFn) -> Scene:
 _cell = st.sampled_from("xyz")
 
 
-def days_of_one(unit: Unit, day: date) -> set[date]:
+def days_of_one(unit: PrivacyUnit, day: date) -> set[date]:
     """All days of one block of a unit."""
-    if unit.period is not None and unit.period.kind is Kind.SLIDING:
+    if unit.period is not None and unit.period.kind is PeriodKind.SLIDING:
         return {day + timedelta(days=n) for n in range(unit.period.days)}
     return {other for other in DAYS if block(unit.period, other) == block(unit.period, day)}
 
@@ -172,11 +172,11 @@ def test_a_wrong_sensitivity_is_caught(wrong: Callable[[Scene], Sensitivity]) ->
 
 def test_back_fill_doubles_what_a_removed_day_changes() -> None:
     """The mistake of theory 5.4 at its smallest: two records go, two of another day come."""
-    limits = contributions(UNITS, {"user-day": 2, "user-month": 2}, (DAYS[0], DAYS[-1]))
+    limits = contributions_from_limits(UNITS, {"user-day": 2, "user-month": 2}, (DAYS[0], DAYS[-1]))
     gone = [Record("a", DAYS[0], key, "x") for key in (0, 1)]
     rest = [Record("a", DAYS[1], key, "y") for key in (2, 3)]
     days = (DAYS[0], DAYS[1])
-    scene = Scene(limits, DAY, Relation.ADD_REMOVE, days, (*gone, *rest), tuple(rest))
+    scene = Scene(limits, DAY, NeighbouringRelation.ADD_REMOVE, days, (*gone, *rest), tuple(rest))
     assert scene.change == (4, 8)
     assert stated(scene).l1 == 4
     assert holds(scene, stated)
@@ -185,9 +185,9 @@ def test_back_fill_doubles_what_a_removed_day_changes() -> None:
 
 def test_cells_of_several_days_add_up() -> None:
     """The mistake: a cell has at most so many records of a day, so a change has no more."""
-    limits = contributions(UNITS, {"user-day": 2}, (DAYS[0], DAYS[-1]), per_cell=1)
+    limits = contributions_from_limits(UNITS, {"user-day": 2}, (DAYS[0], DAYS[-1]), per_cell=1)
     records = tuple(Record("a", day, key, "x") for key, day in enumerate(DAYS))
-    scene = Scene(limits, USER, Relation.ADD_REMOVE, (DAYS[0], DAYS[-1]), records, ())
+    scene = Scene(limits, USER, NeighbouringRelation.ADD_REMOVE, (DAYS[0], DAYS[-1]), records, ())
     assert holds(scene, stated)
     assert not holds(scene, lambda scene: Sensitivity(stated(scene).removed, 0, 1))
 
@@ -196,7 +196,7 @@ def test_cells_of_several_days_add_up() -> None:
 @settings(max_examples=500, deadline=None)
 def test_no_other_day_is_read(scene: Scene) -> None:
     """What happens on days that are not stated as read changes nothing."""
-    first, last = scene.limits.read(scene.about)
+    first, last = scene.limits.days_read(scene.about)
     read = [tuple(r for r in d if first <= r.day <= last) for d in (scene.one, scene.other)]
     for database, part in zip((scene.one, scene.other), read, strict=True):
         shown = [histogram(kept(d, scene.limits), scene.about) for d in (database, part)]
@@ -206,7 +206,7 @@ def test_no_other_day_is_read(scene: Scene) -> None:
 def test_days_that_share_slots_are_read() -> None:
     """The canary of the test above: the days that are shown are not all that is read."""
     scene = find(scenes(), reads_more_than_it_shows, settings=SEARCH)
-    assert scene.limits.read(scene.about) != scene.about
+    assert scene.limits.days_read(scene.about) != scene.about
 
 
 def reads_more_than_it_shows(scene: Scene) -> bool:
@@ -219,14 +219,14 @@ def reads_more_than_it_shows(scene: Scene) -> bool:
 # The figures of the theory
 
 
-def sizes(limits: Contributions, unit: Unit, relation: str = "add-remove") -> list[float]:
-    said = limits.sensitivity(unit, Relation(relation))
+def sizes(limits: Contributions, unit: PrivacyUnit, relation: str = "add-remove") -> list[float]:
+    said = limits.sensitivity(unit, NeighbouringRelation(relation))
     return [float(said.l1), round(float(said.l2) ** 2, 3)]
 
 
 def test_a_monthly_limit_doubles_what_a_day_changes() -> None:
-    daily = contributions(UNITS, {"user-day": 10}, JANUARY)
-    both = contributions(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
+    daily = contributions_from_limits(UNITS, {"user-day": 10}, JANUARY)
+    both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
     assert sizes(daily, DAY) == [10, 100]
     assert sizes(both, DAY) == [20, 200]
     assert sizes(daily, DAY, "change") == sizes(both, DAY, "change") == sizes(both, DAY)
@@ -237,34 +237,34 @@ def test_a_monthly_limit_doubles_what_a_day_changes() -> None:
 
 def test_a_monthly_limit_reads_the_whole_month_for_one_day() -> None:
     day = (date(2026, 1, 14), date(2026, 1, 14))
-    both = contributions(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
-    assert both.read(day) == JANUARY
-    assert both.sensitivity(MONTH, Relation.ADD_REMOVE, day).l1 == 10
+    both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
+    assert both.days_read(day) == JANUARY
+    assert both.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE, day).l1 == 10
     quota = both.without_sharing()
     assert [(limit.unit.name, limit.most) for limit in quota.limits] == [("user-day", 2)]
-    assert quota.read(day) == day
-    assert quota.sensitivity(DAY, Relation.ADD_REMOVE, day).l1 == 2
+    assert quota.days_read(day) == day
+    assert quota.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l1 == 2
     assert sizes(quota, MONTH)[0] == 62
 
 
 def test_a_week_of_a_month_has_larger_quotas() -> None:
     week = (date(2026, 1, 5), date(2026, 1, 11))
-    both = contributions(UNITS, {"user-day": 10, "user-month": 70}, week)
+    both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, week)
     assert both.without_sharing().limits[0].most == 10
 
 
 def test_records_of_distinct_cells_add_squared() -> None:
     day = (date(2026, 1, 14), date(2026, 1, 14))
-    limits = contributions(UNITS, {"user-day": 10}, JANUARY, per_cell=1)
-    assert limits.sensitivity(DAY, Relation.ADD_REMOVE, day).l2 ** 2 == pytest.approx(10)
-    assert limits.sensitivity(DAY, Relation.ADD_REMOVE, day).l2 ** 2 >= 10
-    assert limits.sensitivity(MONTH, Relation.ADD_REMOVE).l2 ** 2 == pytest.approx(31 * 310)
+    limits = contributions_from_limits(UNITS, {"user-day": 10}, JANUARY, per_cell=1)
+    assert limits.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l2 ** 2 == pytest.approx(10)
+    assert limits.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l2 ** 2 >= 10
+    assert limits.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE).l2 ** 2 == pytest.approx(31 * 310)
 
 
 def test_a_release_states_every_unit_of_that_person() -> None:
     day = (date(2026, 1, 14), date(2026, 1, 14))
-    both = contributions(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
-    said = both.stated({"kind": "laplace", "scale": 20}, about=day)
+    both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
+    said = both.mechanism_statement({"kind": "laplace", "scale": 20}, about=day)
     assert said == {
         "mechanism": {"kind": "laplace", "scale": 20, "sensitivity": Fraction(20)},
         "unit": "user-day",
@@ -279,7 +279,7 @@ def test_a_release_states_every_unit_of_that_person() -> None:
         },
         "time": {"from": JANUARY[0], "to": JANUARY[1]},
     }
-    gaussian = both.stated({"kind": "gaussian", "sigma": 20}, Relation.CHANGE)
+    gaussian = both.mechanism_statement({"kind": "gaussian", "sigma": 20}, NeighbouringRelation.CHANGE)
     assert gaussian["relation"] == "change"
     assert gaussian["mechanism"]["sensitivity"] == Fraction("14.142135624")
 
@@ -301,24 +301,24 @@ def test_a_release_states_every_unit_of_that_person() -> None:
     ],
 )
 def test_limits_that_are_refused(limits: dict[str, int], why: str) -> None:
-    with pytest.raises(Misused, match=why):
-        contributions(UNITS, limits, JANUARY)
+    with pytest.raises(OperationRejected, match=why):
+        contributions_from_limits(UNITS, limits, JANUARY)
 
 
 def test_questions_that_are_refused() -> None:
-    limits = contributions(UNITS, {"user-day": 1, "user-month": 30}, JANUARY)
-    with pytest.raises(Misused, match="leave none for each of its `user-day`"):
+    limits = contributions_from_limits(UNITS, {"user-day": 1, "user-month": 30}, JANUARY)
+    with pytest.raises(OperationRejected, match="leave none for each of its `user-day`"):
         limits.without_sharing()
-    with pytest.raises(Misused, match="say nothing of `device`"):
-        limits.sensitivity(UNITS["device"], Relation.CHANGE)
-    with pytest.raises(Misused, match="under `replace`"):
-        limits.sensitivity(DAY, Relation.REPLACE)
-    with pytest.raises(Misused, match="is not within"):
-        limits.read((date(2025, 12, 31), JANUARY[1]))
-    with pytest.raises(Misused, match="without its sensitivity"):
-        limits.stated({"kind": "laplace", "scale": 1, "sensitivity": 1})
-    with pytest.raises(Misused, match="the noise of one of gaussian"):
-        limits.stated({"kind": "exponential", "epsilon": 1})
+    with pytest.raises(OperationRejected, match="say nothing of `device`"):
+        limits.sensitivity(UNITS["device"], NeighbouringRelation.CHANGE)
+    with pytest.raises(OperationRejected, match="under `replace`"):
+        limits.sensitivity(DAY, NeighbouringRelation.REPLACE)
+    with pytest.raises(OperationRejected, match="is not within"):
+        limits.days_read((date(2025, 12, 31), JANUARY[1]))
+    with pytest.raises(OperationRejected, match="without its sensitivity"):
+        limits.mechanism_statement({"kind": "laplace", "scale": 1, "sensitivity": 1})
+    with pytest.raises(OperationRejected, match="the noise of one of gaussian"):
+        limits.mechanism_statement({"kind": "exponential", "epsilon": 1})
 
 
 # Frames
@@ -340,65 +340,65 @@ def test_frames_keep_what_the_twin_keeps(scene: Scene) -> None:
     expected = Counter(r.key for r in kept(scene.one, scene.limits))
     cells = [] if scene.limits.per_cell is None else ["cell"]
     for frame in (as_polars(scene.one), as_pandas(scene.one)):
-        found = keep(frame, scene.limits, entity="person", day="day", order=["key"], cells=cells)
+        found = bound_contributions(frame, scene.limits, entity="person", day="day", order=["key"], cells=cells)
         assert Counter(found["key"]) == expected
 
 
 def test_rows_without_a_person_or_day_are_left_out() -> None:
-    limits = contributions(UNITS, {"user-day": 1}, JANUARY)
+    limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     rows = {"person": ["a", None, "a", "b"], "day": [JANUARY[0], JANUARY[0], None, JANUARY[1]]}
     frame = pl.DataFrame(rows, schema_overrides={"day": pl.Date})
     other = pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"])))
     for found in (
-        keep(frame, limits, entity="person", day="day"),
-        keep(other, limits, entity="person", day="day"),
+        bound_contributions(frame, limits, entity="person", day="day"),
+        bound_contributions(other, limits, entity="person", day="day"),
     ):
         assert list(found["person"]) == ["a", "b"]
 
 
 def test_a_day_is_that_of_the_zone_of_its_column() -> None:
     """Half past midnight and half past eleven in Zurich are one day, and two days in UTC."""
-    limits = contributions(UNITS, {"user-day": 1}, JANUARY)
+    limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     times = [datetime(2026, 1, 10, 0, 30), datetime(2026, 1, 10, 23, 30)]
     rows = {"person": ["a", "a"], "day": times}
     one = pl.DataFrame(rows).with_columns(pl.col("day").dt.replace_time_zone("Europe/Zurich"))
     other = pd.DataFrame(rows)
     other["day"] = other["day"].dt.tz_localize("Europe/Zurich")
     for frame in (one, other):
-        assert len(keep(frame, limits, entity="person", day="day")) == 1
+        assert len(bound_contributions(frame, limits, entity="person", day="day")) == 1
 
 
 def test_a_person_that_is_no_number_is_nobody() -> None:
-    limits = contributions(UNITS, {"user-day": 1}, JANUARY)
+    limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     rows = {"person": [math.nan, math.nan, 7.0], "day": [JANUARY[0]] * 3}
     for frame in (
         pl.DataFrame(rows),
         pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"]))),
     ):
-        assert list(keep(frame, limits, entity="person", day="day")["person"]) == [7.0]
+        assert list(bound_contributions(frame, limits, entity="person", day="day")["person"]) == [7.0]
 
 
 def test_rows_keep_their_order_where_none_is_given() -> None:
-    limits = contributions(UNITS, {"user-day": 2}, JANUARY)
+    limits = contributions_from_limits(UNITS, {"user-day": 2}, JANUARY)
     rows = {"person": ["a", "b", "a", "a"], "key": [3, 1, 2, 0], "day": [JANUARY[0]] * 4}
     for frame in (
         pl.DataFrame(rows),
         pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"]))),
     ):
-        assert list(keep(frame, limits, entity="person", day="day")["key"]) == [3, 1, 2]
+        assert list(bound_contributions(frame, limits, entity="person", day="day")["key"]) == [3, 1, 2]
 
 
 def test_frames_that_are_refused() -> None:
-    limits = contributions(UNITS, {"user-day": 2}, JANUARY)
+    limits = contributions_from_limits(UNITS, {"user-day": 2}, JANUARY)
     text = {"person": ["a"], "day": ["2026-01-01"]}
     for frame in (pl.DataFrame(text), pd.DataFrame(text)):
-        with pytest.raises(Misused, match="column `day` must hold dates"):
-            keep(frame, limits, entity="person", day="day")
+        with pytest.raises(OperationRejected, match="column `day` must hold dates"):
+            bound_contributions(frame, limits, entity="person", day="day")
     for other in (pl.DataFrame(text).lazy(), text):
-        with pytest.raises(Misused, match="a DataFrame of Polars or pandas"):
-            keep(other, limits, entity="person", day="day")
-    with pytest.raises(Misused, match="give `cells`"):
-        keep(pl.DataFrame(text), limits, entity="person", day="day", cells=["page"])
+        with pytest.raises(OperationRejected, match="a DataFrame of Polars or pandas"):
+            bound_contributions(other, limits, entity="person", day="day")
+    with pytest.raises(OperationRejected, match="give `cells`"):
+        bound_contributions(pl.DataFrame(text), limits, entity="person", day="day", cells=["page"])
 
 
 def test_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, policy, pure, start
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, InvalidValue, Misused, ReleaseRejected
-from dpolicy.integrations.gate import Gate, Reserves
-from dpolicy.integrations.rounding import downward, loss, upward
+from dpolicy.errors import Denied, InvalidValue, OperationRejected, ReleaseRejected
+from dpolicy.integrations.gate import Gate, ReservationService
+from dpolicy.integrations.rounding import round_down, round_loss_up, round_up
 from dpolicy.ledger.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def left(point: DecisionPoint, epsilon: str) -> bool:
 
 
 def test_a_run_is_reserved_then_committed() -> None:
-    point: Reserves = started()  # a decision point is what a gate needs
+    point: ReservationService = started()  # a decision point is what a gate needs
     assert isinstance(point, DecisionPoint)
     with Gate(point, by="ada").reserve("run", mechanism(epsilon=2)) as run:
         assert status(point, run.release) == "reserved"
@@ -71,7 +71,7 @@ def test_an_id_of_ones_own_runs_once() -> None:
     gate = Gate(started())
     with gate.reserve("run", mechanism(epsilon=1), release="monday"):
         pass
-    with pytest.raises(Misused, match="a re-run is another release"):
+    with pytest.raises(OperationRejected, match="a re-run is another release"):
         gate.reserve("run", mechanism(epsilon=1), release="monday")
 
 
@@ -79,7 +79,7 @@ def test_an_id_of_ones_own_runs_once() -> None:
 def test_an_exception_stays_charged(error: type[BaseException]) -> None:
     point = started()
     with pytest.raises(error), Gate(point).reserve("run", mechanism(epsilon=2)) as run:
-        run.used(mechanism(epsilon=1))  # not believed: the exception may depend on the data
+        run.report_used(mechanism(epsilon=1))  # not believed: the exception may depend on the data
         raise error
     assert status(point, run.release) == "committed"
     assert not left(point, "0.1")
@@ -88,7 +88,7 @@ def test_an_exception_stays_charged(error: type[BaseException]) -> None:
 def test_less_may_be_used_than_reserved() -> None:
     point = started()
     with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
-        run.used(mechanism(epsilon=1))
+        run.report_used(mechanism(epsilon=1))
     assert left(point, "1")
     assert not left(point, "1.1")
 
@@ -96,10 +96,10 @@ def test_less_may_be_used_than_reserved() -> None:
 def test_more_may_not() -> None:
     point = started()
     with (
-        pytest.raises(Misused, match="costs more"),
+        pytest.raises(OperationRejected, match="costs more"),
         Gate(point).reserve("run", mechanism(epsilon=1)) as run,
     ):
-        run.used(mechanism(epsilon=2))
+        run.report_used(mechanism(epsilon=2))
     assert status(point, run.release) == "reserved"  # what was reserved stays charged
     assert not left(point, "1.1")
 
@@ -110,12 +110,12 @@ def test_what_read_nothing_is_given_back() -> None:
         pytest.raises(FileNotFoundError),
         Gate(point).reserve("run", mechanism(epsilon=2)) as run,
     ):
-        run.nothing_read("there is no such file")
+        run.void_unread("there is no such file")
         raise FileNotFoundError
     assert status(point, run.release) == "voided"
     assert left(point, "2")
-    for late in (run.commit, lambda: run.nothing_read("again"), lambda: run.used()):
-        with pytest.raises(Misused, match="has ended"):
+    for late in (run.commit, lambda: run.void_unread("again"), lambda: run.report_used()):
+        with pytest.raises(OperationRejected, match="has ended"):
             late()
 
 
@@ -148,10 +148,10 @@ def test_what_ran_out_is_not_given_back_in_part() -> None:
     clock = Clock()
     point = slow(clock)
     with (
-        pytest.raises(Misused, match="expired"),
+        pytest.raises(OperationRejected, match="expired"),
         Gate(point).reserve("run", mechanism(epsilon=2)) as run,
     ):
-        run.used(mechanism(epsilon=1))
+        run.report_used(mechanism(epsilon=1))
         clock.now += timedelta(days=3)
     assert not left(point, "0.1")
 
@@ -159,7 +159,7 @@ def test_what_ran_out_is_not_given_back_in_part() -> None:
 def test_a_run_that_was_voided_meanwhile_is_an_error() -> None:
     point = started()
     with (
-        pytest.raises(Misused, match="voided"),
+        pytest.raises(OperationRejected, match="voided"),
         Gate(point).reserve("run", mechanism(epsilon=2)) as run,
     ):
         point.void(run.release, "a mistake: it is running")
@@ -178,7 +178,7 @@ def test_a_gate_states_what_is_the_same_for_all() -> None:
         where={"country": ["CH"]},
         time={"from": "2026-10-01", "to": "2026-10-02"},
     )
-    counts = gate.stated(
+    counts = gate.mechanism_fields(
         {"kind": "laplace", "scale": 4},
         also={"user": {"sensitivity": Fraction(3, 2)}},
         name="counts",
@@ -221,7 +221,7 @@ def test_a_killed_run_stays_charged(tmp_path: Path) -> None:
     point = killed("gated", tmp_path / "ledger.db")
     assert status(point, "run") == "reserved"
     assert not left(point, "0.1")
-    with pytest.raises(Misused, match="a re-run is another release"):
+    with pytest.raises(OperationRejected, match="a re-run is another release"):
         Gate(point).reserve("run", mechanism(epsilon=2), release="run")
 
 
@@ -232,13 +232,13 @@ def test_the_canary_is_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, 12345.678901234567, 0.30000000000000004])
 def test_rounding_goes_against_the_spender(value: float) -> None:
     exact = Fraction(value)
-    assert exact <= upward(value) <= exact * (1 + Fraction(1, 10**14))
-    assert exact * (1 - Fraction(1, 10**14)) <= downward(value) <= exact
-    assert loss(value) >= exact
+    assert exact <= round_up(value) <= exact * (1 + Fraction(1, 10**14))
+    assert exact * (1 - Fraction(1, 10**14)) <= round_down(value) <= exact
+    assert round_loss_up(value) >= exact
 
 
 def test_losses_that_say_nothing_are_refused() -> None:
-    assert loss(0.0) == Fraction(1, 10**9)
+    assert round_loss_up(0.0) == Fraction(1, 10**9)
     for value in (float("nan"), float("inf"), -1.0):
         with pytest.raises(InvalidValue):
-            loss(value)
+            round_loss_up(value)

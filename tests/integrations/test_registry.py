@@ -17,22 +17,22 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.check import charges, nowhere_above, prepared
-from dpolicy.enforcement.judgement import read_request, readable
+from dpolicy.enforcement.check import charges_by_region, charges_at_most, enforced_sections
+from dpolicy.enforcement.judgement import parse_request, resolve_or_reject
 from dpolicy.integrations.registry import (
-    CARRIED,
+    EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
-    Told,
-    entry_of,
+    RegistryImportOptions,
+    registry_entry,
     entry_text,
-    is_entry,
-    release_body,
+    is_registry_entry,
+    release_body_from_entry,
 )
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.release import plain
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.release import node_to_plain
 from dpolicy.language.source import Source, read_nodes
-from dpolicy.privacy.rows import added, loss_of
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.rows import add_saturating, row_to_loss
+from dpolicy.privacy.units import NeighbouringRelation
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -77,16 +77,16 @@ POLICIES = (compiled("add-remove"), compiled("change"))
 
 
 def written(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], str]:
-    entry = entry_of(release, policy, "2026-10-28", "allowed", CURATOR)
+    entry = registry_entry(release, policy, "2026-10-28", "allowed", CURATOR)
     return entry, entry_text(entry)
 
 
 def read_again(text: str) -> dict[str, Any]:
     """The values of a text as our own strict reader takes them."""
-    found = Findings()
+    found = DiagnosticCollector()
     node = read_nodes(Source("entry.yaml", text), found)
-    assert node is not None and not found.all, found.all
-    values: dict[str, Any] = plain(node)
+    assert node is not None and not found.sorted_diagnostics, found.sorted_diagnostics
+    values: dict[str, Any] = node_to_plain(node)
     return values
 
 
@@ -97,7 +97,7 @@ def stripped(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def release(*mechanisms: Mapping[str, Any], **said: Any) -> Release:
-    return read_request({"release": "r1", **said, "mechanisms": list(mechanisms)})
+    return parse_request({"release": "r1", **said, "mechanisms": list(mechanisms)})
 
 
 # Releases of all sorts
@@ -148,8 +148,8 @@ def test_what_is_written_is_an_entry_of_the_schema(asked: Release, number: int) 
     entry, text = written(asked, POLICIES[number])
     assert yaml.safe_load(text) == entry
     assert [error.message for error in VALIDATOR.iter_errors(yaml.safe_load(text))] == []
-    assert is_entry(read_again(text))
-    assert not is_entry(asked.body)
+    assert is_registry_entry(read_again(text))
+    assert not is_registry_entry(asked.body)
 
 
 def test_the_schema_can_fail() -> None:
@@ -164,13 +164,13 @@ def test_the_schema_can_fail() -> None:
 
 def at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
     """Whether no rule is charged less for the one than for the other, in any block."""
-    of, _ = prepared(policy)
+    of, _ = enforced_sections(policy)
 
     def charged(asked: Release) -> Any:
-        found = readable(asked, policy)
-        return charges(of, found, [of.section.index.match(m.facts) for m in found])
+        found = resolve_or_reject(asked, policy)
+        return charges_by_region(of, found, [of.compiled.index.match(m.predicate_input) for m in found])
 
-    return nowhere_above(of, charged(original), charged(imported))
+    return charges_at_most(of, charged(original), charged(imported))
 
 
 @unhurried
@@ -179,9 +179,9 @@ def test_an_import_charges_every_rule_at_least_what_the_release_did(
     asked: Release, number: int
 ) -> None:
     policy = POLICIES[number]
-    body, problems = release_body(read_again(written(asked, policy)[1]), policy, Told())
+    body, problems = release_body_from_entry(read_again(written(asked, policy)[1]), policy, RegistryImportOptions())
     assert not problems and body is not None
-    assert at_least(read_request(body), asked, policy)
+    assert at_least(parse_request(body), asked, policy)
     assert body == asked.body
 
 
@@ -197,9 +197,9 @@ def test_the_law_can_fail() -> None:
 
 def losses(asked: Release, policy: CompiledPolicy) -> list[Any]:
     """What all mechanisms of a release lose together, by unit."""
-    of, _ = prepared(policy)
-    rows = reduce(added, [m.costs for m in readable(asked, policy)])
-    return [loss_of(row, of.certificates) for row in rows]
+    of, _ = enforced_sections(policy)
+    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(asked, policy)])
+    return [row_to_loss(row, of.certificates) for row in rows]
 
 
 @unhurried
@@ -210,7 +210,7 @@ def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, num
     """
     policy = POLICIES[number]
     entry, _ = written(asked, policy)
-    body, problems = release_body(read_again(entry_text(stripped(entry))), policy, Told())
+    body, problems = release_body_from_entry(read_again(entry_text(stripped(entry))), policy, RegistryImportOptions())
     loss = entry["deployment"].get("privacy_loss")
     if loss is None:
         assert {p.code for p in problems} == {"G001"}
@@ -226,7 +226,7 @@ def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, num
     if raised or ("rho" not in stated and "delta" in stated):
         return
     place = ["user", "user-month", "user-day"].index(loss["privacy_unit"])
-    mine = losses(read_request(body), policy)[place]
+    mine = losses(parse_request(body), policy)[place]
     theirs = losses(asked, policy)[place]
     for got, was in zip(mine.amounts, theirs.amounts, strict=True):
         assert got >= was - len(asked.mechanisms)
@@ -241,9 +241,9 @@ def test_the_entry_of_wikimedia() -> None:
     policy = compile_policy(
         [Source("p.yaml", POLICY.replace("RELATION", "add-remove").replace("user", "device"))]
     )
-    _, problems = release_body(entry, policy, Told())
+    _, problems = release_body_from_entry(entry, policy, RegistryImportOptions())
     assert [p.code for p in problems] == ["G004"]
-    body, problems = release_body(entry, policy, Told(times=1))
+    body, problems = release_body_from_entry(entry, policy, RegistryImportOptions(times=1))
     assert not problems and body is not None
     assert body["release"] == "current-pageviews-wikimedia-foundation-2023"
     [said] = body["mechanisms"]
@@ -253,16 +253,16 @@ def test_the_entry_of_wikimedia() -> None:
 
 def test_the_entry_of_the_census() -> None:
     entry = read_again((DATA / "census.yaml").read_text("utf-8"))
-    _, problems = release_body(entry, POLICIES[0], Told())
+    _, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert [p.code for p in problems] == ["G003"]
     assert "`user`, `user-month`, `user-day`" in problems[0].message
-    body, problems = release_body(entry, POLICIES[0], Told("user", Relation.CHANGE))
+    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions("user", NeighbouringRelation.CHANGE))
     assert not problems and body is not None
     assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", "rho": Fraction("2.63")}
     assert body["mechanisms"][0]["relation"] == "change"
     assert at_least(
-        read_request(release_body(entry, POLICIES[1], Told("user"))[0] or {}),
-        read_request(release_body(entry, POLICIES[1], Told("user", Relation.CHANGE))[0] or {}),
+        parse_request(release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user"))[0] or {}),
+        parse_request(release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user", NeighbouringRelation.CHANGE))[0] or {}),
         POLICIES[1],
     )
 
@@ -295,12 +295,12 @@ def foreign(variant: str | None, parameters: Any, unit: Any = "User level") -> d
 def test_which_parameters_are_charged(
     variant: str | None, parameters: dict[str, Any], fields: dict[str, str]
 ) -> None:
-    body, problems = release_body(foreign(variant, parameters), POLICIES[0], Told())
+    body, problems = release_body_from_entry(foreign(variant, parameters), POLICIES[0], RegistryImportOptions())
     assert not problems and body is not None
     said = {name: Fraction(value) for name, value in fields.items()}
     assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", **said}
     assert body["mechanisms"][0]["unit"] == "user"
-    assert read_request(body).id == "theirs"
+    assert parse_request(body).id == "theirs"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_which_parameters_are_charged(
     ],
 )
 def test_every_problem_is_told(entry: dict[str, Any], codes: list[str]) -> None:
-    body, problems = release_body(entry, POLICIES[0], Told())
+    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert body is None
     assert [p.code for p in problems] == codes
     assert all(p.code in PROBLEMS or p.code.startswith("M") for p in problems)
@@ -333,7 +333,7 @@ def test_every_problem_is_told(entry: dict[str, Any], codes: list[str]) -> None:
 
 def carrying(text: str, **parameters: Any) -> dict[str, Any]:
     entry = foreign("Zero-concentrated DP", parameters or {"rho": 0.1})
-    entry["deployment"]["implementation"] = {"additional_information": f"Hello\n{CARRIED}{text}"}
+    entry["deployment"]["implementation"] = {"additional_information": f"Hello\n{EMBEDDED_RELEASE_PREFIX}{text}"}
     return entry
 
 
@@ -345,7 +345,7 @@ GOOD = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r
     [
         (carrying(GOOD), []),
         (carrying(GOOD, rho=0.2), ["G006"]),
-        (carrying(f"{GOOD}\n{CARRIED}{GOOD}"), ["G005"]),
+        (carrying(f"{GOOD}\n{EMBEDDED_RELEASE_PREFIX}{GOOD}"), ["G005"]),
         (carrying("{"), ["G005"]),
         (carrying("[]"), ["G005"]),
         (carrying("7"), ["G005"]),
@@ -354,13 +354,13 @@ GOOD = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r
     ],
 )
 def test_a_release_that_is_carried_is_checked(entry: dict[str, Any], codes: list[str]) -> None:
-    body, problems = release_body(entry, POLICIES[0], Told())
+    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert [p.code for p in problems] == codes
     assert (body is None) == bool(codes)
 
 
 def test_a_carried_release_happened_once() -> None:
-    _, problems = release_body(carrying(GOOD), POLICIES[0], Told(times=3))
+    _, problems = release_body_from_entry(carrying(GOOD), POLICIES[0], RegistryImportOptions(times=3))
     assert [p.code for p in problems] == ["G004"]
 
 

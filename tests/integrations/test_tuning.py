@@ -10,9 +10,9 @@ from tests.enforcement.scenes import GLOBAL, started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
+from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.tuning import tuning
+from dpolicy.integrations.tuning import reserve_trials
 
 SEARCHES = (
     "  - {name: searches, kind: custom, when: 'labels.stage == \"tuning\"', unit: user,"
@@ -36,13 +36,13 @@ def approximately(**amounts: float) -> Any:
 def test_what_was_begun_is_charged_and_labelled() -> None:
     of = point()
     gate = Gate(of, labels={"team": "ads"}, unit="user")
-    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials:
+    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials:
         assert spent(of) == approximately(**{"global": 1, "searches": 1})
         for expected in (1, 2, 3):
             with trials.trial() as number:
                 assert number == expected
     assert spent(of) == approximately(**{"global": 0.6, "searches": 0.6})
-    with gate.reserve("final", gate.stated(LAPLACE)):
+    with gate.reserve("final", gate.mechanism_fields(LAPLACE)):
         pass
     assert spent(of) == approximately(**{"global": 0.8, "searches": 0.6})
 
@@ -50,8 +50,8 @@ def test_what_was_begun_is_charged_and_labelled() -> None:
 def test_counts_multiply_and_units_are_restated() -> None:
     of = point()
     gate = Gate(of, unit="user-day")
-    twice = gate.stated({**LAPLACE, "count": 2}, also={"user": {"sensitivity": 0.5}})
-    with tuning(gate, twice, trials=4) as trials, trials.trial():
+    twice = gate.mechanism_fields({**LAPLACE, "count": 2}, also={"user": {"sensitivity": 0.5}})
+    with reserve_trials(gate, twice, trials=4) as trials, trials.trial():
         assert spent(of) == approximately(**{"global": 0.8, "searches": 0.8})
     assert spent(of) == approximately(**{"global": 0.2, "searches": 0.2})
 
@@ -59,13 +59,13 @@ def test_counts_multiply_and_units_are_restated() -> None:
 def test_more_trials_than_reserved_are_refused() -> None:
     gate = Gate(point(), unit="user")
     ran = []
-    with tuning(gate, gate.stated(LAPLACE), trials=2) as trials:
+    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=2) as trials:
         for _ in range(2):
             with trials.trial():
                 ran.append("yes")
-        with pytest.raises(Misused, match="all 2 trials"), trials.trial():
+        with pytest.raises(OperationRejected, match="all 2 trials"), trials.trial():
             ran.append("no")
-    with pytest.raises(Misused, match="over"), trials.trial():
+    with pytest.raises(OperationRejected, match="over"), trials.trial():
         ran.append("no")
     assert ran == ["yes", "yes"]
 
@@ -78,10 +78,10 @@ def test_threads_share_what_is_left() -> None:
         try:
             with trials.trial():
                 return True
-        except Misused:
+        except OperationRejected:
             return False
 
-    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials, ThreadPoolExecutor(8) as pool:
+    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials, ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(one, range(50))) == 5
     assert spent(of) == approximately(**{"global": 1, "searches": 1})
 
@@ -90,7 +90,7 @@ def test_a_denied_search_runs_nothing() -> None:
     gate = Gate(point(), unit="user")
     with (
         pytest.raises(Denied) as denied,
-        tuning(gate, gate.stated(LAPLACE), trials=6) as trials,
+        reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=6) as trials,
         trials.trial(),
     ):
         raise AssertionError("it ran")
@@ -102,7 +102,7 @@ def test_an_exception_charges_all_trials() -> None:
     gate = Gate(of, unit="user")
     with (
         pytest.raises(ZeroDivisionError),
-        tuning(gate, gate.stated(LAPLACE), trials=5) as trials,
+        reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials,
         trials.trial(),
     ):
         raise ZeroDivisionError
@@ -112,7 +112,7 @@ def test_an_exception_charges_all_trials() -> None:
 def test_a_trial_that_failed_and_was_caught_is_one() -> None:
     of = point()
     gate = Gate(of, unit="user")
-    with tuning(gate, gate.stated(LAPLACE), trials=5) as trials:
+    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials:
         with pytest.raises(ZeroDivisionError), trials.trial():
             raise ZeroDivisionError
         with trials.trial():
@@ -123,7 +123,7 @@ def test_a_trial_that_failed_and_was_caught_is_one() -> None:
 def test_no_trial_costs_nothing() -> None:
     of = point()
     gate = Gate(of, unit="user")
-    with tuning(gate, gate.stated(LAPLACE), trials=5):
+    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5):
         pass
     (entry,) = of.entries.values()
     assert entry.status == "voided"
@@ -132,7 +132,7 @@ def test_no_trial_costs_nothing() -> None:
 @pytest.mark.parametrize("trials", [0, -1, 2.5, True])
 def test_a_number_of_trials_is_a_number(trials: Any) -> None:
     gate = Gate(point(), unit="user")
-    with pytest.raises(Misused, match="no number"), tuning(gate, trials=trials):
+    with pytest.raises(OperationRejected, match="no number"), reserve_trials(gate, trials=trials):
         pass
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Diagnostic, Findings, Severity
+from dpolicy.language.diagnostics import Diagnostic, DiagnosticCollector, Severity
 from dpolicy.language.model import PolicySet
-from dpolicy.language.parser import parse, read_source
-from dpolicy.language.source import Node, Source, read_nodes
+from dpolicy.language.parser import parse_policies, read_source
+from dpolicy.language.source import TextNode, Source, read_nodes
 from dpolicy.rules.compiler import compile_policy
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,16 +43,16 @@ def errors(*texts: str) -> list[str]:
     return [d.code for d in diagnostics(*texts) if d.severity is Severity.ERROR]
 
 
-def nodes(text: str) -> tuple[Node | None, list[str]]:
+def nodes(text: str) -> tuple[TextNode | None, list[str]]:
     """The node tree of a text, and the codes reported while it was read."""
-    found = Findings()
-    return read_nodes(Source("t.yaml", text), found), [d.code for d in found.all]
+    found = DiagnosticCollector()
+    return read_nodes(Source("t.yaml", text), found), [d.code for d in found.sorted_diagnostics]
 
 
 def model(text: str) -> PolicySet:
     """The policy set of a text that has no mistakes of form."""
-    found = Findings()
-    policies = parse([Source("t.yaml", text)], found)
+    found = DiagnosticCollector()
+    policies = parse_policies([Source("t.yaml", text)], found)
     assert not found.errors, [str(d) for d in found.errors]
     assert policies is not None
     return policies

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.language.reading import EXAMPLES, ROOT, codes, diagnostics, diagnostics_of, errors
 
-from dpolicy.cases.case import read_case
+from dpolicy.cases.case import load_case
 from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.language.catalogue import CATALOGUE
-from dpolicy.language.diagnostics import MAX_ERRORS, Diagnostic, Findings, Severity, suggestion
+from dpolicy.language.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity, suggest
 from dpolicy.language.source import Source, Span
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.rules.hasse import MAX_NODES, hasse_svg
@@ -79,7 +79,7 @@ def reported(example: str) -> tuple[Diagnostic, ...]:
     if not example.endswith("_test"):
         return diagnostics_of([Source("policy.yaml", file.read_text("utf-8"))])
     with pytest.raises(PolicyRejected) as rejected:
-        read_case(file)
+        load_case(file)
     return tuple(d for d in rejected.value.diagnostics if isinstance(d, Diagnostic))
 
 
@@ -275,11 +275,11 @@ def test_warnings_never_reject() -> None:
 
 
 def test_a_finding_twice_is_one() -> None:
-    found = Findings()
+    found = DiagnosticCollector()
     span = Span(Source("a", "x"), 1, 1, 1, 2)
     found("P001", "m", span)
     found("P001", "m", span)
-    assert len(found.all) == 1
+    assert len(found.sorted_diagnostics) == 1
 
 
 def test_nothing_that_is_printed_steers_a_terminal() -> None:
@@ -299,15 +299,15 @@ def test_a_long_line_is_shown_in_part_with_the_caret_in_it() -> None:
 @pytest.mark.parametrize("count", [3, 5_000])
 def test_a_misspelt_name_is_found_among_few_and_many(count: int) -> None:
     names = [f"attribute-{n:05}" for n in range(count)] + ["diagnosis", "page-views"]
-    assert suggestion("diagnosys", names) == "did you mean `diagnosis`?"
-    assert suggestion("page_views", names) == "did you mean `page-views`?"
-    assert suggestion("attribut-00001", names) == "did you mean `attribute-00001`?"
+    assert suggest("diagnosys", names) == "did you mean `diagnosis`?"
+    assert suggest("page_views", names) == "did you mean `page-views`?"
+    assert suggest("attribut-00001", names) == "did you mean `attribute-00001`?"
 
 
 def test_what_there_is_to_choose_from_is_listed_where_it_is_short() -> None:
-    assert suggestion("xyz", ["b", "a"]) == "known: `a`, `b`"
-    assert suggestion("xyz", [f"a{n}" for n in range(100)]) is None
-    assert suggestion("x" * 10**6, ["x"]) == "known: `x`"
+    assert suggest("xyz", ["b", "a"]) == "known: `a`, `b`"
+    assert suggest("xyz", [f"a{n}" for n in range(100)]) is None
+    assert suggest("x" * 10**6, ["x"]) == "known: `x`"
 
 
 def test_diagnostics_for_programs() -> None:

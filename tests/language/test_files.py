@@ -55,8 +55,8 @@ def names(policy: CompiledPolicy) -> list[str]:
 def test_the_files_of_a_directory_are_one_policy_set(tmp_path: Path) -> None:
     policy = load_policy(written(tmp_path, a__yaml=BASE, b__yml=MORE))
     assert names(policy) == ["global", "tuning"]
-    assert sorted(policy.policies.attributes) == ["age", "zip"]
-    assert policy.policies.name == "acme"
+    assert sorted(policy.policy_set.attributes) == ["age", "zip"]
+    assert policy.policy_set.name == "acme"
 
 
 def test_json_stands_beside_yaml(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.language.generated import Layout, Number, canonical, policy_sets
 from tests.language.reading import ROOT, model
 
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.formatter import WIDTH, digest, format_text
-from dpolicy.language.parser import parse
-from dpolicy.language.source import Map, Scalar, Source, read_nodes
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.formatter import WIDTH, policy_digest, format_text
+from dpolicy.language.parser import parse_policies
+from dpolicy.language.source import MapNode, ScalarNode, Source, read_nodes
 
 POLICY = {"name": "cap", "kind": "custom", "when": "always", "unit": "user"}
 
@@ -33,10 +33,10 @@ LAWS = settings(
 
 
 def formatted(text: str) -> str:
-    found = Findings()
+    found = DiagnosticCollector()
     source = Source("t.yaml", text)
     root = read_nodes(source, found)
-    assert root is not None, [str(d) for d in found.all]
+    assert root is not None, [str(d) for d in found.sorted_diagnostics]
     assert not found.errors
     return format_text(source, root)
 
@@ -46,7 +46,7 @@ def formatted(text: str) -> str:
 def test_layout_says_nothing(value: dict[str, Any], data: st.DataObject) -> None:
     text = Layout(data.draw).text(value)
     assert model(text) == model(canonical(value))
-    assert digest(model(text)) == digest(model(canonical(value)))
+    assert policy_digest(model(text)) == policy_digest(model(canonical(value)))
 
 
 @LAWS
@@ -77,7 +77,7 @@ def test_the_digest_does_not_depend_on_the_order_of_keys(
         random.shuffle(keys)
         return {key: shuffled(node[key]) for key in keys}
 
-    assert digest(model(canonical(value))) == digest(model(canonical(shuffled(value))))
+    assert policy_digest(model(canonical(value))) == policy_digest(model(canonical(shuffled(value))))
 
 
 @LAWS
@@ -90,11 +90,11 @@ def test_the_digest_changes_with_any_number(value: dict[str, Any], data: st.Data
     new = data.draw(st.sampled_from(["3", "0.5", "7e-1", "0.0625", "11"]))
     assume(Fraction(new) != old)
     changed = replaced(value, path, Number(new))
-    found = Findings()
-    other = parse([Source("t.yaml", canonical(changed))], found)
+    found = DiagnosticCollector()
+    other = parse_policies([Source("t.yaml", canonical(changed))], found)
     assume(not found.errors and other is not None)
     assert other is not None
-    assert digest(other) != digest(model(canonical(value)))
+    assert policy_digest(other) != policy_digest(model(canonical(value)))
 
 
 def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -131,12 +131,12 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def test_any_text_comes_back(text: str) -> None:
     original = f"k: {canonical(text)}\n"
     once = formatted(original)
-    found = Findings()
+    found = DiagnosticCollector()
     root = read_nodes(Source("t.yaml", once), found)
     assert not found.errors
-    assert isinstance(root, Map)
+    assert isinstance(root, MapNode)
     value = root.get("k")
-    assert isinstance(value, Scalar)
+    assert isinstance(value, ScalarNode)
     assert value.text == text
 
 
@@ -172,9 +172,9 @@ def policy_texts() -> list[Path]:
 
 
 def readable(path: Path) -> bool:
-    found = Findings()
+    found = DiagnosticCollector()
     return (
-        read_nodes(Source(path.name, path.read_text("utf-8")), found) is not None and not found.all
+        read_nodes(Source(path.name, path.read_text("utf-8")), found) is not None and not found.sorted_diagnostics
     )
 
 
@@ -183,9 +183,9 @@ def test_the_files_of_the_repository_obey_the_laws(path: Path) -> None:
     text = path.read_text("utf-8")
     once = formatted(text)
     assert formatted(once) == once
-    found, again = Findings(), Findings()
-    assert parse([Source("t", once)], found) == parse([Source("t", text)], again)
-    assert [d.code for d in found.all] == [d.code for d in again.all]
+    found, again = DiagnosticCollector(), DiagnosticCollector()
+    assert parse_policies([Source("t", once)], found) == parse_policies([Source("t", text)], again)
+    assert [d.code for d in found.sorted_diagnostics] == [d.code for d in again.sorted_diagnostics]
 
 
 def test_the_starter_is_in_canonical_layout() -> None:

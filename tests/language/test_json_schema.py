@@ -13,25 +13,25 @@ from tests.language.generated import canonical, policy_sets
 from tests.language.reading import EXAMPLES, ROOT, diagnostics, nodes
 
 from dpolicy.language.json_schema import policy_schema
-from dpolicy.language.source import List, Map, Node, Scalar
+from dpolicy.language.source import ListNode, MapNode, TextNode, ScalarNode
 
 VALIDATOR = Draft202012Validator(policy_schema())
 
 
-def as_json(node: Node) -> Any:
+def as_json(node: TextNode) -> Any:
     """A document as editors hand it to the schema: plain values, keys as text."""
     match node:
-        case Map(entries=entries):
+        case MapNode(entries=entries):
             return {key.text: as_json(value) for key, value in entries}
-        case List(items=items):
+        case ListNode(items=items):
             return [as_json(item) for item in items]
-        case Scalar(kind="number"):
+        case ScalarNode(kind="number"):
             return int(node.number) if node.number.denominator == 1 else float(node.number)
-        case Scalar(kind="bool", text=text):
+        case ScalarNode(kind="bool", text=text):
             return text == "true"
-        case Scalar(kind="null"):
+        case ScalarNode(kind="null"):
             return None
-        case Scalar(text=text):
+        case ScalarNode(text=text):
             return text
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from tests.language.reading import codes, diagnostics, errors, model, nodes, of_bytes
 
-from dpolicy.language.source import List, Map, Node, Scalar, Source, Span, read_nodes
+from dpolicy.language.source import ListNode, MapNode, TextNode, ScalarNode, Source, Span, read_nodes
 
 
 def kind_of(text: str) -> tuple[str, list[str]]:
     """The kind of the value of `k`, and what is reported about it."""
     root, found = nodes(f"k: {text}\n")
-    value = root.get("k") if isinstance(root, Map) else None
-    assert isinstance(value, Scalar)
+    value = root.get("k") if isinstance(root, MapNode) else None
+    assert isinstance(value, ScalarNode)
     return value.kind, found
 
 
@@ -64,7 +64,7 @@ def test_an_absurd_number_is_refused(text: str) -> None:
 )
 def test_numbers_are_exact(text: str, value: Fraction) -> None:
     root, _ = nodes(text)
-    assert isinstance(root, Scalar)
+    assert isinstance(root, ScalarNode)
     assert root.number == value
 
 
@@ -136,12 +136,12 @@ SPANS = "héß: wert\n\"ключ\": [один, \"два три\", {x: 日本}]\n
 def test_spans_of_keys_values_and_items(newline: str) -> None:
     root, found = nodes(SPANS.replace("\n", newline))
     assert found == []
-    assert isinstance(root, Map)
+    assert isinstance(root, MapNode)
     keys = [text_at(key.span) for key, _ in root.entries]
     assert keys == ["héß", '"ключ"', "plain"]
     first, second, third = (value for _, value in root.entries)
     assert text_at(first.span) == "wert"
-    assert isinstance(second, List)
+    assert isinstance(second, ListNode)
     assert [text_at(item.span) for item in second.items] == ["один", '"два три"', "{x: 日本}"]
     assert text_at(third.span) == "'it''s'"
     assert str(third.span) == "t.yaml:3:8"
@@ -149,19 +149,19 @@ def test_spans_of_keys_values_and_items(newline: str) -> None:
 
 def test_spans_over_several_lines() -> None:
     root, _ = nodes("a: |\n  one\n  two\nb: 'three\n  four'\n")
-    assert isinstance(root, Map)
+    assert isinstance(root, MapNode)
     block, quoted = (value for _, value in root.entries)
     assert (block.span.line, quoted.span.line, quoted.span.end_line) == (1, 4, 5)
-    assert isinstance(block, Scalar)
-    assert isinstance(quoted, Scalar)
+    assert isinstance(block, ScalarNode)
+    assert isinstance(quoted, ScalarNode)
     assert (block.text, quoted.text) == ("one\ntwo\n", "three four")
 
 
 def test_spans_outside_the_basic_plane_count_characters() -> None:
     root, _ = nodes("🙂🙂: {x: 🙃, y: end}\n")
-    assert isinstance(root, Map)
+    assert isinstance(root, MapNode)
     inner = root.entries[0][1]
-    assert isinstance(inner, Map)
+    assert isinstance(inner, MapNode)
     assert [text_at(value.span) for _, value in inner.entries] == ["🙃", "end"]
 
 
@@ -267,7 +267,7 @@ def test_anchors_aliases_tags_and_merge_keys_are_refused(line: str) -> None:
 def test_quoted_signs_are_only_text() -> None:
     root, found = nodes("a: '*x'\n'<<': '&y'\nb: \"!z\"\n")
     assert found == []
-    assert isinstance(root, Map)
+    assert isinstance(root, MapNode)
     assert [key.text for key, _ in root.entries] == ["a", "<<", "b"]
 
 
@@ -291,16 +291,16 @@ def test_keys_are_text(text: str) -> None:
     assert found == ["P007"]
 
 
-def plain(node: Node | None) -> object:
+def plain(node: TextNode | None) -> object:
     """A tree without places, to compare."""
     match node:
-        case Map(entries=entries):
+        case MapNode(entries=entries):
             return {key.text: plain(value) for key, value in entries}
-        case List(items=items):
+        case ListNode(items=items):
             return [plain(item) for item in items]
-        case Scalar(kind="number"):
+        case ScalarNode(kind="number"):
             return node.number
-        case Scalar(kind=kind, text=text):
+        case ScalarNode(kind=kind, text=text):
             return {"true": True, "false": False}[text] if kind == "bool" else text
     return None
 

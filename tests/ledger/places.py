@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 #: Seconds: so many processes on so few cores may have to wait for long.
 PATIENCE = 300.0
 
 
-def opened(where: str, schema: str | None = None) -> Store:
+def opened(where: str, schema: str | None = None) -> LedgerStore:
     """A path, or an address and a schema → a patient store; loads only what that needs."""
     if schema is None:
         from dpolicy.ledger.sqlite import SqliteStore

@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 
-from dpolicy.ledger.events import Record, chained, check_chain
+from dpolicy.ledger.events import Record, record_hash, check_chain
 from dpolicy.ledger.reading import Head
 
 _LOG = logging.getLogger("dpolicy.tests")
@@ -19,7 +19,7 @@ def follow(head: Head, payloads: Iterable[bytes]) -> list[Record]:
     digest, sequence = head.digest, head.sequence
     for payload in payloads:
         sequence += 1
-        digest = chained(digest, sequence, payload)
+        digest = record_hash(digest, sequence, payload)
         made.append(Record(sequence, digest, payload))
     return made
 

@@ -21,7 +21,7 @@ def test_addresses(tmp_path: Path, postgres: PostgresServer) -> None:
     for where, kind in {**kinds, postgres.url: PostgresStore, other: PostgresStore}.items():
         store = open_store(where)
         assert isinstance(store, kind)
-        assert list(store.after(0)) == []
+        assert list(store.records_after(0)) == []
         store.close()
 
 

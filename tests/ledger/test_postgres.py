@@ -16,7 +16,7 @@ from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.postgres_server import address, check_settings, shown
+from dpolicy.ledger.postgres_server import parse_address, check_settings, redacted_message
 
 ROOT = Path(__file__).parents[2]
 GOOD = (False, "on", "on", "on", "", 0, "")
@@ -69,7 +69,7 @@ def test_a_session_that_was_changed_later(postgres: PostgresServer) -> None:
     assert store._writer
     store._writer.execute("SET synchronous_commit = off")
     store._writer.commit()
-    with pytest.raises(LedgerUnavailable, match="synchronous_commit"), store.writing():
+    with pytest.raises(LedgerUnavailable, match="synchronous_commit"), store.open_for_writing():
         pass
     store.close()
 
@@ -86,7 +86,7 @@ def test_a_newer_format(postgres: PostgresServer) -> None:
 
 def test_a_strange_schema_is_only_a_name(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema='Robert"); DROP TABLE x; --')
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
     store.close()
 
@@ -104,23 +104,23 @@ def test_a_lost_connection_is_made_again_where_nothing_was_written(
     postgres: PostgresServer,
 ) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
-    assert len(list(store.after(0))) == 1
+    assert len(list(store.records_after(0))) == 1
     cut_off(postgres)
-    assert len(list(store.after(0))) == 1
-    with store.writing() as log:
-        log.append(follow(head_of(list(log.after(0))), [b"two"]))
-    assert len(verified(store.after(0))) == 2
+    assert len(list(store.records_after(0))) == 1
+    with store.open_for_writing() as log:
+        log.append(follow(head_of(list(log.records_after(0))), [b"two"]))
+    assert len(verified(store.records_after(0))) == 2
     store.close()
 
 
 def test_a_connection_lost_before_the_commit(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
-    with pytest.raises(LedgerUnavailable, match="nothing was written"), store.writing() as log:
+    with pytest.raises(LedgerUnavailable, match="nothing was written"), store.open_for_writing() as log:
         cut_off(postgres)
         log.append(follow(head_of([]), [b"one"]))
-    assert list(store.after(0)) == []
+    assert list(store.records_after(0)) == []
     store.close()
 
 
@@ -128,14 +128,14 @@ def test_a_connection_lost_in_the_commit(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
     with (
         pytest.raises(LedgerUnavailable, match="the outcome is not known\nhelp: ask again"),
-        store.writing() as log,
+        store.open_for_writing() as log,
     ):
         log.append(follow(head_of([]), [b"one"]))
         cut_off(postgres)
-    assert list(store.after(0)) == []
-    with store.writing() as log:
+    assert list(store.records_after(0)) == []
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
-    assert len(verified(store.after(0))) == 1
+    assert len(verified(store.records_after(0))) == 1
     store.close()
 
 
@@ -152,8 +152,8 @@ def test_a_commit_that_stopped_waiting_for_its_standby(postgres: PostgresServer)
         try:
             with pytest.raises(LedgerUnavailable, match="canceling wait for synchronous"):
                 for _ in range(1000):  # a busy server takes up the setting after some commits
-                    with store.writing() as log:
-                        log.append(follow(head_of(list(log.after(0))), [b"one"]))
+                    with store.open_for_writing() as log:
+                        log.append(follow(head_of(list(log.records_after(0))), [b"one"]))
                     sleep(0.02)
         finally:
             canceller.wait()
@@ -199,9 +199,9 @@ def test_a_password_is_never_said(url: str) -> None:
 
 def test_names_and_messages_without_passwords() -> None:
     url = f"postgresql://user:{QUOTED}@host:5433/database"
-    assert address(url)[1] == "postgresql://user@host:5433/database"
+    assert parse_address(url)[1] == "postgresql://user@host:5433/database"
     error = RuntimeError(f"bad\n  {SECRET} or {QUOTED} or postgresql://a:b@c/d")
-    assert shown(error, url) == "bad … or … or postgresql://a:…@c/d"
+    assert redacted_message(error, url) == "bad … or … or postgresql://a:…@c/d"
 
 
 def test_without_the_library() -> None:

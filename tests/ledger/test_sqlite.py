@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def written(path: Path) -> None:
     """A ledger with a record."""
     store = SqliteStore(path)
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
     store.close()
 
@@ -139,10 +139,10 @@ def test_files_that_are_moved_while_in_use(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
     Path(f"{path}{ending}").rename(tmp_path / "moved")
-    with pytest.raises(LedgerUnavailable, match="was moved or replaced"), store.writing():
+    with pytest.raises(LedgerUnavailable, match="was moved or replaced"), store.open_for_writing():
         pass
     (tmp_path / "moved").rename(f"{path}{ending}")
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"back"]))
     store.close()
 
@@ -150,7 +150,7 @@ def test_files_that_are_moved_while_in_use(tmp_path: Path, ending: str) -> None:
 def test_files_that_are_moved_during_a_commit(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
-    with pytest.raises(LedgerUnavailable, match="the outcome is not known"), store.writing() as log:
+    with pytest.raises(LedgerUnavailable, match="the outcome is not known"), store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
         path.rename(tmp_path / "moved")
     (tmp_path / "moved").rename(path)
@@ -161,8 +161,8 @@ def test_a_store_is_not_used_after_a_fork(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ledger.db")
     store._writers._process = store._readers._process = -1
     with pytest.raises(LedgerUnavailable, match="before this process was forked"):
-        list(store.after(0))
-    with pytest.raises(LedgerUnavailable, match="open it in each process"), store.writing():
+        list(store.records_after(0))
+    with pytest.raises(LedgerUnavailable, match="open it in each process"), store.open_for_writing():
         pass
     store.close()
 
@@ -172,13 +172,13 @@ def test_what_a_killed_writer_left_is_synced_before_it_is_relied_on(
 ) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
-    with store.writing() as log:
+    with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
     synced: list[Path] = []
     monkeypatch.setattr(sqlite_file, "_sync", synced.append)
     other = SqliteStore(path)
     assert synced == [tmp_path / "ledger.db-wal", tmp_path]
-    assert len(verified(other.after(0))) == 1
+    assert len(verified(other.records_after(0))) == 1
     other.close()
     store.close()
 

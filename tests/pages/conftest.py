@@ -12,8 +12,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from dpolicy.demo.company import found_company
-from dpolicy.demo.tour import company_app, served
+from dpolicy.demo.company import write_sample_ledger
+from dpolicy.demo.tour import company_app, serve_in_thread
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.ledger.events import Record
 from dpolicy.ledger.memory import MemoryStore
@@ -26,8 +26,8 @@ NOW = datetime.now(UTC)
 def year() -> list[Record]:
     """The records of the company's year."""
     store = MemoryStore()
-    found_company(store, NOW)
-    return list(store.after(0))
+    write_sample_ledger(store, NOW)
+    return list(store.records_after(0))
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +39,14 @@ def company(year: list[Record]) -> DecisionPoint:
 @pytest.fixture(scope="session")
 def site(year: list[Record]) -> Iterator[str]:
     """The company's dashboard, to look at."""
-    with served(company_app(MemoryStore(year), NOW), 0) as (url, _):
+    with serve_in_thread(company_app(MemoryStore(year), NOW), 0) as (url, _):
         yield url
 
 
 @pytest.fixture
 def own_site(year: list[Record]) -> Iterator[str]:
     """The company's dashboard, which a test may change."""
-    with served(company_app(MemoryStore(year), NOW), 0) as (url, _):
+    with serve_in_thread(company_app(MemoryStore(year), NOW), 0) as (url, _):
         yield url
 
 

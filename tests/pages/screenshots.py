@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import FloatRect, Page
 from tests.pages.chromium import browser
 
-from dpolicy.demo.tour import company_app, served
+from dpolicy.demo.tour import company_app, serve_in_thread
 from dpolicy.ledger.memory import MemoryStore
 
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
@@ -20,7 +20,7 @@ def main() -> None:
     """Every picture, from the made-up company."""
     IMAGES.mkdir(exist_ok=True)
     app = company_app(MemoryStore(), datetime.now(UTC))
-    with served(app, 0) as (url, _), browser() as running:
+    with serve_in_thread(app, 0) as (url, _), browser() as running:
         for scheme in ("light", "dark"):
             page = running.new_page(
                 color_scheme=scheme,

@@ -12,17 +12,17 @@ from tests.enforcement.scenes import GLOBAL, body, mechanism, policy
 from tests.pages.conftest import NOW, Fetch, asked
 
 from dpolicy.demo.company import candidate_text, policy_text, round_text
-from dpolicy.demo.tour import PAGES, served
+from dpolicy.demo.tour import PAGES, serve_in_thread
 from dpolicy.enforcement import judgement
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
-from dpolicy.service.access import Access, Token, hash_of, local_access
+from dpolicy.service.access import AccessRules, AccessToken, hash_token, local_access
 from dpolicy.service.app import create_app
 from dpolicy.service.pages.site import PAGES as TABLE
-from dpolicy.service.pages.site import Page
+from dpolicy.service.pages.site import PageRoute
 from dpolicy.service.principal import Principal, Role
 from dpolicy.service.views import approvals as approvals_view
 from dpolicy.service.views.paging import PER_PAGE
@@ -180,18 +180,18 @@ def test_what_waits_can_be_approved(fetch_own: Fetch) -> None:
 def test_only_what_is_shown_of_what_waits_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
 
-    def judge(state: State, release: Release) -> Decision:
+    def judge(state: LedgerState, release: Release) -> Decision:
         judged.append(release.id)
-        return judgement.judge(state, release)
+        return judgement.evaluate_release(state, release)
 
     monkeypatch.setattr(approvals_view, "judge", judge)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
     for n in range(PER_PAGE + 2):
         point.propose(body(f"r{n}", mechanism((), epsilon=1)), by="ana")
-    first = approvals_view.approvals(point)
+    first = approvals_view.approvals_page(point)
     assert len(first.waiting) == PER_PAGE and judged == [f"r{n}" for n in range(PER_PAGE)]
-    with served(create_app(point, local_access), 0) as (url, _):
+    with serve_in_thread(create_app(point, local_access), 0) as (url, _):
         page = asked(f"{url}/approvals", None, {"Accept": "text/html"}).text
         assert 'href="/approvals?page=2"' in page and "Page 1 of 2" in page
         rest = asked(f"{url}/approvals?page=2&format=json", None, {}).json
@@ -206,7 +206,7 @@ def test_what_others_spent_is_not_named_where_an_analyst_waits() -> None:
         point.submit({**body(f"of-{by}", mechanism((), epsilon="0.5")), "by": by}, by=by)
     point.propose({**body("more", mechanism((), epsilon=5)), "by": "ana"}, by="ana")
     for own, named in ((None, {"of-ana", "of-ben"}), ("ana", {"of-ana"})):
-        (waiting,) = approvals_view.approvals(point, own=own).waiting
+        (waiting,) = approvals_view.approvals_page(point, own=own).waiting
         assert waiting.decision is not None
         assert set(waiting.decision.reasons[0].spenders) == named
 
@@ -250,7 +250,7 @@ def test_what_people_write_is_shown_as_text() -> None:
     point.apply(policy(GLOBAL), by=NASTY, because=NASTY)
     point.submit(body("a", mechanism((), epsilon=9)), by=NASTY)
     point.propose(body("b", mechanism((), epsilon=1)), by=NASTY)
-    with served(create_app(point, local_access), 0) as (url, _):
+    with serve_in_thread(create_app(point, local_access), 0) as (url, _):
         for path in ("/", "/releases", "/releases/a", "/log", "/approvals", f"/?q={NASTY[2:10]}"):
             text = asked(f"{url}{path}", None, {"Accept": "text/html"}).text
             assert "<script>" not in text and "onerror=alert(1)>" not in text.replace("&gt;", "")
@@ -261,7 +261,7 @@ def test_what_people_write_is_shown_as_text() -> None:
 
 
 def test_a_ledger_without_a_policy() -> None:
-    with served(create_app(DecisionPoint(MemoryStore()), local_access), 0) as (url, _):
+    with serve_in_thread(create_app(DecisionPoint(MemoryStore()), local_access), 0) as (url, _):
         paths = ("/", "/releases", "/policy", "/approvals", "/log?verify=1", "/check", "/rounds")
         for path in paths:
             assert asked(f"{url}{path}", None, {"Accept": "text/html"}).status == 200
@@ -276,19 +276,19 @@ ROLES = {str(role): frozenset({role}) for role in Role}
 def people() -> Iterator[str]:
     """A dashboard for four people with one role each, whose tokens are their names."""
     names = {name: Principal(name, roles) for name, roles in ROLES.items()}
-    tokens = {hash_of(name): Token(name, datetime(9999, 1, 1, tzinfo=UTC)) for name in names}
-    access = Access(people=names, tokens=tokens)
+    tokens = {hash_token(name): AccessToken(name, datetime(9999, 1, 1, tzinfo=UTC)) for name in names}
+    access = AccessRules(people=names, tokens=tokens)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
     for by in ("analyst", "somebody"):
         point.submit({**body(f"of-{by}", mechanism((), epsilon="0.5")), "by": by}, by=by)
-    with served(create_app(point, lambda: access), 0) as (url, _):
+    with serve_in_thread(create_app(point, lambda: access), 0) as (url, _):
         yield url
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("page", TABLE, ids=lambda page: f"{page.method} {page.path}")
-def test_each_page_is_for_its_roles(people: str, page: Page, role: str) -> None:
+def test_each_page_is_for_its_roles(people: str, page: PageRoute, role: str) -> None:
     path = page.path.replace("{release:path}", "of-analyst").replace("{proposal}", "1")
     fields = None if page.method == "GET" else [("x", "")]
     headers = {"Accept": "text/html", "Cookie": f"dpolicy-token={role}"}
@@ -299,7 +299,7 @@ def test_each_page_is_for_its_roles(people: str, page: Page, role: str) -> None:
 
 
 @pytest.mark.parametrize("page", TABLE, ids=lambda page: f"{page.method} {page.path}")
-def test_nobody_sees_a_page_without_a_token(people: str, page: Page) -> None:
+def test_nobody_sees_a_page_without_a_token(people: str, page: PageRoute) -> None:
     path = page.path.replace("{release:path}", "of-analyst").replace("{proposal}", "1")
     fields = None if page.method == "GET" else [("x", "")]
     answer = asked(f"{people}{path}", fields, {"Accept": "text/html"})

@@ -14,30 +14,30 @@ from tests.enforcement.scenes import ZIP, body, mechanism, started
 from tests.pages.conftest import NOW
 
 from dpolicy.demo.company import candidate_text, policy_text
-from dpolicy.enforcement.check import prepared
+from dpolicy.enforcement.check import enforced_sections
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import share_used, standings
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.governance import used_share, rule_status_table
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.privacy.rows import Rows
-from dpolicy.rules.hasse import covers
-from dpolicy.service.views.burndown import HORIZON, PACE_MONTHS, burndown
+from dpolicy.privacy.rows import LossArray
+from dpolicy.rules.hasse import hasse_edges
+from dpolicy.service.views.burndown import MAX_ESTIMATE_DAYS, ESTIMATE_MONTHS, rule_burndown
 from dpolicy.service.views.log import log_page, log_span
-from dpolicy.service.views.neighbours import neighbours
-from dpolicy.service.views.overview import Overview, overview
-from dpolicy.service.views.paging import PER_PAGE, paging
-from dpolicy.service.views.policy import candidate, policy_page
+from dpolicy.service.views.neighbours import rule_neighbours
+from dpolicy.service.views.overview import OverviewPage, overview_page
+from dpolicy.service.views.paging import PER_PAGE, paginate
+from dpolicy.service.views.policy import preview_policy, policy_page
 from dpolicy.service.views.releases import find_releases
-from dpolicy.service.views.rule import find_rule, name_of, rule_page
-from dpolicy.service.views.standing import RuleName
+from dpolicy.service.views.rule import find_rule, rule_key, rule_page
+from dpolicy.service.views.standing import RuleKey
 
 TODAY = NOW.date()
 
 
 def shown(
     point: DecisionPoint, page: int = 1, wanted: Mapping[str, str] = MappingProxyType({})
-) -> Overview:
-    found = point.consult(lambda state: overview(state, TODAY, wanted, page))
+) -> OverviewPage:
+    found = point.read_state(lambda state: overview_page(state, TODAY, wanted, page))
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def shown(
 def all_lines(point: DecisionPoint) -> list[tuple[str, str, float | None, bool, dict[str, object]]]:
     pages = range(1, shown(point).paging.pages + 1)
     return [
-        (s.rule.name, s.rule.unit, s.used, s.holds, dict(s.at))
+        (s.rule.name, s.rule.unit, s.spent_amount, s.holds, dict(s.location))
         for page in pages
         for line in shown(point, page).lines
         for s in line.standings
@@ -54,7 +54,7 @@ def all_lines(point: DecisionPoint) -> list[tuple[str, str, float | None, bool, 
 
 def test_the_overview_tells_every_balance(company: DecisionPoint) -> None:
     naive = [
-        (b.rule.name, b.rule.unit, next(iter(b.spent.values())), b.holds, dict(b.at))
+        (b.rule.name, b.rule.unit, next(iter(b.spent.values())), b.holds, dict(b.location))
         for b in company.budgets()
     ]
     assert sorted(all_lines(company), key=str) == sorted(naive, key=str)
@@ -68,7 +68,7 @@ def test_shares_are_those_of_the_command_line(company: DecisionPoint) -> None:
         for s in line.standings
     }
     for balance in company.budgets():
-        share = share_used(balance)
+        share = used_share(balance)
         assert share is not None
         assert found[balance.rule.name, balance.rule.unit] == pytest.approx(float(share), rel=1e-9)
 
@@ -95,7 +95,7 @@ def test_a_broken_rule_comes_before_all_others() -> None:
 def test_lasting_and_renewing_rules_of_a_scope_stand_together(company: DecisionPoint) -> None:
     line = next(found for found in shown(company).lines if found.title == "everything × standard")
     assert [s.rule.name for s in line.standings] == ["lifetime × standard", "monthly × standard"]
-    assert [s.renews for s in line.standings] == [None, "month"]
+    assert [s.period for s in line.standings] == [None, "month"]
 
 
 @pytest.mark.parametrize(
@@ -130,55 +130,55 @@ def test_an_attribute_filter_finds_every_rule_that_reads_it(company: DecisionPoi
 
 
 def test_the_burn_down_ends_where_the_balance_is(company: DecisionPoint) -> None:
-    def followed(state: State) -> int:
+    def followed(state: LedgerState) -> int:
         assert state.policy is not None
-        now = standings(state, state.policy)
+        now = rule_status_table(state, state.policy)
         for position, number in enumerate(now.numbers.tolist()):
-            found = burndown(state, now.of, number, now.points.get(position), TODAY)
-            spent = next(iter(now.of.readout_of(number)(now.rows[position]).values()))
+            found = rule_burndown(state, now.section, number, now.worst_points.get(position), TODAY)
+            spent = next(iter(now.section.formatter_for(number)(now.losses[position]).values()))
             assert found.months[-1].spent == spent
         return len(now.numbers)
 
-    assert company.consult(followed) == 38
+    assert company.read_state(followed) == 38
 
 
 def test_a_budget_is_gone_on_the_day_the_pace_breaks_it(company: DecisionPoint) -> None:
     """The estimate again, day by day instead of by halving."""
     assert company.policy is not None
-    rule = find_rule(company.policy, RuleName("attribute[home-zone] × standard", "rider"))
+    rule = find_rule(company.policy, RuleKey("attribute[home-zone] × standard", "rider"))
     assert rule is not None
-    of, _ = prepared(company.policy)
-    now = company.consult(lambda state: standings(state, state.policy))  # type: ignore[arg-type]
+    of, _ = enforced_sections(company.policy)
+    now = company.read_state(lambda state: rule_status_table(state, state.policy))  # type: ignore[arg-type]
     position = now.numbers.tolist().index(rule.number)
-    point = now.points.get(position)
-    rows: list[tuple[int, Rows]] = company.consult(
-        lambda state: [(c.month, row * c.count) for c, row in state.spenders(rule.number, point)]
+    point = now.worst_points.get(position)
+    rows: list[tuple[int, LossArray]] = company.read_state(
+        lambda state: [(c.month, row * c.count) for c, row in state.groups_charged_to_rule(rule.number, point)]
     )
     this_month = TODAY.replace(day=1)
     first = this_month
-    for _ in range(PACE_MONTHS):
+    for _ in range(ESTIMATE_MONTHS):
         first = (first - timedelta(days=1)).replace(day=1)
     recent = sum(
         (row for month, row in rows if first.toordinal() <= month < this_month.toordinal()),
-        start=np.zeros_like(now.rows[position]),
+        start=np.zeros_like(now.losses[position]),
     )
     pace = [Fraction(int(amount), (this_month - first).days) for amount in recent]
-    gate = of.gates_of(np.array([rule.number]))
+    gate = of.bounds_for(np.array([rule.number]))
 
     def holds(days: int) -> bool:
-        more = [int(a) + p * days for a, p in zip(now.rows[position].tolist(), pace, strict=True)]
-        return bool(gate.hold(np.array([[-(-m // 1) for m in more]], dtype=np.int64))[0])
+        more = [int(a) + p * days for a, p in zip(now.losses[position].tolist(), pace, strict=True)]
+        return bool(gate.are_within(np.array([[-(-m // 1) for m in more]], dtype=np.int64))[0])
 
-    naive = next(day for day in range(HORIZON) if not holds(day))
-    found = company.consult(lambda state: burndown(state, of, rule.number, point, TODAY))
-    assert found.months_of_pace == PACE_MONTHS
+    naive = next(day for day in range(MAX_ESTIMATE_DAYS) if not holds(day))
+    found = company.read_state(lambda state: rule_burndown(state, of, rule.number, point, TODAY))
+    assert found.months_of_pace == ESTIMATE_MONTHS
     assert found.exhausted == TODAY + timedelta(days=naive)
 
 
 def test_rules_with_too_many_releases_are_followed_on_their_own_page(
     company: DecisionPoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = company.consult(lambda state: state.most_spenders(0))
+    most = company.read_state(lambda state: state.max_groups_charged_to_rule(0))
     assert most > 400
     monkeypatch.setattr("dpolicy.service.views.overview.MOST_FOLLOWED", 100)
     lines = {line.title: line for line in shown(company).lines}
@@ -187,71 +187,71 @@ def test_rules_with_too_many_releases_are_followed_on_their_own_page(
 
 
 def test_a_rule_that_renews_is_never_gone(company: DecisionPoint) -> None:
-    wanted = RuleName("monthly × standard", "rider-month")
-    found = company.consult(lambda state: rule_page(state, wanted, TODAY))
+    wanted = RuleKey("monthly × standard", "rider-month")
+    found = company.read_state(lambda state: rule_page(state, wanted, TODAY))
     assert found is not None and found.burndown is not None
     assert found.burndown.exhausted is None
 
 
 def test_the_blocks_of_a_rule_that_renews(company: DecisionPoint) -> None:
     """Each month again, by asking for the budgets of that month alone."""
-    wanted = RuleName("monthly × standard", "rider-month")
-    found = company.consult(lambda state: rule_page(state, wanted, TODAY))
+    wanted = RuleKey("monthly × standard", "rider-month")
+    found = company.read_state(lambda state: rule_page(state, wanted, TODAY))
     assert found is not None and len(found.blocks) > 12
     for block in found.blocks:
         there = company.budgets({"time": block.name})
-        share = share_used(next(b for b in there if b.rule.name == wanted.name))
+        share = used_share(next(b for b in there if b.rule.name == wanted.name))
         assert block.share == pytest.approx(float(share or 0), rel=1e-9)
-    lasting = RuleName("lifetime × standard", "rider")
-    page = company.consult(lambda state: rule_page(state, lasting, TODAY))
+    lasting = RuleKey("lifetime × standard", "rider")
+    page = company.read_state(lambda state: rule_page(state, lasting, TODAY))
     assert page is not None and page.blocks == ()
 
 
 def test_every_rule_is_found_by_its_name(company: DecisionPoint) -> None:
     assert company.policy is not None
     for rule, _ in company.policy.all_rules:
-        assert find_rule(company.policy, name_of(rule)) == rule
+        assert find_rule(company.policy, rule_key(rule)) == rule
     for wrong in ("", "lifetime", "lifetime × no", "no × any", "lifetime × any × any"):
-        assert find_rule(company.policy, RuleName(wrong, "rider")) is None
+        assert find_rule(company.policy, RuleKey(wrong, "rider")) is None
 
 
 def test_neighbours_are_the_covers_of_the_whole_diagram(company: DecisionPoint) -> None:
     assert company.policy is not None
     section = company.policy.cumulative
-    edges = covers(section, range(len(section.rules)))
+    edges = hasse_edges(section, range(len(section.rules)))
     for number in range(len(section.rules)):
         if any(number in pair for pair in edges):  # the first of rules of equal scope
-            near = neighbours(section, number)
+            near = rule_neighbours(section, number)
             assert near.wider == tuple(sorted(b for a, b in edges if a == number))
             assert near.narrower == tuple(sorted(a for a, b in edges if b == number))
 
 
 def test_a_pruned_rule_says_what_implies_it(company: DecisionPoint) -> None:
-    wanted = RuleName("category[location, weak] × any", "rider")
-    found = company.consult(lambda state: rule_page(state, wanted, TODAY))
+    wanted = RuleKey("category[location, weak] × any", "rider")
+    found = company.read_state(lambda state: rule_page(state, wanted, TODAY))
     assert found is not None and found.standing is None
-    assert found.implied_by == RuleName("category[location, strong] × any", "rider")
+    assert found.implied_by == RuleKey("category[location, strong] × any", "rider")
 
 
 def test_the_dearest_releases_of_a_rule(company: DecisionPoint) -> None:
-    wanted = RuleName("attribute[home-zone] × standard", "rider")
-    found = company.consult(lambda state: rule_page(state, wanted, TODAY))
+    wanted = RuleKey("attribute[home-zone] × standard", "rider")
+    found = company.read_state(lambda state: rule_page(state, wanted, TODAY))
     assert found is not None
     costs = [spender.cost or 0 for spender in found.spenders]
     assert costs == sorted(costs, reverse=True)
     told = next(b for b in company.budgets() if b.rule.name == wanted.name)
     assert [s.release for s in found.spenders][: len(told.spenders)] == list(told.spenders)
-    own = company.consult(lambda state: rule_page(state, wanted, TODAY, "nobody"))
+    own = company.read_state(lambda state: rule_page(state, wanted, TODAY, "nobody"))
     assert own is not None and own.spenders == ()
 
 
 def test_a_search_looks_at_ids_people_and_attributes(company: DecisionPoint) -> None:
     def names(own: str | None = None, **wanted: str) -> list[str]:
-        pages = company.consult(lambda s: find_releases(s, wanted, 1, own)).paging.pages
+        pages = company.read_state(lambda s: find_releases(s, wanted, 1, own)).paging.pages
         return [
             name
             for page in range(1, pages + 1)
-            for name, _ in company.consult(
+            for name, _ in company.read_state(
                 lambda s, page=page: find_releases(s, wanted, page, own)  # type: ignore[misc]
             ).names
         ]
@@ -265,15 +265,15 @@ def test_a_search_looks_at_ids_people_and_attributes(company: DecisionPoint) -> 
 
 
 def test_pages_of_a_list() -> None:
-    assert paging(1, 0).as_json() == {"page": 1, "pages": 1, "total": 0}
-    assert paging(99, PER_PAGE + 1).of(range(PER_PAGE + 1)) == range(PER_PAGE, PER_PAGE + 1)
-    assert paging(-3, 5).page == 1
+    assert paginate(1, 0).as_json() == {"page": 1, "pages": 1, "total": 0}
+    assert paginate(99, PER_PAGE + 1).items_on_page(range(PER_PAGE + 1)) == range(PER_PAGE, PER_PAGE + 1)
+    assert paginate(-3, 5).page == 1
 
 
 def test_the_log_pages_hold_every_record_once(company: DecisionPoint) -> None:
-    total = company.position.sequence
+    total = company.head.sequence
     seen = []
-    for page in range(1, paging(1, total).pages + 1):
+    for page in range(1, paginate(1, total).pages + 1):
         span, behind = log_span(page, total)
         found = log_page(company.records(behind), span, "", None)
         seen += [(line.sequence, line.before, line.digest) for line in found.lines]
@@ -292,8 +292,8 @@ def test_rules_by_line_count_every_rule(company: DecisionPoint) -> None:
 
 
 def test_a_candidate_with_a_conflict(company: DecisionPoint) -> None:
-    found = candidate(company, [("policy.yaml", candidate_text())])
-    assert found.readable and not found.diagnostics
+    found = preview_policy(company, [("policy.yaml", candidate_text())])
+    assert found.is_valid and not found.diagnostics
     assert {change.kind for change in found.changes} == {"tightened"}
     (conflict,) = found.conflicts
     assert conflict.rule.name == "attribute[home-zone] × standard"
@@ -301,7 +301,7 @@ def test_a_candidate_with_a_conflict(company: DecisionPoint) -> None:
 
 
 def test_a_candidate_that_is_the_policy_changes_nothing(company: DecisionPoint) -> None:
-    found = candidate(company, [("policy.yaml", policy_text())])
+    found = preview_policy(company, [("policy.yaml", policy_text())])
     assert not (found.changes or found.conflicts or found.diagnostics)
 
 
@@ -311,13 +311,13 @@ def test_a_candidate_with_mistakes_tells_all_of_them(company: DecisionPoint) -> 
         .replace("kind: category", "kind: categry")
         .replace("when: always", "when: 1 +")
     )
-    found = candidate(company, [("policy.yaml", text)])
-    assert not found.readable and len(found.diagnostics) > 2
+    found = preview_policy(company, [("policy.yaml", text)])
+    assert not found.is_valid and len(found.diagnostics) > 2
 
 
 def test_a_ledger_without_a_policy_has_no_overview() -> None:
     point = DecisionPoint(MemoryStore())
-    assert point.consult(lambda state: overview(state, TODAY, {}, 1)) is None
+    assert point.read_state(lambda state: overview_page(state, TODAY, {}, 1)) is None
 
 
 def test_rules_without_a_number_to_reach() -> None:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates.expression import Expression, Predicate, matches, read_predicate
-from dpolicy.releases.labels import MECHANISM_KINDS, Facts, Label, Schema
+from dpolicy.predicates.expression import Expression, Predicate, matches, parse_predicate
+from dpolicy.releases.labels import MECHANISM_KINDS, PredicateInput, Label, ReleaseSchema
 
 #: Some values stand in several domains, so that comparing one fact with another means something.
-SCHEMA = Schema(
+SCHEMA = ReleaseSchema(
     frozenset({"a", "b", "c"}),
     {
         "one": Label("one", ("a", "x"), default="x"),
@@ -28,8 +28,8 @@ def _subsets(values: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [subset for size in sizes for subset in itertools.combinations(values, size)]
 
 
-ALL_FACTS: tuple[Facts, ...] = tuple(
-    Facts(
+ALL_FACTS: tuple[PredicateInput, ...] = tuple(
+    PredicateInput(
         attributes,
         {"one": one, "tags": tags} | ({} if maybe is None else {"maybe": maybe}),
         mechanism,
@@ -121,17 +121,17 @@ _body = st.recursive(
 texts: SearchStrategy[str] = st.recursive(
     st.one_of(_facts_only, _quantified("v", _body)), _combined, max_leaves=6
 )
-facts: SearchStrategy[Facts] = st.sampled_from(ALL_FACTS)
+facts: SearchStrategy[PredicateInput] = st.sampled_from(ALL_FACTS)
 
 
-def read(text: str, schema: Schema = SCHEMA) -> Expression:
+def read(text: str, schema: ReleaseSchema = SCHEMA) -> Expression:
     """The predicate, which must be without mistakes."""
-    result = read_predicate(text, schema)
+    result = parse_predicate(text, schema)
     assert isinstance(result, Expression), (text, result)
     return result
 
 
-def answer(predicate: Predicate, about: Facts) -> bool | None:
+def answer(predicate: Predicate, about: PredicateInput) -> bool | None:
     """What a predicate says; None where it fails."""
     try:
         return matches(predicate, about)

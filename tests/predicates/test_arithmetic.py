@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates.arithmetic import read_function
+from dpolicy.predicates.arithmetic import parse_budget_function
 
 NAMES = frozenset({"epsilon", "rho", "mu"})
 
@@ -22,7 +22,7 @@ NAMES = frozenset({"epsilon", "rho", "mu"})
     ],
 )
 def test_functions(text: str, notion: str, value: float, expected: float) -> None:
-    function = read_function(text, NAMES)
+    function = parse_budget_function(text, NAMES)
     assert not isinstance(function, tuple)
     result = function(notion, value)
     assert result == expected
@@ -33,7 +33,7 @@ def test_functions(text: str, notion: str, value: float, expected: float) -> Non
     "text", ["budget.rho * 2.0", "1 / 0", "1.0 / 0.0", "0.0 / 0.0", "budget.epsilon * 1e308"]
 )
 def test_what_has_no_value_fails(text: str) -> None:
-    function = read_function(text, NAMES)
+    function = parse_budget_function(text, NAMES)
     assert not isinstance(function, tuple)
     with pytest.raises(PredicateFailed, match="epsilon"):
         function("epsilon", 1e300)
@@ -55,7 +55,7 @@ def test_what_has_no_value_fails(text: str) -> None:
     ],
 )
 def test_mistakes(text: str, kind: str, message: str, help_: str | None) -> None:
-    found = read_function(text, NAMES)
+    found = parse_budget_function(text, NAMES)
     assert isinstance(found, tuple)
     assert any(mistake.kind == kind and message in mistake.message for mistake in found), found
     assert help_ is None or any(help_ in (mistake.help or "") for mistake in found)

@@ -13,8 +13,8 @@ from typing import Any
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates.expression import Expression, matches, read_predicate
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.predicates.expression import Expression, matches, parse_predicate
+from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
 
 CASES: list[dict[str, Any]] = json.loads(
     gzip.decompress((Path(__file__).parent.parent / "data/cel_conformance.json.gz").read_bytes())
@@ -136,26 +136,26 @@ def same(result: Any, expected: dict[str, Any]) -> bool:
 
 
 #: Variables of the cases, as labels: they are respelled before reading.
-_SCHEMA = Schema(labels={"x": Label("x", None, required=True)})
+_SCHEMA = ReleaseSchema(labels={"x": Label("x", None, required=True)})
 
 
 def own_verdict(case: dict[str, Any]) -> str:
     """`right`, `wrong: …`, or why the case is not for us."""
     expected = case["exp"]
-    text, facts = case["expr"], Facts()
+    text, facts = case["expr"], PredicateInput()
     if case["b"]:
         value = case["b"].get("x", {"t": "none"})
         if len(case["b"]) > 1 or value["t"] != "string":
             return "bindings"
-        text, facts = re.sub(r"\bx\b", "labels.x", text), Facts(labels={"x": value["v"]})
+        text, facts = re.sub(r"\bx\b", "labels.x", text), PredicateInput(labels={"x": value["v"]})
     if expected["k"] == "value" and expected["v"]["t"] != "bool":
         literal = written(expected["v"])
         if literal is None:
             return "type"
         text = f"({text}) == {literal}"
-    read = read_predicate(text, _SCHEMA)
+    read = parse_predicate(text, _SCHEMA)
     if not isinstance(read, Expression) and expected["k"] == "error":
-        read = read_predicate(f"({text}) == 0", _SCHEMA)
+        read = parse_predicate(f"({text}) == 0", _SCHEMA)
     if not isinstance(read, Expression):
         return "refused"
     try:

@@ -15,15 +15,15 @@ from dpolicy.predicates.evaluation import STEP_LIMIT
 from dpolicy.predicates.expression import (
     Always,
     Expression,
-    Mistake,
+    ExpressionProblem,
     UsesAny,
     matches,
-    read_predicate,
+    parse_predicate,
     reads_attribute,
 )
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
 
-SCHEMA = Schema(
+SCHEMA = ReleaseSchema(
     frozenset({"zip", "diagnosis", "page-views"}),
     {
         "deployment": Label("deployment", ("standard", "black-box"), default="standard"),
@@ -32,7 +32,7 @@ SCHEMA = Schema(
         "data-set": Label("data-set", None, required=True),
     },
 )
-FACTS = Facts(
+FACTS = PredicateInput(
     ("diagnosis", "zip"),
     {"deployment": "standard", "purpose": ("research",), "data-set": "d"},
     "laplace",
@@ -156,7 +156,7 @@ def test_an_evaluation_error_is_not_an_answer(text: str, reason: str) -> None:
     ],
 )
 def test_mistakes(text: str, kind: str, message: str, underlined: str, help_: str | None) -> None:
-    found = read_predicate(text, SCHEMA)
+    found = parse_predicate(text, SCHEMA)
     assert not isinstance(found, Expression)
     fitting = [mistake for mistake in found if mistake.kind == kind and message in mistake.message]
     assert fitting, found
@@ -169,21 +169,21 @@ def test_mistakes(text: str, kind: str, message: str, underlined: str, help_: st
 
 def test_all_mistakes_come_at_once_and_in_order() -> None:
     text = 'labels.stge == "x" || zip || labels["foo"] == "y"'
-    found = read_predicate(text, SCHEMA)
+    found = parse_predicate(text, SCHEMA)
     assert isinstance(found, tuple)
     assert [mistake.kind for mistake in found][:3] == ["unknown-label", "type", "unknown-label"]
-    found = read_predicate('"q" in attributes || by.matches("a") || labels.stage == "s"', SCHEMA)
+    found = parse_predicate('"q" in attributes || by.matches("a") || labels.stage == "s"', SCHEMA)
     assert isinstance(found, tuple)
     assert [each.kind for each in found] == ["unknown-attribute", "refused", "unknown-value"]
 
 
 def test_offsets_count_characters_across_lines() -> None:
     text = 'by == "😀é" ||\n\n  "zipp" in attributes'
-    found = read_predicate(text, SCHEMA)
+    found = parse_predicate(text, SCHEMA)
     assert isinstance(found, tuple)
     assert text[found[0].offset :].startswith('"zipp"')
     text = 'by == "😀é" ||\n\n  zip'
-    found = read_predicate(text, SCHEMA)
+    found = parse_predicate(text, SCHEMA)
     assert isinstance(found, tuple)
     assert text[found[0].offset :] == "zip"
 
@@ -206,10 +206,10 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused_in_time(name: str) -> None:
     started = time.perf_counter()
-    found = read_predicate(BOMBS[name], SCHEMA)
+    found = parse_predicate(BOMBS[name], SCHEMA)
     assert time.perf_counter() - started < 1
     assert isinstance(found, tuple)
-    assert all(isinstance(mistake, Mistake) for mistake in found)
+    assert all(isinstance(mistake, ExpressionProblem) for mistake in found)
 
 
 def test_bombs_are_refused_in_little_memory() -> None:
@@ -238,14 +238,14 @@ def test_long_chains_are_welcome() -> None:
 
 def test_nested_quantifiers_over_many_values_fail_instead_of_running_on() -> None:
     names = tuple(f"attribute-{number}" for number in range(400))
-    schema = Schema(frozenset(names))
+    schema = ReleaseSchema(frozenset(names))
     text = "attributes.all(a, attributes.all(b, attributes.all(c, a != b || b != c || true)))"
     predicate = read(text, schema)
-    assert matches(predicate, Facts(names[:20]))
+    assert matches(predicate, PredicateInput(names[:20]))
     assert STEP_LIMIT < 400**2
     started = time.perf_counter()
     with pytest.raises(PredicateFailed, match="take too long"):
-        matches(predicate, Facts(names))
+        matches(predicate, PredicateInput(names))
     assert time.perf_counter() - started < 0.1
 
 

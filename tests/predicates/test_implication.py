@@ -11,9 +11,9 @@ from dpolicy.errors import InvariantBroken
 from dpolicy.predicates import search, solver
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
 from dpolicy.predicates.implication import Implied, Refuted, Undecided, conjunction, implies
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
 
-SCHEMA = Schema(
+SCHEMA = ReleaseSchema(
     frozenset(f"attribute-{number}" for number in range(60)),
     {
         "stage": Label("stage", ("final", "tuning"), required=True),
@@ -182,7 +182,7 @@ def test_free_lists_compared_with_much_else_have_too_many_cases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search, "WORK_LIMIT", 100_000)  # two million do not do either
-    schema = Schema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
+    schema = ReleaseSchema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
     one = read("labels.words.exists(v, labels.words.all(w, v == w || w == by))", schema)
     other = read("attributes.all(v, attributes.exists(w, v == w || w == by))", schema)
     assert isinstance(implies(one, other, schema), Undecided)  # though it is true
@@ -195,7 +195,7 @@ def test_beyond_the_limit_the_solver_takes_over(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_counterexample_too_large_to_evaluate_is_not_believed() -> None:
-    schema = Schema(frozenset(f"attribute-{number}" for number in range(230)))
+    schema = ReleaseSchema(frozenset(f"attribute-{number}" for number in range(230)))
     pairs = "attributes.all(a, attributes.all(b, a == b || a != b))"
     first = read(f"{pairs} && size(attributes) > 227", schema)
     verdict = implies(first, read("size(attributes) > 229", schema), schema)
@@ -203,6 +203,6 @@ def test_a_counterexample_too_large_to_evaluate_is_not_believed() -> None:
 
 
 def test_a_wrong_counterexample_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "difference", lambda first, second, schema: Facts())
+    monkeypatch.setattr(search, "difference", lambda first, second, schema: PredicateInput())
     with pytest.raises(InvariantBroken):
         implies(read(uses(1), SCHEMA), read(uses(1, 2), SCHEMA), SCHEMA)

@@ -18,10 +18,10 @@ from tests.predicates.generated import ALL_FACTS, SCHEMA, answer, facts, read, t
 from dpolicy.predicates import search, solver
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
-from dpolicy.predicates.kleene import Universe
-from dpolicy.predicates.observation import Questions, questions
+from dpolicy.predicates.kleene import ListUniverse
+from dpolicy.predicates.observation import CaseSpace, build_case_space
 from dpolicy.predicates.tree import Tree
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
 
 Verdict = Implied | Refuted | Undecided
 quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -43,7 +43,7 @@ def oracle() -> Any:
     )
 
 
-def by_the_library(text: str, about: Facts) -> bool | None:
+def by_the_library(text: str, about: PredicateInput) -> bool | None:
     labels = {k: list(v) if isinstance(v, tuple) else v for k, v in about.labels.items()}
     result = (
         oracle()
@@ -62,7 +62,7 @@ def by_the_library(text: str, about: Facts) -> bool | None:
 
 @quick
 @given(texts, st.lists(facts, min_size=1, max_size=8))
-def test_closures_say_what_the_library_says(text: str, some: list[Facts]) -> None:
+def test_closures_say_what_the_library_says(text: str, some: list[PredicateInput]) -> None:
     predicate = read(text)
     for about in some:
         assert answer(predicate, about) is by_the_library(text, about), about
@@ -73,7 +73,7 @@ def test_the_generator_reaches_matches_misses_and_errors(outcome: bool | None) -
     find(st.tuples(texts, facts), lambda case: answer(read(case[0]), case[1]) is outcome)
 
 
-def counterexample(first: Predicate, second: Predicate) -> Facts | None:
+def counterexample(first: Predicate, second: Predicate) -> PredicateInput | None:
     """By looking at every mechanism there is."""
     for about in ALL_FACTS:
         if answer(first, about) is True and answer(second, about) is False:
@@ -152,7 +152,7 @@ def test_an_attribute_that_is_not_read_changes_nothing(text: str, attribute: str
         without = tuple(name for name in about.attributes if name != attribute)
         used = tuple(sorted({*without, attribute}))
         answers = {
-            answer(predicate, Facts(attributes, about.labels, about.mechanism, about.by))
+            answer(predicate, PredicateInput(attributes, about.labels, about.mechanism, about.by))
             for attributes in (without, used)
         }
         assert len(answers) == 1
@@ -162,17 +162,17 @@ def test_an_attribute_that_is_not_read_changes_nothing(text: str, attribute: str
 @given(texts, texts)
 def test_the_solver_is_never_wrong(one: str, other: str) -> None:
     first, second = read(one), read(other)
-    found = solver.difference(first.tree, second.tree, SCHEMA, "")
+    found = solver.solve_counterexample(first.tree, second.tree, SCHEMA, "")
     if found is None:
         assert counterexample(first, second) is None
-    elif isinstance(found, Facts):
+    elif isinstance(found, PredicateInput):
         assert answer(first, found) is True and answer(second, found) is False
 
 
 #: Six attributes of which predicates name one or two: the rest look alike to them.
-WIDE = Schema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
+WIDE = ReleaseSchema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
 WIDE_FACTS = tuple(
-    Facts(attributes, {"words": words}, by=by)
+    PredicateInput(attributes, {"words": words}, by=by)
     for size in range(7)
     for attributes in combinations("abcdef", size)
     for words in [(), ("a",), ("a", "k"), ("k",), ("k", "l"), ("a", "k", "l", "m"), ("k", "l", "m")]
@@ -245,20 +245,20 @@ def test_free_text_is_decided_soundly(one: str, other: str, some: list[str]) -> 
     if isinstance(implies(first, second, SCHEMA), Implied):
         for by in some:
             assert not (
-                answer(first, Facts(by=by)) is True and answer(second, Facts(by=by)) is False
+                answer(first, PredicateInput(by=by)) is True and answer(second, PredicateInput(by=by)) is False
             )
 
 
 def test_an_implication_that_forgets_an_attribute_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgetful(trees: Iterable[Tree], schema: Schema) -> Questions:
-        asked = questions(trees, schema)
+    def forgetful(trees: Iterable[Tree], schema: ReleaseSchema) -> CaseSpace:
+        asked = build_case_space(trees, schema)
         asked.options.pop(("attributes", "a"), None)
         if "attributes" in asked.universes:
             whole = asked.universes["attributes"]
             kept = tuple(name for name in whole.named if name != "a")
-            asked.universes["attributes"] = Universe(kept, whole.alike)
+            asked.universes["attributes"] = ListUniverse(kept, whole.alike)
         return asked
 
     monkeypatch.setattr(search, "questions", forgetful)

@@ -28,7 +28,7 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_bun_steinke,
 )
-from dpolicy.privacy.loss import Loss, loss
+from dpolicy.privacy.loss import Loss, make_loss
 from dpolicy.privacy.normal import TAIL_ERROR, log_tail, mills
 
 DELTAS = [Fraction(1, 10**n) for n in (2, 5, 7, 12, 40, 300, 400)]
@@ -164,7 +164,7 @@ def read_loss() -> Callable[..., Loss]:
 
     def make(*amounts: float | None, delta: Fraction = Fraction(0)) -> Loss:
         quanta = [None if a is None else quanta_up(Fraction(a)) for a in amounts]
-        return loss(certificates, quanta, delta)
+        return make_loss(certificates, quanta, delta)
 
     return make
 

@@ -28,10 +28,10 @@ from dpolicy.privacy.certificates import (
     renyi,
 )
 from dpolicy.privacy.conversion import pure_to_renyi
-from dpolicy.privacy.cost import bounds_of, cost
+from dpolicy.privacy.cost import single_run_bounds, cost
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.bounds import plan_of, whole_curve
-from dpolicy.privacy.mechanisms.chain import MAX_TERMS, chained
+from dpolicy.privacy.mechanisms.bounds import rounding_plan, smallest_curve
+from dpolicy.privacy.mechanisms.chain import MAX_TERMS, group_divergence
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
@@ -48,15 +48,15 @@ from dpolicy.privacy.mechanisms.gaussian import (
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, laplace_divergence
 from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
 from dpolicy.privacy.mechanisms.selection import (
-    Exponential,
-    MaxNoise,
+    ExponentialMechanism,
+    NoisyMaxNoise,
     ReportNoisyMax,
     SparseVector,
 )
-from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, Sampled
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments
+from dpolicy.privacy.units import NeighbouringRelation
 
-AR = Relation.ADD_REMOVE
+AR = NeighbouringRelation.ADD_REMOVE
 LOOSE = mp.mpf("1e-9")
 
 
@@ -120,10 +120,10 @@ def some_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]
                 return m, ratio, lambda a: exact.kary(values, exact.real(noise), a)
             return m, ratio, lambda a: exact.response(ratio, a)
         case 5:
-            m = ReportNoisyMax(size, MaxNoise.LAPLACE, count)
+            m = ReportNoisyMax(size, NoisyMaxNoise.LAPLACE, count)
             return m, e, lambda a: exact.response(e, a)
         case 6:
-            m = ReportNoisyMax(size, MaxNoise.EXPONENTIAL, count)
+            m = ReportNoisyMax(size, NoisyMaxNoise.EXPONENTIAL, count)
             return m, e, lambda a: exact.response(e, a)
     m = SparseVector(size / 2, size / 4, 3, size / 4, count)
     return m, e, lambda a: exact.response(e, a)
@@ -205,7 +205,7 @@ def test_sampled_gaussian(seed: int) -> None:
         value = exact.poisson_gaussian(exact.real(s), exact.real(q), order) * m.steps
         value = min(value, m.steps * order / (2 * exact.real(s) ** 2))
         check(m, renyi(order), value)
-        curve = whole_curve(bounds_of(m, 1, AR))
+        curve = smallest_curve(single_run_bounds(m, 1, AR))
         assert curve(order) <= curve(order + 0.3) * (1 + 1e-12)
         assert curve(order + 0.3) <= curve(order + 1) * (1 + 1e-12)
 
@@ -215,7 +215,7 @@ def test_sampled_moments_cover_their_own_error(seed: int) -> None:
     """Before any rounding, which would hide the error of logarithms a thousand times the result."""
     rng = random.Random(seed)
     q, s, order = 10 ** rng.uniform(-6, -2), 10 ** rng.uniform(0.3, 2), rng.randint(2, 120)
-    moment = Sampled(lambda a: a / (2 * s * s), q, 1).moment(order) / (order - 1)
+    moment = SampledMoments(lambda a: a / (2 * s * s), q, 1).moment(order) / (order - 1)
     value = exact.poisson_gaussian(mp.mpf(s), mp.mpf(q), order)
     assert value <= moment <= value * (1 + LOOSE)
 
@@ -259,7 +259,7 @@ def test_sampling_helps_only_where_it_is_proven() -> None:
     ]
     for m in mechanisms:
         sampled = replace(m, sampling_rate=Fraction(1, 100))
-        for relation in (Relation.CHANGE, Relation.REPLACE):
+        for relation in (NeighbouringRelation.CHANGE, NeighbouringRelation.REPLACE):
             assert cost(sampled, 1, relation, certificates) == cost(m, 1, relation, certificates)
         amplified, whole = cost(sampled, 1, AR, certificates), cost(m, 1, AR, certificates)
         assert all(
@@ -276,7 +276,7 @@ ALL: list[Mechanism] = [
     DiscreteLaplace(Fraction(3), Fraction(2)),
     RandomizedResponse(Fraction(3, 4)),
     KaryResponse(5, Fraction(1, 2)),
-    Exponential(Fraction(1)),
+    ExponentialMechanism(Fraction(1)),
     DpSgd(Fraction(1), Fraction(1, 100), 10),
     Laplace(Fraction(3), sampling_rate=Fraction(1, 10)),
     DeclaredZcdp(Fraction(1, 10), Fraction(1, 7)),
@@ -295,13 +295,13 @@ def test_curves_are_monotone_and_log_convex(m: Mechanism, k: int) -> None:
     """
     if m.sampling_rate and k > 1:
         return
-    curve = whole_curve(bounds_of(m, k, AR))
+    curve = smallest_curve(single_run_bounds(m, k, AR))
     orders = [1.01, 1.1, 1.25, *[1 + n / 4 for n in range(2, 60)], 20, 30, 40, 64, 128, 250]
     orders = [a for a in orders if k * a <= MAX_ORDER]
     values = [curve(a) for a in orders]
     assert all(x <= y * (1 + 1e-12) for x, y in pairwise(values))
-    assert values[-1] <= float(bounds_of(m, k, AR).pure)
-    if isinstance(m, Exponential) or m.sampling_rate:
+    assert values[-1] <= float(single_run_bounds(m, k, AR).pure)
+    if isinstance(m, ExponentialMechanism) or m.sampling_rate:
         return  # minima of convex curves need not be convex
     moments = [(a - 1) * v for a, v in zip(orders, values, strict=True)]
     slopes = [
@@ -325,11 +325,11 @@ def test_groups_cost_more(m: Mechanism) -> None:
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_chain_bound_is_above_exact_groups(k: int, order: float) -> None:
     """T8 for Gaussian (equal), Laplace and randomized response."""
-    assert chained(lambda a: a / 8, k, order) == pytest.approx(k * k * order / 8, rel=1e-12)
+    assert group_divergence(lambda a: a / 8, k, order) == pytest.approx(k * k * order / 8, rel=1e-12)
     for e in (0.01, 0.3, 2.0):
-        laplace = chained(partial(laplace_divergence, e), k, order)
+        laplace = group_divergence(partial(laplace_divergence, e), k, order)
         assert laplace >= laplace_divergence(k * e, order)
-        grouped = chained(partial(pure_to_renyi, e), k, order)
+        grouped = group_divergence(partial(pure_to_renyi, e), k, order)
         assert grouped >= pure_to_renyi(k * e, order) * (1 - 1e-12)
         textbook = exact.chain(partial(exact.response, mp.mpf(e)), k, mp.mpf(order))
         assert grouped == pytest.approx(float(textbook), rel=1e-9)
@@ -351,12 +351,12 @@ def test_sampled_groups_by_quadrature(k: int, order: int) -> None:
 
 def test_long_chains_stay_above_and_finite() -> None:
     whole = sum(1e5 * 2 / (1e5 * 2 - j) * pure_to_renyi(1e-5, 1e5 * 2 - j) for j in range(10**5))
-    pieces = chained(lambda a: pure_to_renyi(1e-5, a), 10**5, 2.0)
+    pieces = group_divergence(lambda a: pure_to_renyi(1e-5, a), 10**5, 2.0)
     assert whole <= pieces <= whole * 1.01
     assert MAX_TERMS < 10**5
-    skipped = chained(lambda a: min(a / 8, 99.0), 40, 3.0, (50.0, 0.125))
-    assert skipped == pytest.approx(chained(lambda a: min(a / 8, 99.0), 40, 3.0), rel=1e-12)
-    assert chained(lambda _: math.inf, 5, 2.0) == math.inf
+    skipped = group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0, (50.0, 0.125))
+    assert skipped == pytest.approx(group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0), rel=1e-12)
+    assert group_divergence(lambda _: math.inf, 5, 2.0) == math.inf
 
 
 def test_stated_curves_are_interpolated_and_end() -> None:
@@ -396,12 +396,12 @@ def test_a_constant_shift_goes_through_the_chain() -> None:
 
 
 def test_bounded_range_takes_the_smaller_bound_exactly() -> None:
-    (order, rho) = cost(Exponential(Fraction(1, 10), count=80), 1, AR, (renyi(8), RHO))
+    (order, rho) = cost(ExponentialMechanism(Fraction(1, 10), count=80), 1, AR, (renyi(8), RHO))
     assert rho == QUANTA_PER_UNIT // 10 and order == QUANTA_PER_UNIT * 8 // 10
-    (large,) = cost(Exponential(Fraction(20)), 1, AR, (renyi(8),)).amounts
+    (large,) = cost(ExponentialMechanism(Fraction(20)), 1, AR, (renyi(8),)).amounts
     assert large < 20 * QUANTA_PER_UNIT
-    gumbel = ReportNoisyMax(Fraction(1, 10), MaxNoise.GUMBEL, 80)
-    assert cost(gumbel, 1, AR, (RHO,)) == cost(Exponential(Fraction(1, 10), 80), 1, AR, (RHO,))
+    gumbel = ReportNoisyMax(Fraction(1, 10), NoisyMaxNoise.GUMBEL, 80)
+    assert cost(gumbel, 1, AR, (RHO,)) == cost(ExponentialMechanism(Fraction(1, 10), 80), 1, AR, (RHO,))
 
 
 def test_decimals_stay_exact() -> None:
@@ -428,4 +428,4 @@ def test_a_leak_that_is_certain_is_no_bound() -> None:
 def test_plans_do_not_pile_up() -> None:
     for n in range(2, 1000):
         certificates = (renyi(n),)
-        assert plan_of(certificates).certificates is certificates
+        assert rounding_plan(certificates).certificates is certificates

@@ -16,14 +16,14 @@ from tests.reference.adversary import Filter, TwoPoint, attack
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, renyi
-from dpolicy.privacy.filter import fits, gates, holds
-from dpolicy.privacy.loss import Loss, loss, zero
-from dpolicy.privacy.rows import row_of, rows_of
+from dpolicy.privacy.filter import fits_budget, build_bound_arrays, is_within
+from dpolicy.privacy.loss import Loss, make_loss, zero_loss
+from dpolicy.privacy.rows import loss_to_row, losses_to_array
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
-    Bound,
+    BudgetBound,
     Profile,
-    bound_of,
+    bound_for_budget,
     conversion_cost,
     weight_sum,
 )
@@ -37,17 +37,17 @@ def oracle(kind: str) -> dict[str, object]:
     return found
 
 
-def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> Bound:
+def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBound:
     """The unsound variant: every order with all of δ."""
     thresholds = [(renyi(o), epsilon - conversion_cost(o, DELTA, 1.0)) for o in orders]
     usable = [(c, quanta_down(room)) for c, room in thresholds if room >= 0]
-    return Bound(tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA)
+    return BudgetBound(tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA)
 
 
 @pytest.mark.parametrize("epsilon", [3, 5, 10, 20])
 @pytest.mark.parametrize("profile", [Profile.CLASSIC, Profile.ANCHORED])
 def test_no_adversary_exceeds_delta(profile: Profile, epsilon: int) -> None:
-    bound = bound_of(EpsilonDelta(Fraction(epsilon), DELTA), profile, DEFAULT_ORDERS)
+    bound = bound_for_budget(EpsilonDelta(Fraction(epsilon), DELTA), profile, DEFAULT_ORDERS)
     target = Filter(Fraction(epsilon), bound)
     for seed in range(2):
         assert attack(target, seed, 500) <= float(DELTA) * (1 + 1e-9)
@@ -56,14 +56,14 @@ def test_no_adversary_exceeds_delta(profile: Profile, epsilon: int) -> None:
 @pytest.mark.parametrize("epsilon", [3, 10])
 def test_canary_the_adversary_breaks_thresholds_without_a_split(epsilon: int) -> None:
     bound = without_split(Fraction(epsilon), DEFAULT_ORDERS)
-    unsplit = Filter(Fraction(epsilon), Bound(bound.clauses, Fraction(0)))
+    unsplit = Filter(Fraction(epsilon), BudgetBound(bound.clauses, Fraction(0)))
     assert max(attack(unsplit, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
 
 
 def test_canary_leaks_on_top_of_all_orders_are_caught() -> None:
     """Giving the δ-side all of δ as well is caught too."""
-    bound = bound_of(EpsilonDelta(Fraction(3), DELTA), Profile.ANCHORED, DEFAULT_ORDERS)
-    generous = Filter(Fraction(3), Bound(bound.clauses, DELTA))
+    bound = bound_for_budget(EpsilonDelta(Fraction(3), DELTA), Profile.ANCHORED, DEFAULT_ORDERS)
+    generous = Filter(Fraction(3), BudgetBound(bound.clauses, DELTA))
     assert max(attack(generous, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
 
 
@@ -76,7 +76,7 @@ def test_counter_example_f1() -> None:
     first = TwoPoint(stage1["P_A"], stage1["loss_A"])
     orders = tuple(Fraction(o) for o in params["orders"] if o < 1000)
     unsound = without_split(Fraction(3), orders)
-    sound = bound_of(EpsilonDelta(Fraction(3), DELTA), Profile.CLASSIC, DEFAULT_ORDERS)
+    sound = bound_for_budget(EpsilonDelta(Fraction(3), DELTA), Profile.CLASSIC, DEFAULT_ORDERS)
     total = 0.0
     admitted = []
     for outcome, stage in zip(first.outcomes, (on_a, on_b), strict=True):
@@ -85,8 +85,8 @@ def test_counter_example_f1() -> None:
             certificates = tuple(clause[0][0] for clause in bound.clauses)
             spent, cost = first.cost(certificates), second.cost(certificates)
             # The published parameters are rounded and meet the thresholds only to nine digits.
-            raised = Bound(tuple(((c, m + 5000),) for ((c, m),) in bound.clauses), bound.delta)
-            admitted.append(fits(spent, cost, raised))
+            raised = BudgetBound(tuple(((c, m + 5000),) for ((c, m),) in bound.clauses), bound.delta)
+            admitted.append(fits_budget(spent, cost, raised))
         p, q = outcome
         total += sum(max(p * a - math.e**3 * q * b, 0.0) for a, b in second.outcomes)
     assert admitted == [True, False, True, False]
@@ -107,7 +107,7 @@ CERTIFICATES = (PURE, renyi(2), renyi(8), renyi(64), RHO, MU_SQUARED)
 
 amounts = st.integers(0, 12 * 10**12)
 losses = st.builds(
-    lambda a, d: loss(CERTIFICATES, a, Fraction(d, 10**9)),
+    lambda a, d: make_loss(CERTIFICATES, a, Fraction(d, 10**9)),
     st.lists(st.one_of(st.none(), amounts), min_size=6, max_size=6),
     st.integers(0, 200),
 )
@@ -121,7 +121,7 @@ budgets: st.SearchStrategy[Budget] = st.one_of(
 )
 
 
-def naive(within: Bound, spent: Loss) -> bool:
+def naive(within: BudgetBound, spent: Loss) -> bool:
     """The sentence of theory 1.4, word by word."""
     known = dict(zip(spent.certificates, spent, strict=True))
 
@@ -135,43 +135,43 @@ def naive(within: Bound, spent: Loss) -> bool:
 
 @given(losses, losses, budgets)
 def test_fits_is_the_sentence_of_the_theory(spent: Loss, cost: Loss, budget: Budget) -> None:
-    bound = bound_of(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
-    together = loss(
+    bound = bound_for_budget(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
+    together = make_loss(
         CERTIFICATES,
         [None if a is None or b is None else a + b for a, b in zip(spent, cost, strict=True)],
         spent.delta + cost.delta,
     )
-    assert fits(spent, cost, bound) == naive(bound, together)
+    assert fits_budget(spent, cost, bound) == naive(bound, together)
 
 
 def test_a_budget_of_one_admits_ten_tenths_and_no_more() -> None:
-    bound = bound_of(EpsilonDelta(Fraction(1), Fraction(0)), Profile.CLASSIC, ())
+    bound = bound_for_budget(EpsilonDelta(Fraction(1), Fraction(0)), Profile.CLASSIC, ())
     within = bound
-    tenth = loss((PURE,), [10**11])
-    spent = zero((PURE,))
+    tenth = make_loss((PURE,), [10**11])
+    spent = zero_loss((PURE,))
     for _ in range(10):
-        assert fits(spent, tenth, within)
-        spent = loss((PURE,), [spent.amounts[0] + 10**11])
-    assert not fits(spent, loss((PURE,), [1]), within)
+        assert fits_budget(spent, tenth, within)
+        spent = make_loss((PURE,), [spent.amounts[0] + 10**11])
+    assert not fits_budget(spent, make_loss((PURE,), [1]), within)
 
 
 def test_an_unlimited_budget_never_denies() -> None:
-    within = bound_of(Unlimited(), Profile.CLASSIC, ())
-    assert holds(loss((PURE,), [None], Fraction(1, 2)), within)
+    within = bound_for_budget(Unlimited(), Profile.CLASSIC, ())
+    assert is_within(make_loss((PURE,), [None], Fraction(1, 2)), within)
 
 
 def test_a_bound_needs_its_certificates() -> None:
-    bound = bound_of(Zcdp(Fraction(1)), Profile.CLASSIC, ())
+    bound = bound_for_budget(Zcdp(Fraction(1)), Profile.CLASSIC, ())
     with pytest.raises(InvariantBroken):
-        holds(zero((PURE,)), bound)
-    assert holds(zero((RHO,)), bound)
+        is_within(zero_loss((PURE,)), bound)
+    assert is_within(zero_loss((RHO,)), bound)
 
 
 @given(st.lists(losses, min_size=1, max_size=6), losses, budgets)
 def test_blocks_are_told_apart_as_one_by_one(spent: list[Loss], cost: Loss, budget: Budget) -> None:
-    bound = bound_of(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
-    columns, cells = rows_of(spent).T, np.arange(len(spent))
-    broken, full = gates([bound], CERTIFICATES).tell_apart(columns, cells, row_of(cost))
-    one_by_one = [n for n, loss in enumerate(spent) if not fits(loss, cost, bound)]
+    bound = bound_for_budget(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
+    columns, cells = losses_to_array(spent).T, np.arange(len(spent))
+    broken, full = build_bound_arrays([bound], CERTIFICATES).violating_or_fullest_cells(columns, cells, loss_to_row(cost))
+    one_by_one = [n for n, loss in enumerate(spent) if not fits_budget(loss, cost, bound)]
     assert broken.tolist() == one_by_one
     assert bool(len(full)) == (not one_by_one)

@@ -14,36 +14,36 @@ from dpolicy.errors import InvalidValue
 from dpolicy.privacy.calendars import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.group import Setting, cost_table, no_covers, steps_from
-from dpolicy.privacy.loss import Loss, add, amount, no_more, unbounded
+from dpolicy.privacy.group import GroupContext, cost_by_unit, no_covers, steps_from
+from dpolicy.privacy.loss import Loss, add_losses, amount_in, is_at_most, unbounded_loss
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
-from dpolicy.privacy.units import Relation, Touched, Unit, touched, within
+from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, PrivacyUnit, touched_days, period_within
 
-AR, CH, RP = Relation.ADD_REMOVE, Relation.CHANGE, Relation.REPLACE
+AR, CH, RP = NeighbouringRelation.ADD_REMOVE, NeighbouringRelation.CHANGE, NeighbouringRelation.REPLACE
 CERTIFICATES = (PURE, RHO, MU_SQUARED, renyi(2), renyi(8))
 PERIODS = {"user": None, "user-month": MONTH, "user-week": WEEK, "user-day": DAY}
 
 
-def units(relation: Relation, entity: str = "user") -> tuple[Unit, ...]:
-    return tuple(Unit(name, entity, period, relation) for name, period in PERIODS.items())
+def units(relation: NeighbouringRelation, entity: str = "user") -> tuple[PrivacyUnit, ...]:
+    return tuple(PrivacyUnit(name, entity, period, relation) for name, period in PERIODS.items())
 
 
-def named(name: str, relation: Relation) -> Unit:
+def named(name: str, relation: NeighbouringRelation) -> PrivacyUnit:
     return next(unit for unit in units(relation) if unit.name == name)
 
 
 def rho_of(loss: Loss) -> Fraction | None:
-    quanta = amount(loss, RHO)
+    quanta = amount_in(loss, RHO)
     return None if quanta is None else Fraction(quanta, QUANTA_PER_UNIT)
 
 
 def table(
-    m: Mechanism, stated: str, relation: Relation, days: Touched | None = None, **more: object
+    m: Mechanism, stated: str, relation: NeighbouringRelation, days: TouchedDays | None = None, **more: object
 ) -> dict[str, Loss]:
-    return cost_table(
+    return cost_by_unit(
         m,
         named(stated, relation),
         relation,
@@ -54,8 +54,8 @@ def table(
     )
 
 
-def one_day(day: date) -> Touched:
-    return touched((day, day))
+def one_day(day: date) -> TouchedDays:
+    return touched_days((day, day))
 
 
 def test_wikimedia_daily_releases_compose() -> None:
@@ -64,7 +64,7 @@ def test_wikimedia_daily_releases_compose() -> None:
     start = date(2026, 10, 1)
     tables = [table(m, "user-day", AR, one_day(start + timedelta(days=n))) for n in range(31)]
     for name in ("user-month", "user"):
-        spent = reduce(add, [t[name] for t in tables])
+        spent = reduce(add_losses, [t[name] for t in tables])
         assert rho_of(spent) == Fraction("0.465")
     assert rho_of(tables[0]["user-day"]) == Fraction("0.015")
 
@@ -98,10 +98,10 @@ def test_n1_a_user_guarantee_is_no_month_guarantee_under_add_remove() -> None:
     part = max(abs(g(u) - g(u - {n})) for u in users for n in range(4))
     assert (whole, part) == (1, 2)
     stated = Laplace(Fraction(1))
-    assert amount(table(stated, "user", AR)["user-month"], PURE) == part * QUANTA_PER_UNIT
+    assert amount_in(table(stated, "user", AR)["user-month"], PURE) == part * QUANTA_PER_UNIT
     additive = table(stated, "user", AR, additive=True)
-    assert amount(additive["user-month"], PURE) == QUANTA_PER_UNIT
-    assert amount(table(stated, "user", CH)["user-month"], PURE) == QUANTA_PER_UNIT
+    assert amount_in(additive["user-month"], PURE) == QUANTA_PER_UNIT
+    assert amount_in(table(stated, "user", CH)["user-month"], PURE) == QUANTA_PER_UNIT
 
 
 def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
@@ -118,33 +118,33 @@ def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
         change += max(abs(g(s) - g(s - set(july))) for s in subsets)
     assert change == 8
     found = table(Laplace(Fraction(1)), "user-week", AR)
-    assert amount(found["user-month"], PURE) == 8 * QUANTA_PER_UNIT
-    assert amount(table(Laplace(Fraction(1)), "user-week", CH)["user-month"], PURE) == (
+    assert amount_in(found["user-month"], PURE) == 8 * QUANTA_PER_UNIT
+    assert amount_in(table(Laplace(Fraction(1)), "user-week", CH)["user-month"], PURE) == (
         6 * QUANTA_PER_UNIT
     )
 
 
 def test_relations_of_one_unit() -> None:
     m = Gaussian(Fraction(10))
-    mixed = (Unit("a", "user", None, AR), Unit("c", "user", None, CH), Unit("r", "user", None, RP))
-    found = cost_table(m, mixed[0], AR, units=mixed, certificates=CERTIFICATES)
+    mixed = (PrivacyUnit("a", "user", None, AR), PrivacyUnit("c", "user", None, CH), PrivacyUnit("r", "user", None, RP))
+    found = cost_by_unit(m, mixed[0], AR, units=mixed, certificates=CERTIFICATES)
     assert found["a"] == cost(m, 1, AR, CERTIFICATES)
     assert found["c"] == found["r"] == cost(m, 2, AR, CERTIFICATES)
-    changed = cost_table(m, mixed[1], CH, units=mixed, certificates=CERTIFICATES)
+    changed = cost_by_unit(m, mixed[1], CH, units=mixed, certificates=CERTIFICATES)
     assert changed["a"] == changed["c"] == cost(m, 1, CH, CERTIFICATES)
-    replaced = cost_table(m, mixed[2], RP, units=mixed, certificates=CERTIFICATES)
-    assert replaced["a"] == unbounded(CERTIFICATES)  # nothing follows from replacement
+    replaced = cost_by_unit(m, mixed[2], RP, units=mixed, certificates=CERTIFICATES)
+    assert replaced["a"] == unbounded_loss(CERTIFICATES)  # nothing follows from replacement
 
 
 def test_what_is_not_derived_is_infinite() -> None:
     found = table(Gaussian(Fraction(10)), "user-day", AR)
-    assert found["user"] == unbounded(CERTIFICATES)
-    stranger = Unit("device", "device", None, AR)
-    found = cost_table(
+    assert found["user"] == unbounded_loss(CERTIFICATES)
+    stranger = PrivacyUnit("device", "device", None, AR)
+    found = cost_by_unit(
         Gaussian(Fraction(10)), stranger, AR, units=units(AR), certificates=CERTIFICATES
     )
     assert set(found) == set(PERIODS)
-    assert all(loss == unbounded(CERTIFICATES) for loss in found.values())
+    assert all(loss == unbounded_loss(CERTIFICATES) for loss in found.values())
 
 
 def test_entities_that_cover_others() -> None:
@@ -153,14 +153,14 @@ def test_entities_that_cover_others() -> None:
 
     m = Gaussian(Fraction(10))
     for relation, steps in ((CH, 1), (AR, 2)):
-        home = Unit("household", "household", None, relation)
+        home = PrivacyUnit("household", "household", None, relation)
         known = (home, *units(relation))
-        found = cost_table(m, home, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        found = cost_by_unit(m, home, relation, units=known, certificates=CERTIFICATES, covers=covers)
         assert found["user"] == cost(m, steps, relation, CERTIFICATES)
         assert found["user-week"] == cost(m, steps, relation, CERTIFICATES)
         user = next(unit for unit in known if unit.name == "user")
-        up = cost_table(m, user, relation, units=known, certificates=CERTIFICATES, covers=covers)
-        assert up["household"] == unbounded(CERTIFICATES)  # nobody said how large a household is
+        up = cost_by_unit(m, user, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        assert up["household"] == unbounded_loss(CERTIFICATES)  # nobody said how large a household is
         assert up["user"] == cost(m, 1, relation, CERTIFICATES)
 
 
@@ -190,11 +190,11 @@ def test_bounds_with_different_delta_sides_are_not_mixed() -> None:
     large = DeclaredPure(Fraction(1), Fraction(1, 10**9))
     found = table(small, "user-day", CH, also={"user": large})
     day = found["user-day"]
-    assert (amount(day, PURE), day.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**10))
+    assert (amount_in(day, PURE), day.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**10))
     # The user's own statement is (1, 1e-9); it is raised so that no larger unit costs less.
     user = found["user"]
-    assert (amount(user, PURE), user.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**9))
-    assert no_more(day, user)
+    assert (amount_in(user, PURE), user.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**9))
+    assert is_at_most(day, user)
 
 
 def test_unknown_units_are_named() -> None:
@@ -211,10 +211,10 @@ MECHANISMS: list[Mechanism] = [
 ]
 
 
-def random_days(rng: random.Random) -> Touched | None:
+def random_days(rng: random.Random) -> TouchedDays | None:
     first = date(2026, 1, 1) + timedelta(days=rng.randrange(400))
     last = first + timedelta(days=rng.choice([0, 0, 3, 20, 100]))
-    return rng.choice([None, touched((first, last)), touched((first, None))])
+    return rng.choice([None, touched_days((first, last)), touched_days((first, None))])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -222,10 +222,10 @@ def test_closure_is_a_fixed_point(seed: int) -> None:
     """T4: no path through a third unit is shorter, for every setting of the closure."""
     rng = random.Random(seed)
     known = tuple(
-        Unit(f"{relation}-{period}", "user", period, relation)
+        PrivacyUnit(f"{relation}-{period}", "user", period, relation)
         for relation, period in product((AR, CH), (None, DAY, WEEK, MONTH, YEAR, sliding(30)))
     )
-    setting = Setting(known, rng.random() < 0.5, random_days(rng), no_covers)
+    setting = GroupContext(known, rng.random() < 0.5, random_days(rng), no_covers)
     rows = [steps_from(setting, n, unit.relation) for n, unit in enumerate(known)]
     for a, b, c in product(range(len(known)), repeat=3):
         first, second, direct = rows[a][b], rows[b][c], rows[a][c]
@@ -240,10 +240,10 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
     rng = random.Random(seed)
     relation = rng.choice([AR, CH])
     periods = {**PERIODS, "user-quarter": QUARTER, "user-30": sliding(30)}
-    known = tuple(Unit(name, "user", period, relation) for name, period in periods.items())
+    known = tuple(PrivacyUnit(name, "user", period, relation) for name, period in periods.items())
     stated = rng.choice(known)
     also = {unit.name: rng.choice(MECHANISMS) for unit in rng.sample(known, rng.randint(0, 3))}
-    found = cost_table(
+    found = cost_by_unit(
         rng.choice(MECHANISMS),
         stated,
         relation,
@@ -254,8 +254,8 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
         touched=random_days(rng),
     )
     for small, large in product(known, repeat=2):
-        if within(small.period, large.period):
-            assert no_more(found[small.name], found[large.name]), (small, large)
+        if period_within(small.period, large.period):
+            assert is_at_most(found[small.name], found[large.name]), (small, large)
 
 
 @pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: type(m).__name__)
@@ -263,4 +263,4 @@ def test_a_smaller_statement_gives_a_smaller_table(m: Mechanism) -> None:
     for relation in (AR, CH):
         two = type(m)(**{n: getattr(m, n) for n in m.__slots__ if n != "count"}, count=2)
         less, more = table(m, "user-day", relation), table(two, "user-day", relation)
-        assert all(no_more(less[name], more[name]) for name in PERIODS)
+        assert all(is_at_most(less[name], more[name]) for name in PERIODS)

@@ -23,16 +23,16 @@ from dpolicy.privacy.certificates import (
 from dpolicy.privacy.loss import (
     INFINITE,
     Loss,
-    add,
-    amount,
-    least,
-    loss,
-    most,
-    no_more,
-    unbounded,
-    zero,
+    add_losses,
+    amount_in,
+    elementwise_min,
+    make_loss,
+    elementwise_max,
+    is_at_most,
+    unbounded_loss,
+    zero_loss,
 )
-from dpolicy.privacy.rows import DELTA_QUANTA, added, loss_of, row_of
+from dpolicy.privacy.rows import DELTA_QUANTA, add_saturating, row_to_loss, loss_to_row
 
 CERTIFICATES = (PURE, RHO, MU_SQUARED, renyi(2), renyi("2.5"))
 
@@ -45,7 +45,7 @@ entries = st.tuples(
 
 def of(entry: tuple[tuple[Fraction | None, ...], Fraction]) -> Loss:
     amounts = [None if value is None else quanta_up(value) for value in entry[0]]
-    return loss(CERTIFICATES, amounts, entry[1])
+    return make_loss(CERTIFICATES, amounts, entry[1])
 
 
 losses = st.builds(of, entries)
@@ -54,18 +54,18 @@ losses = st.builds(of, entries)
 @settings(deadline=None)
 @given(losses, losses, losses)
 def test_addition_is_commutative_and_associative(a: Loss, b: Loss, c: Loss) -> None:
-    assert add(a, b) == add(b, a)
-    assert add(add(a, b), c) == add(a, add(b, c))
-    assert add(a, zero(CERTIFICATES)) == a
+    assert add_losses(a, b) == add_losses(b, a)
+    assert add_losses(add_losses(a, b), c) == add_losses(a, add_losses(b, c))
+    assert add_losses(a, zero_loss(CERTIFICATES)) == a
 
 
 @settings(deadline=None)
 @given(st.lists(losses, max_size=8))
 def test_rows_add_up_like_losses(terms: list[Loss]) -> None:
-    summed, row = zero(CERTIFICATES), row_of(zero(CERTIFICATES))
+    summed, row = zero_loss(CERTIFICATES), loss_to_row(zero_loss(CERTIFICATES))
     for term in terms:
-        summed, row = add(summed, term), added(row, row_of(term))
-    found = loss_of(row, CERTIFICATES)
+        summed, row = add_losses(summed, term), add_saturating(row, loss_to_row(term))
+    found = row_to_loss(row, CERTIFICATES)
     assert found.amounts == summed.amounts
     delta = min(summed.delta, Fraction(INFINITE, DELTA_QUANTA))
     assert delta <= found.delta <= delta + Fraction(len(terms), DELTA_QUANTA)
@@ -76,13 +76,13 @@ def test_rows_add_up_like_losses(terms: list[Loss]) -> None:
 def test_never_below_the_exact_sum_and_free_of_order(
     given_entries: list[tuple[tuple[Fraction | None, ...], Fraction]], rng: object
 ) -> None:
-    exact, summed = ExactLoss(), zero(CERTIFICATES)
+    exact, summed = ExactLoss(), zero_loss(CERTIFICATES)
     for entry in given_entries:
         exact.add(*entry)
-        summed = add(summed, of(entry))
+        summed = add_losses(summed, of(entry))
     shuffled = list(given_entries)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert reduce(add, map(of, shuffled), zero(CERTIFICATES)) == summed
+    assert reduce(add_losses, map(of, shuffled), zero_loss(CERTIFICATES)) == summed
     assert summed.delta == exact.delta()
     for position, quanta in enumerate(summed):
         bound = exact.total(position)
@@ -98,38 +98,38 @@ def test_never_below_the_exact_sum_and_free_of_order(
 @given(losses, losses)
 def test_least_and_most_are_the_lattice_of_no_more(a: Loss, b: Loss) -> None:
     b = Loss(b.certificates, b.amounts, a.delta)
-    assert no_more(least(a, b), a) and no_more(least(a, b), b)
-    assert no_more(a, most(a, b)) and no_more(b, most(a, b))
-    assert no_more(a, b) == (least(a, b) == least(a, a)) == (most(a, b) == most(b, b))
-    assert no_more(a, add(a, b))
+    assert is_at_most(elementwise_min(a, b), a) and is_at_most(elementwise_min(a, b), b)
+    assert is_at_most(a, elementwise_max(a, b)) and is_at_most(b, elementwise_max(a, b))
+    assert is_at_most(a, b) == (elementwise_min(a, b) == elementwise_min(a, a)) == (elementwise_max(a, b) == elementwise_max(b, b))
+    assert is_at_most(a, add_losses(a, b))
 
 
 def test_decimals_are_exact() -> None:
-    tenth = loss((PURE,), [quanta_up(Fraction("0.1"))])
-    assert amount(reduce(add, [tenth] * 10), PURE) == QUANTA_PER_UNIT
+    tenth = make_loss((PURE,), [quanta_up(Fraction("0.1"))])
+    assert amount_in(reduce(add_losses, [tenth] * 10), PURE) == QUANTA_PER_UNIT
 
 
 def test_saturation() -> None:
     limit = SATURATION * QUANTA_PER_UNIT
-    assert amount(loss((PURE,), [limit - 1]), PURE) == limit - 1
-    assert amount(loss((PURE,), [limit]), PURE) is None
-    assert loss((PURE, RHO), [limit, 3]) == loss((PURE, RHO), [None, 3])
-    finite = loss((PURE,), [limit - 1])
-    assert amount(add(finite, finite), PURE) is None
+    assert amount_in(make_loss((PURE,), [limit - 1]), PURE) == limit - 1
+    assert amount_in(make_loss((PURE,), [limit]), PURE) is None
+    assert make_loss((PURE, RHO), [limit, 3]) == make_loss((PURE, RHO), [None, 3])
+    finite = make_loss((PURE,), [limit - 1])
+    assert amount_in(add_losses(finite, finite), PURE) is None
 
 
 def test_amounts_that_are_not_kept_are_unknown() -> None:
-    assert amount(zero((PURE,)), RHO) is None
-    assert list(unbounded((PURE, RHO))) == [None, None]
+    assert amount_in(zero_loss((PURE,)), RHO) is None
+    assert list(unbounded_loss((PURE, RHO))) == [None, None]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: loss((PURE,), [-1]),
-        lambda: loss((PURE,), []),
-        lambda: add(zero((PURE,)), zero((RHO,))),
-        lambda: least(zero((PURE,)), Loss((PURE,), (0,), Fraction(1, 9))),
+        lambda: make_loss((PURE,), [-1]),
+        lambda: make_loss((PURE,), []),
+        lambda: add_losses(zero_loss((PURE,)), zero_loss((RHO,))),
+        lambda: elementwise_min(zero_loss((PURE,)), Loss((PURE,), (0,), Fraction(1, 9))),
     ],
 )
 def test_broken_promises_stop(wrong: object) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpolicy.privacy.mechanism import KINDS, RESTATABLE, read_also, read_mechanism
+from dpolicy.privacy.mechanism import KINDS, RESTATABLE, parse_restatements, parse_mechanism
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
@@ -24,8 +24,8 @@ from dpolicy.privacy.mechanisms.gaussian import (
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace
 from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
 from dpolicy.privacy.mechanisms.selection import (
-    Exponential,
-    MaxNoise,
+    ExponentialMechanism,
+    NoisyMaxNoise,
     ReportNoisyMax,
     SparseVector,
 )
@@ -47,10 +47,10 @@ GOOD: list[tuple[dict[str, object], object]] = [
         {"kind": "randomized-response", "values": 4, "noise": F("0.5")},
         KaryResponse(4, F("0.5")),
     ),
-    ({"kind": "exponential", "epsilon": F("0.1")}, Exponential(F("0.1"))),
+    ({"kind": "exponential", "epsilon": F("0.1")}, ExponentialMechanism(F("0.1"))),
     (
         {"kind": "report-noisy-max", "epsilon": 1, "noise": "gumbel"},
-        ReportNoisyMax(F(1), MaxNoise.GUMBEL),
+        ReportNoisyMax(F(1), NoisyMaxNoise.GUMBEL),
     ),
     (
         {"kind": "sparse-vector", "epsilon-threshold": 1, "epsilon-queries": 2, "cutoff": 3},
@@ -92,7 +92,7 @@ GOOD: list[tuple[dict[str, object], object]] = [
 
 @pytest.mark.parametrize(("fields", "expected"), GOOD, ids=lambda value: str(value)[:40])
 def test_every_kind_is_read(fields: Mapping[str, object], expected: object) -> None:
-    assert read_mechanism(fields) == (expected, ())
+    assert parse_mechanism(fields) == (expected, ())
 
 
 def test_every_kind_has_an_example() -> None:
@@ -175,7 +175,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
 
 @pytest.mark.parametrize(("fields", "code", "text"), BAD, ids=lambda value: str(value)[:60])
 def test_mistakes_are_named(fields: Mapping[str, object], code: str, text: str) -> None:
-    mechanism, problems = read_mechanism(fields)
+    mechanism, problems = parse_mechanism(fields)
     assert mechanism is None
     assert [problem.code for problem in problems] == [code]
     assert text in problems[0].message
@@ -183,7 +183,7 @@ def test_mistakes_are_named(fields: Mapping[str, object], code: str, text: str) 
 
 
 def test_all_mistakes_at_once() -> None:
-    _, problems = read_mechanism(
+    _, problems = parse_mechanism(
         {"kind": "gaussian", "sigma": -1, "sensitivity": "x", "count": F("0.5"), "nose": 1}
     )
     assert sorted(problem.code for problem in problems) == ["M002", "M004", "M005", "M008"]
@@ -198,22 +198,22 @@ def test_every_code_has_a_test_and_a_meaning() -> None:
 def test_rounded_tables_are_accepted() -> None:
     """The decimals of a printed curve may bend it a little."""
     curve = {n: F(str(round(n * 0.0123457, 4))) for n in range(2, 40)}
-    mechanism, problems = read_mechanism({"kind": "declared", "renyi": curve})
+    mechanism, problems = parse_mechanism({"kind": "declared", "renyi": curve})
     assert mechanism is not None, problems
 
 
 def test_restating_changes_what_is_relative_to_the_unit() -> None:
     fields = {"kind": "gaussian", "sigma": 5, "sensitivity": 10}
-    restated, problems = read_also(fields, {"user-month": {"sensitivity": 70}})
+    restated, problems = parse_restatements(fields, {"user-month": {"sensitivity": 70}})
     assert restated == {"user-month": Gaussian(F(5), F(70))} and not problems
     declared = {"kind": "declared", "epsilon": 1, "delta": F("1e-9"), "count": 2}
-    restated, problems = read_also(declared, {"user": {"rho": F("0.1")}})
+    restated, problems = parse_restatements(declared, {"user": {"rho": F("0.1")}})
     assert restated == {"user": DeclaredZcdp(F("0.1"), count=2)} and not problems
 
 
 def test_restating_the_noise_is_refused() -> None:
     fields = {"kind": "gaussian", "sigma": 5}
-    restated, problems = read_also(fields, {"user": {"sigma": 50}, "user-day": {"sensitivity": -1}})
+    restated, problems = parse_restatements(fields, {"user": {"sigma": 50}, "user-day": {"sensitivity": -1}})
     assert restated == {}
     assert [problem.code for problem in problems] == ["M017", "M005"]
     assert "`sigma` cannot be restated for `user`" in problems[0].message

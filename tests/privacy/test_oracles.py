@@ -26,11 +26,11 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon_bun_steinke,
 )
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.loss import Loss, add
-from dpolicy.privacy.mechanism import Mechanism, read_mechanism
-from dpolicy.privacy.mechanisms.chain import chained
+from dpolicy.privacy.loss import Loss, add_losses
+from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
+from dpolicy.privacy.mechanisms.chain import group_divergence
 from dpolicy.privacy.mechanisms.laplace import laplace_divergence
-from dpolicy.privacy.units import Relation, group_size, parse_period
+from dpolicy.privacy.units import NeighbouringRelation, group_size, parse_period
 
 DATA = Path(__file__).parent.parent / "data" / "oracles.json"
 ORACLES = json.loads(DATA.read_text("utf-8"))
@@ -63,13 +63,13 @@ def number(value: float) -> Fraction:
 def mechanism(kind: str, **fields: object) -> Mechanism:
     given = {name.replace("_", "-"): value for name, value in fields.items()}
     exact = {n: number(v) if isinstance(v, float) else v for n, v in given.items()}
-    found, problems = read_mechanism({"kind": kind, **exact})
+    found, problems = parse_mechanism({"kind": kind, **exact})
     assert found is not None, problems
     return found
 
 
 def spent(m: Mechanism, certificate: Certificate, k: int = 1) -> float:
-    (quanta,) = cost(m, k, Relation.ADD_REMOVE, (certificate,))
+    (quanta,) = cost(m, k, NeighbouringRelation.ADD_REMOVE, (certificate,))
     return math.inf if quanta is None else quanta / QUANTA_PER_UNIT
 
 
@@ -123,7 +123,7 @@ def declared_group(case: Case) -> float:
 
 def group_chain(case: Case) -> float:
     p = case["params"]
-    return chained(lambda a: laplace_divergence(p["eps"], a), p["k"], case["alpha"])
+    return group_divergence(lambda a: laplace_divergence(p["eps"], a), p["k"], case["alpha"])
 
 
 def group_laplace(case: Case) -> float:
@@ -173,8 +173,8 @@ def mixed(case: Case) -> float:
     """The best improved ε over the paper's orders, after checking every order and the classic ε."""
     certificates = tuple(map(renyi, PAPER_ORDERS))
     items = case["params"]["items"]
-    losses = [cost(item(i), 1, Relation.ADD_REMOVE, certificates) for i in items]
-    spent: Loss = reduce(add, losses)
+    losses = [cost(item(i), 1, NeighbouringRelation.ADD_REMOVE, certificates) for i in items]
+    spent: Loss = reduce(add_losses, losses)
     spent_at = dict(zip(PAPER_ORDERS, spent, strict=True))
     delta = number(case["delta"])
     sampled = any(i["kind"] == "dpsgd" for i in items)
@@ -198,7 +198,7 @@ def blackbox(case: Case) -> float:
     orders += [Fraction(n) for n in (*range(11, 64), 128, 256, 512, 1024)]  # dp-accounting's
     certificates = tuple(map(renyi, orders))
     m = mechanism("declared", epsilon=p["eps_each"], delta=p["delta_each"], count=p["n"])
-    found = cost(m, 1, Relation.ADD_REMOVE, certificates)
+    found = cost(m, 1, NeighbouringRelation.ADD_REMOVE, certificates)
     assert float(found.delta) == pytest.approx(p["delta_total"] - p["delta_conversion"], rel=1e-9)
     delta = number(p["delta_conversion"])
     return min(

@@ -28,11 +28,11 @@ from dpolicy.privacy.calendars import (
 from dpolicy.privacy.units import (
     MAX_INTERVALS,
     add_remove_size,
-    blocks,
+    blocks_between,
     group_size,
     parse_period,
-    touched,
-    within,
+    touched_days,
+    period_within,
 )
 
 CALENDAR = [DAY, WEEK, SUNDAY_WEEK, MONTH, QUARTER, HALF, YEAR, ISO_YEAR]
@@ -123,7 +123,7 @@ def test_touched_days_by_brute_force(seed: int) -> None:
             pieces.append((first, first + timedelta(days=rng.randrange(rng.choice([1, 40, 400])))))
         read = {d for a, b in pieces for d in brute.days_between(a, b)}
         dst_blocks = brute.blocks_of(key_of(dst), sorted(read))
-        days = touched(*pieces)
+        days = touched_days(*pieces)
         assert group_size(src, dst, days) == brute.most_met(key_of(src), dst_blocks), (src, dst)
         assert group_size(src, None, days) == len({key_of(src)(d) for d in read})
         size = add_remove_size(src, dst, days)
@@ -141,16 +141,16 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
         last = first + timedelta(days=rng.randrange(120))
         read = brute.days_between(first, last)
         expected = brute.most_met(key_of(src), brute.windows(read, length), set(read))
-        assert group_size(src, sliding(length), touched((first, last))) == expected
+        assert group_size(src, sliding(length), touched_days((first, last))) == expected
         cover = -(-min(length, len(read)) // 9)
-        assert group_size(sliding(9), sliding(length), touched((first, last))) == cover
+        assert group_size(sliding(9), sliding(length), touched_days((first, last))) == cover
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_cut_the_blocks_that_they_meet(seed: int) -> None:
     """Steps of removal for sliding targets, where being inside of a window is not enough."""
     rng = random.Random(200 + seed)
-    assert within(WEEK, sliding(7)) and add_remove_size(WEEK, sliding(7), None) == 4
+    assert period_within(WEEK, sliding(7)) and add_remove_size(WEEK, sliding(7), None) == 4
     assert add_remove_size(DAY, sliding(7), None) == 7
     assert add_remove_size(sliding(7), sliding(31), None) == 5
     for _ in range(25):
@@ -158,7 +158,7 @@ def test_windows_cut_the_blocks_that_they_meet(seed: int) -> None:
         first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
         days = brute.days_between(first, first + timedelta(days=rng.randrange(120)))
         for dst in (sliding(length), tumbling(length)):
-            size = add_remove_size(src, dst, touched((days[0], days[-1])))
+            size = add_remove_size(src, dst, touched_days((days[0], days[-1])))
             windows = brute.windows(days, length)
             removed = max(brute.steps_to_remove(key_of(src), w, set(days)) for w in windows)
             assert size is not None and removed <= size, (src, dst)
@@ -178,7 +178,7 @@ def test_tumbling_periods_by_brute_force() -> None:
 
 
 def test_one_day_is_one_unit_of_anything() -> None:
-    day = touched((date(2026, 10, 28), date(2026, 10, 28)))
+    day = touched_days((date(2026, 10, 28), date(2026, 10, 28)))
     for src in [*CALENDAR, sliding(30), tumbling(30), tumbling(9, date(2026, 1, 5)), None]:
         for dst in [*CALENDAR, sliding(30), tumbling(30), None]:
             assert group_size(src, dst, day) == add_remove_size(src, dst, day) == 1
@@ -186,8 +186,8 @@ def test_one_day_is_one_unit_of_anything() -> None:
 
 def test_all_time_is_unbounded() -> None:
     assert group_size(DAY, None, None) is None
-    assert group_size(MONTH, None, touched((date(2026, 1, 1), None))) is None
-    assert group_size(DAY, MONTH, touched((None, date(2026, 1, 1)))) == 31
+    assert group_size(MONTH, None, touched_days((date(2026, 1, 1), None))) is None
+    assert group_size(DAY, MONTH, touched_days((None, date(2026, 1, 1)))) == 31
     assert group_size(None, MONTH, None) == group_size(None, None, None) == 1
     assert add_remove_size(None, MONTH, None) == 2
     assert add_remove_size(None, None, None) == 1
@@ -220,27 +220,27 @@ PERIODS = [
 
 def test_order_is_a_partial_order() -> None:
     for a in PERIODS:
-        assert within(a, a)
-        assert within(a, None)
-        assert within(DAY, a)
+        assert period_within(a, a)
+        assert period_within(a, None)
+        assert period_within(DAY, a)
         for b in PERIODS:
-            assert a == b or not (within(a, b) and within(b, a)), (a, b)
+            assert a == b or not (period_within(a, b) and period_within(b, a)), (a, b)
             for c in PERIODS:
-                assert within(a, c) or not (within(a, b) and within(b, c)), (a, b, c)
+                assert period_within(a, c) or not (period_within(a, b) and period_within(b, c)), (a, b, c)
 
 
 def test_order_of_theory() -> None:
     chain: list[Period | None] = [DAY, MONTH, QUARTER, HALF, YEAR, None]
-    assert all(within(a, b) == (i <= j) for i, a in enumerate(chain) for j, b in enumerate(chain))
-    assert within(WEEK, ISO_YEAR)
-    assert within(WEEK, sliding(7))
-    assert within(MONTH, sliding(31)) and not within(MONTH, sliding(30))
-    assert within(QUARTER, sliding(92)) and within(YEAR, sliding(366))
-    assert within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 5)))
-    assert not within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 7)))
-    assert within(tumbling(30), sliding(30)) and not within(sliding(30), tumbling(30))
+    assert all(period_within(a, b) == (i <= j) for i, a in enumerate(chain) for j, b in enumerate(chain))
+    assert period_within(WEEK, ISO_YEAR)
+    assert period_within(WEEK, sliding(7))
+    assert period_within(MONTH, sliding(31)) and not period_within(MONTH, sliding(30))
+    assert period_within(QUARTER, sliding(92)) and period_within(YEAR, sliding(366))
+    assert period_within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 5)))
+    assert not period_within(tumbling(10, date(2026, 1, 5)), tumbling(30, date(2026, 1, 7)))
+    assert period_within(tumbling(30), sliding(30)) and not period_within(sliding(30), tumbling(30))
     for a, b in [(WEEK, SUNDAY_WEEK), (WEEK, MONTH), (WEEK, YEAR), (ISO_YEAR, YEAR)]:
-        assert not within(a, b) and not within(b, a)
+        assert not period_within(a, b) and not period_within(b, a)
 
 
 @pytest.mark.parametrize("text", [str(p) for p in PERIODS if p])
@@ -280,10 +280,10 @@ def test_bad_intervals() -> None:
     day = date(2026, 1, 1)
     for bad in ([], [(day, day)] * (MAX_INTERVALS + 1), [(day, day - timedelta(days=1))]):
         with pytest.raises(InvalidValue) as caught:
-            touched(*bad)
+            touched_days(*bad)
         assert caught.value.code == "U004"
     with pytest.raises(InvalidValue, match="U003"):
-        touched((date(9999, 12, 31), None))
+        touched_days((date(9999, 12, 31), None))
 
 
 def test_every_code_has_a_meaning() -> None:
@@ -294,15 +294,15 @@ def test_every_code_has_a_meaning() -> None:
 
 def test_intervals_are_joined() -> None:
     a, b, c = date(2026, 1, 1), date(2026, 1, 9), date(2026, 1, 20)
-    assert touched((b, c), (a, b)) == touched((a, c))
-    assert touched((a, b), (b + timedelta(days=1), c)) == touched((a, c))
-    assert touched((None, b), (a, None)) == touched((None, None))
+    assert touched_days((b, c), (a, b)) == touched_days((a, c))
+    assert touched_days((a, b), (b + timedelta(days=1), c)) == touched_days((a, c))
+    assert touched_days((None, b), (a, None)) == touched_days((None, None))
 
 
 @pytest.mark.parametrize("period", [*CALENDAR, tumbling(10, date(2026, 1, 5))], ids=str)
 def test_blocks_by_brute_force(period: Period) -> None:
     first, last = date(2024, 2, 11), date(2026, 3, 3)
-    found = blocks(period, first, last)
+    found = blocks_between(period, first, last)
     expected = brute.blocks_of(key_of(period), brute.days_between(first, last))
     assert len(found) == len(expected)
     for block, days in zip(found, expected, strict=True):
@@ -313,14 +313,14 @@ def test_blocks_by_brute_force(period: Period) -> None:
 
 def test_blocks_of_windows_are_all_windows() -> None:
     day = date(2026, 1, 10)
-    found = blocks(sliding(3), day, day)
+    found = blocks_between(sliding(3), day, day)
     assert [b.first.day for b in found] == [8, 9, 10]
-    assert blocks(tumbling(3), day, day) == found
+    assert blocks_between(tumbling(3), day, day) == found
     with pytest.raises(InvalidValue, match="U005"):
-        blocks(DAY, date(1600, 1, 1), date(2600, 1, 1))
+        blocks_between(DAY, date(1600, 1, 1), date(2600, 1, 1))
 
 
 def test_long_scans_fall_back_to_an_upper_bound() -> None:
-    days = touched((date(1700, 1, 1), date(2500, 12, 31)))
+    days = touched_days((date(1700, 1, 1), date(2500, 12, 31)))
     assert group_size(MONTH, tumbling(3, date(2026, 1, 1)), days) == 2
     assert group_size(tumbling(50, date(2026, 1, 1)), tumbling(3, date(2026, 1, 3)), days) == 2

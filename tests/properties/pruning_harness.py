@@ -26,24 +26,24 @@ from tests.properties.theorem_a import blocks_covered, bound_covered, unit_cover
 from tests.reference import rules as twin
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.language.checker import Checked, check
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.parser import parse
+from dpolicy.language.checker import CheckedPolicySet, check_policies
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.parser import parse_policies
 from dpolicy.language.source import Source
 from dpolicy.predicates.expression import Predicate, matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
-from dpolicy.privacy.thresholds import Bound
-from dpolicy.releases.labels import Facts
-from dpolicy.rules.compiler import arrange, compile_policy
+from dpolicy.privacy.thresholds import BudgetBound
+from dpolicy.releases.labels import PredicateInput
+from dpolicy.rules.compiler import order_factors, compile_policy
 from dpolicy.rules.expansion import expand
-from dpolicy.rules.index import Index, build_index
-from dpolicy.rules.order import Comparison
-from dpolicy.rules.pruning import Arrangement, Pruned, prune
-from dpolicy.rules.rule import Rule, Rules
+from dpolicy.rules.index import RuleIndex, build_index
+from dpolicy.rules.order import ScopeComparer
+from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
+from dpolicy.rules.rule import Rule, RuleProduct
 
 #: How a canary replaces two stages of compilation; each sees what the real one sees.
-Arranger = Callable[[Rules, Checked, Comparison], Arrangement]
-Pruner = Callable[[Rules, Arrangement], Pruned]
+Arranger = Callable[[RuleProduct, CheckedPolicySet, ScopeComparer], FactorOrders]
+Pruner = Callable[[RuleProduct, FactorOrders], PruningResult]
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Subject:
     world: World
     truth: Truth
     section: str
-    rules: Rules
-    pruned: Pruned
-    index: Index
+    rules: RuleProduct
+    pruned: PruningResult
+    index: RuleIndex
 
     @cached_property
     def compiled(self) -> list[Rule]:
@@ -133,7 +133,7 @@ class Subject:
         return failed
 
 
-def in_fractions(bound: Bound) -> tuple[tuple[dict[twin.Key, Fraction], ...], Fraction | None]:
+def in_fractions(bound: BudgetBound) -> tuple[tuple[dict[twin.Key, Fraction], ...], Fraction | None]:
     """A bound of the code in the words of the twin."""
     clauses = tuple(
         {
@@ -149,7 +149,7 @@ def subjects(
     seed: int,
     policies_in_a_world: int,
     *,
-    arranger: Arranger = arrange,
+    arranger: Arranger = order_factors,
     pruner: Pruner = prune,
     profile: str = "classic",
 ) -> Iterator[Subject]:
@@ -163,10 +163,10 @@ def subjects(
     accounting = {**world.head["accounting"], "profile": profile}
     world = replace(world, head={**world.head, "accounting": accounting})
     truth = Truth(world.facts)
-    comparison: Comparison | None = None
+    comparison: ScopeComparer | None = None
     for number in range(policies_in_a_world):
         policy = random_policies(random, world)
-        if number % 10 == 0 and pruner is prune and arranger is arrange:
+        if number % 10 == 0 and pruner is prune and arranger is order_factors:
             yield from whole(policy, world, truth)
         else:
             stages = arranger, pruner
@@ -177,22 +177,22 @@ def whole(policy: twin.PolicyDict, world: World, truth: Truth) -> Iterator[Subje
     """The sections of a text, as everybody compiles it."""
     made = compile_policy([Source("policy.json", json.dumps(policy))])
     for name, s in zip(("policies", "each-release"), made.sections, strict=True):
-        yield Subject(policy, world, truth, name, s.rules, s.pruned, s.index)
+        yield Subject(policy, world, truth, name, s.rules, s.pruning, s.index)
 
 
 def staged(
     policy: twin.PolicyDict,
     world: World,
     truth: Truth,
-    comparison: Comparison | None,
+    comparison: ScopeComparer | None,
     stages: tuple[Arranger, Pruner],
-) -> Generator[Subject, None, Comparison]:
+) -> Generator[Subject, None, ScopeComparer]:
     """The sections of a text, stage by stage; returns the comparison for the next set."""
-    found = Findings()
-    read = parse([Source("policy.json", json.dumps(policy))], found)
-    assert read is not None, found.all
-    checked = check(read, found)
-    comparison = comparison or Comparison(checked.vocabulary.schema)
+    found = DiagnosticCollector()
+    read = parse_policies([Source("policy.json", json.dumps(policy))], found)
+    assert read is not None, found.sorted_diagnostics
+    checked = check_policies(read, found)
+    comparison = comparison or ScopeComparer(checked.vocabulary.schema)
     arranger, pruner = stages
     for name, section in (("policies", read.policies), ("each-release", read.each_release)):
         rules = expand(checked, section, found)
@@ -238,7 +238,7 @@ def wrong_witnesses(subject: Subject) -> list[str]:
     """Every pruned rule has a kept witness that implies it by Theorem A."""
     found = []
     for number, rule in enumerate(subject.naive):
-        witness = int(subject.pruned.witness[number])
+        witness = int(subject.pruned.implied_by[number])
         if subject.pruned.kept[number]:
             if witness != number:
                 found.append(f"{rule.name} is kept and has a witness")
@@ -301,7 +301,7 @@ def wrong_matches(subject: Subject, asked: Sequence[twin.Mechanism]) -> list[str
     return found
 
 
-def _code_says(facts: Facts, part: Predicate) -> bool:
+def _code_says(facts: PredicateInput, part: Predicate) -> bool:
     return matches(part, facts)
 
 
@@ -309,9 +309,9 @@ def _twin_says(mechanism: twin.Mechanism, text: str) -> bool:
     return twin.predicate(text)(mechanism)
 
 
-def _indexed(index: Index, facts: Facts) -> list[int] | None:
+def _indexed(index: RuleIndex, facts: PredicateInput) -> list[int] | None:
     try:
-        return index.matching(facts)
+        return index.matching_rules(facts)
     except PredicateFailed:
         return None
 
@@ -327,10 +327,10 @@ def _scanned(
     return [number for number, answer in enumerate(answers) if all(answer)]
 
 
-def as_facts(mechanism: twin.Mechanism) -> Facts:
+def as_facts(mechanism: twin.Mechanism) -> PredicateInput:
     """A mechanism as the code sees it."""
     used = tuple(sorted(mechanism.attributes))
-    return Facts(used, mechanism.labels, mechanism.kind, mechanism.by)
+    return PredicateInput(used, mechanism.labels, mechanism.kind, mechanism.by)
 
 
 def random_releases(
@@ -370,7 +370,7 @@ def wrong_decisions(
         if bool(failing) != any(subject.pruned.kept[n] for n in failing):
             found.append(f"decided otherwise: {[rules[n].name for n in failing]} are broken")
         for number in failing:
-            witness = int(subject.pruned.witness[number])
+            witness = int(subject.pruned.implied_by[number])
             if witness not in failing:
                 found.append(f"{rules[number].name} is broken, {rules[witness].name} is not")
         if not failing:

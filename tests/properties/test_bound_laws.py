@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, renyi
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Bound, Profile, binds, bound_of
-from dpolicy.rules.pruning import chains
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, BudgetBound, Profile, implies_bound, bound_for_budget
+from dpolicy.rules.pruning import bound_chains
 
 EPSILONS = st.sampled_from(("0", "0.5", "1", "3", "5", "6", "10", "20"))
 DELTAS = st.sampled_from(("0", "1e-12", "1e-9", "1e-7", "1e-5"))
@@ -36,12 +36,12 @@ BUDGETS: st.SearchStrategy[Budget] = st.one_of(
     st.just(Unlimited()),
 )
 GRIDS = st.sampled_from((DEFAULT_ORDERS, (Fraction(2), Fraction(8)), (Fraction(16), Fraction(64))))
-BOUNDS = st.builds(bound_of, BUDGETS, st.sampled_from(Profile), GRIDS)
+BOUNDS = st.builds(bound_for_budget, BUDGETS, st.sampled_from(Profile), GRIDS)
 #: What a loss is: quanta for each certificate, none where infinite, and a δ-side.
 Loss = tuple[dict[Certificate, int], Fraction]
 
 
-def holds(bound: Bound, loss: Loss) -> bool:
+def holds(bound: BudgetBound, loss: Loss) -> bool:
     """Theory 1.4, as plainly as it can be said."""
     amounts, delta = loss
     if bound.delta is not None and delta > bound.delta:
@@ -49,7 +49,7 @@ def holds(bound: Bound, loss: Loss) -> bool:
     return any(all(c in amounts and amounts[c] <= most for c, most in k) for k in bound.clauses)
 
 
-def random_loss(random: Random, *bounds: Bound) -> Loss:
+def random_loss(random: Random, *bounds: BudgetBound) -> Loss:
     """A loss on or beside the thresholds of some bounds, infinite in many certificates."""
     amounts: dict[Certificate, int] = {}
     for certificate in (PURE, RHO, MU_SQUARED, *map(renyi, DEFAULT_ORDERS)):
@@ -63,7 +63,7 @@ def random_loss(random: Random, *bounds: Bound) -> Loss:
     return amounts, random.choice([Fraction(0), *sides, *(2 * side for side in sides)])
 
 
-def corners(bound: Bound) -> list[Loss]:
+def corners(bound: BudgetBound) -> list[Loss]:
     """The largest losses that a bound admits, one a clause: everything else is infinite."""
     side = Fraction(1) if bound.delta is None else bound.delta
     return [(dict(clause), side) for clause in bound.clauses]
@@ -71,22 +71,22 @@ def corners(bound: Bound) -> list[Loss]:
 
 @settings(deadline=None)
 @given(BOUNDS)
-def test_a_bound_binds_itself(bound: Bound) -> None:
-    assert binds(bound, bound)
+def test_a_bound_binds_itself(bound: BudgetBound) -> None:
+    assert implies_bound(bound, bound)
 
 
 @settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS, BOUNDS)
-def test_binding_is_transitive(a: Bound, b: Bound, c: Bound) -> None:
-    assert not (binds(a, b) and binds(b, c)) or binds(a, c)
+def test_binding_is_transitive(a: BudgetBound, b: BudgetBound, c: BudgetBound) -> None:
+    assert not (implies_bound(a, b) and implies_bound(b, c)) or implies_bound(a, c)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(BOUNDS, min_size=2, max_size=4), st.integers(0, 10**6))
-def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[Bound], seed: int) -> None:
+def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[BudgetBound], seed: int) -> None:
     random = Random(seed)
     for tighter in bounds:
-        for looser in (b for b in bounds if binds(tighter, b)):
+        for looser in (b for b in bounds if implies_bound(tighter, b)):
             for _ in range(5):
                 loss = random_loss(random, tighter, looser)
                 assert not holds(tighter, loss) or holds(looser, loss), loss
@@ -94,22 +94,22 @@ def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[Bound], see
 
 @settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS)
-def test_binding_says_no_only_where_a_loss_tells_the_two_apart(a: Bound, b: Bound) -> None:
-    assert binds(a, b) == all(holds(b, corner) for corner in corners(a))
+def test_binding_says_no_only_where_a_loss_tells_the_two_apart(a: BudgetBound, b: BudgetBound) -> None:
+    assert implies_bound(a, b) == all(holds(b, corner) for corner in corners(a))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(BOUNDS, max_size=12, unique=True))
-def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[Bound]) -> None:
-    found = chains(bounds)
+def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[BudgetBound]) -> None:
+    found = bound_chains(bounds)
     assert sorted(number for chain in found for number in chain) == list(range(len(bounds)))
     for chain in found:
-        assert all(binds(bounds[a], bounds[b]) for a, b in pairwise(chain))
-        assert all(binds(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:])
+        assert all(implies_bound(bounds[a], bounds[b]) for a, b in pairwise(chain))
+        assert all(implies_bound(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:])
 
 
 def test_budgets_of_one_delta_are_one_chain() -> None:
     delta = Fraction(1, 10**7)
     budgets = [EpsilonDelta(Fraction(n, 4), delta) for n in range(1, 80)]
-    bounds = [bound_of(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)]
-    assert len(chains(bounds)) == 1, "classic thresholds are monotone in ε: pruning needs one pass"
+    bounds = [bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)]
+    assert len(bound_chains(bounds)) == 1, "classic thresholds are monotone in ε: pruning needs one pass"

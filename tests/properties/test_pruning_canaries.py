@@ -19,57 +19,57 @@ from tests.properties.pruning_harness import (
     wrong_witnesses,
 )
 
-from dpolicy.language.checker import Checked
-from dpolicy.privacy.thresholds import Bound, binds
-from dpolicy.privacy.units import Relation
+from dpolicy.language.checker import CheckedPolicySet
+from dpolicy.privacy.thresholds import BudgetBound, implies_bound
+from dpolicy.privacy.units import NeighbouringRelation
 from dpolicy.rules import pruning
-from dpolicy.rules.compiler import arrange
-from dpolicy.rules.order import Comparison, order_from
-from dpolicy.rules.pruning import Arrangement, Pruned, prune
-from dpolicy.rules.rule import Rules
+from dpolicy.rules.compiler import order_factors
+from dpolicy.rules.order import ScopeComparer, preorder_from
+from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
+from dpolicy.rules.rule import RuleProduct
 
 MOST_WORLDS = 200
 Variant = tuple[Arranger, Pruner]
 
 
-def with_binds(variant: Callable[[Bound, Bound], bool]) -> Variant:
+def with_binds(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
     """Pruning that compares bounds in another way."""
 
-    def pruner(rules: Rules, arrangement: Arrangement) -> Pruned:
+    def pruner(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
         with patch.object(pruning, "binds", variant):
             return prune(rules, arrangement)
 
-    return arrange, pruner
+    return order_factors, pruner
 
 
-def delta_ignored(tighter: Bound, looser: Bound) -> bool:
+def delta_ignored(tighter: BudgetBound, looser: BudgetBound) -> bool:
     """The δ-side is not compared."""
-    return binds(replace(tighter, delta=looser.delta), looser)
+    return implies_bound(replace(tighter, delta=looser.delta), looser)
 
 
-def first_certificate_only(tighter: Bound, looser: Bound) -> bool:
+def first_certificate_only(tighter: BudgetBound, looser: BudgetBound) -> bool:
     """P1: of two ε budgets only ε is compared."""
-    return binds(
+    return implies_bound(
         replace(tighter, clauses=tighter.clauses[:1], delta=looser.delta),
         replace(looser, clauses=looser.clauses[:1]),
     )
 
 
-def notions_ignored(tighter: Bound, looser: Bound) -> bool:
+def notions_ignored(tighter: BudgetBound, looser: BudgetBound) -> bool:
     """P2: numbers are compared, whatever they are numbers of."""
     amounts = [[most for _, most in bound.clauses[0]] or [10**30] for bound in (tighter, looser)]
     return amounts[0] <= amounts[1]
 
 
-def scopes_only(rules: Rules, arrangement: Arrangement) -> Pruned:
+def scopes_only(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
     """The budget is not compared at all: a wider scope is enough."""
     numbers = range(len(rules))
     above = {n: [m for m in numbers if wider(rules, arrangement, m, n)] for n in numbers}
     top = [min((len(above[m]), m) for m in above[n])[1] for n in numbers]
-    return Pruned(np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32))
+    return PruningResult(np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32))
 
 
-def wider(rules: Rules, arrangement: Arrangement, outer: int, inner: int) -> bool:
+def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int) -> bool:
     """Whether one rule lies in the scope and unit of another, factor by factor."""
     (a, x), (b, y) = divmod(inner, rules.width), divmod(outer, rules.width)
     inside = arrangement.scopes.leq(arrangement.scope_of[a], arrangement.scope_of[b])
@@ -80,54 +80,54 @@ def wider(rules: Rules, arrangement: Arrangement, outer: int, inner: int) -> boo
     return inside
 
 
-def mutual_cover(rules: Rules, arrangement: Arrangement) -> Pruned:
+def mutual_cover(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
     """P10: equal rules prune each other, and both vanish."""
     real = prune(rules, arrangement)
-    kept, witness = real.kept.copy(), real.witness.copy()
+    kept, witness = real.kept.copy(), real.implied_by.copy()
     for n in range(len(rules)):
-        m = int(real.witness[n])
+        m = int(real.implied_by[n])
         same = rules.bound_numbers[n] == rules.bound_numbers[m]
         if m != n and same and wider(rules, arrangement, n, m):
             kept[m] = False
             witness[m] = n
-    return Pruned(kept, witness)
+    return PruningResult(kept, witness)
 
 
-def by_days(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+def by_days(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
     """P5: units are ordered by how many days they have."""
     length = ["user-day", "user-week", "user-month", "user-year", "user", "household"]
     units = sorted({base.unit for base in rules.bases})
-    order = order_from(len(units), lambda i, j: length.index(units[i]) <= length.index(units[j]))
-    return replace(arrange(rules, checked, comparison), units=order)
+    order = preorder_from(len(units), lambda i, j: length.index(units[i]) <= length.index(units[j]))
+    return replace(order_factors(rules, checked, comparison), units=order)
 
 
-def relation_ignored(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+def relation_ignored(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
     """P6: a larger unit implies a smaller one under every relation."""
     known = checked.vocabulary.units
-    units = {name: replace(unit, relation=Relation.CHANGE) for name, unit in known.items()}
+    units = {name: replace(unit, relation=NeighbouringRelation.CHANGE) for name, unit in known.items()}
     vocabulary = replace(checked.vocabulary, units=units)
-    return arrange(rules, replace(checked, vocabulary=vocabulary), comparison)
+    return order_factors(rules, replace(checked, vocabulary=vocabulary), comparison)
 
 
-def partitions_ignored(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+def partitions_ignored(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
     """P8: a rule that splits by a partition implies one that is about it."""
     policies = replace(checked.policies, partitions={})
-    return arrange(rules, replace(checked, policies=policies), comparison)
+    return order_factors(rules, replace(checked, policies=policies), comparison)
 
 
-def predicates_backwards(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+def predicates_backwards(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
     """A stated order is believed instead of verified, and it is the wrong way round."""
-    real = arrange(rules, checked, comparison)
+    real = order_factors(rules, checked, comparison)
     count = len(real.scopes.classes)
-    return replace(real, scopes=order_from(count, lambda i, j: real.scopes.leq(j, i)))
+    return replace(real, scopes=preorder_from(count, lambda i, j: real.scopes.leq(j, i)))
 
 
 CANARIES: dict[str, Variant] = {
     "delta-ignored": with_binds(delta_ignored),
     "only-epsilon": with_binds(first_certificate_only),
     "notions-ignored": with_binds(notions_ignored),
-    "bounds-ignored": (arrange, scopes_only),
-    "mutual-cover": (arrange, mutual_cover),
+    "bounds-ignored": (order_factors, scopes_only),
+    "mutual-cover": (order_factors, mutual_cover),
     "units-by-days": (by_days, prune),
     "relation-ignored": (relation_ignored, prune),
     "partitions-ignored": (partitions_ignored, prune),

@@ -19,9 +19,9 @@ from tests.properties.pruning_harness import (
 )
 from tests.properties.random_policies import World, random_policies, random_world
 
-from dpolicy.predicates.expression import Always, Expression, Predicate, read_predicate
-from dpolicy.releases.labels import Label, Schema
-from dpolicy.rules.order import Comparison
+from dpolicy.predicates.expression import Always, Expression, Predicate, parse_predicate
+from dpolicy.releases.labels import Label, ReleaseSchema
+from dpolicy.rules.order import ScopeComparer
 
 WORLDS, POLICIES_IN_A_WORLD, PARTS = 1_000, 20, 20
 EACH = WORLDS // PARTS
@@ -58,17 +58,17 @@ def test_implication_agrees_with_all_mechanisms() -> None:
         world = random_world(Random(seed))
         schema = schema_of(world)
         truth = Truth(world.facts)
-        comparison = Comparison(schema)
+        comparison = ScopeComparer(schema)
         for a in world.predicates:
             for b in world.predicates:
                 denied = truth.of(a)[1] | truth.of(b)[1]
                 expected = truth.inside((a,), (b,), denied)
-                assert comparison.inside(read(a, schema), read(b, schema)) == expected, (a, b)
+                assert comparison.is_inside(read(a, schema), read(b, schema)) == expected, (a, b)
                 asked += 1
     assert asked > 3_000
 
 
-def schema_of(world: World) -> Schema:
+def schema_of(world: World) -> ReleaseSchema:
     """The vocabulary of a world."""
     said = world.head["schema"]
     labels = {
@@ -81,14 +81,14 @@ def schema_of(world: World) -> Schema:
         )
         for name, about in said["labels"].items()
     }
-    return Schema(frozenset(said["attributes"]), labels)
+    return ReleaseSchema(frozenset(said["attributes"]), labels)
 
 
-def read(text: str, schema: Schema) -> Predicate:
+def read(text: str, schema: ReleaseSchema) -> Predicate:
     """The predicate that the code makes of a text."""
     if text == "always":
         return Always()
-    predicate = read_predicate(text, schema)
+    predicate = parse_predicate(text, schema)
     assert isinstance(predicate, Expression), predicate
     return predicate
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.privacy.certificates import PURE, Notion, quanta_up
-from dpolicy.privacy.filter import holds
-from dpolicy.privacy.loss import Certificates, Loss, add, loss
-from dpolicy.privacy.thresholds import Bound
+from dpolicy.privacy.filter import is_within
+from dpolicy.privacy.loss import Certificates, Loss, add_losses, make_loss
+from dpolicy.privacy.thresholds import BudgetBound
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TwoPoint:
     def cost(self, certificates: Certificates) -> Loss:
         """The loss, rounded up as everywhere."""
         values = [self.pure if c == PURE else self.divergence(float(c.order)) for c in certificates]
-        return loss(certificates, [quanta_up(Fraction(v * (1 + 1e-12))) for v in values])
+        return make_loss(certificates, [quanta_up(Fraction(v * (1 + 1e-12))) for v in values])
 
 
 def _swapped(outcomes: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -73,7 +73,7 @@ class Filter:
     """What is attacked."""
 
     epsilon: Fraction
-    bound: Bound
+    bound: BudgetBound
 
     @property
     def certificates(self) -> Certificates:
@@ -85,7 +85,7 @@ def reached(strategy: Strategy, target: Filter) -> float:
     certificates = target.certificates
     within = target.bound
     spent = strategy.first.cost(certificates)
-    if not holds(spent, within):
+    if not is_within(spent, within):
         return 0.0
     total, scale = 0.0, math.exp(float(target.epsilon))
     for outcome, number, t, leak in zip(
@@ -100,11 +100,11 @@ def reached(strategy: Strategy, target: Filter) -> float:
 
 
 def _admitted(
-    spent: Loss, second: TwoPoint, leaked: float, certificates: Certificates, within: Bound
+    spent: Loss, second: TwoPoint, leaked: float, certificates: Certificates, within: BudgetBound
 ) -> bool:
     cost = second.cost(certificates)
     leaking = Loss(cost.certificates, cost.amounts, Fraction(leaked))
-    return holds(add(spent, leaking), within)
+    return is_within(add_losses(spent, leaking), within)
 
 
 def _leaf_sum(
@@ -119,7 +119,7 @@ def _leaf_sum(
 
 
 def _largest(
-    spent: Loss, certificates: Certificates, number: int, t: float, bound: Bound
+    spent: Loss, certificates: Certificates, number: int, t: float, bound: BudgetBound
 ) -> TwoPoint | None:
     """The two-point mechanism of largest p that keeps the chosen certificate."""
     certificate, most = bound.clauses[number][0]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpolicy.allocation.candidates import Candidate
-from dpolicy.allocation.market import FADING, FORGOTTEN, LEAST_REST
-from dpolicy.enforcement.check import Prepared
+from dpolicy.allocation.market import PRICE_DECAY, MIN_PRICE_WEIGHT, MIN_REMAINING_SHARE
+from dpolicy.enforcement.check import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 
@@ -17,36 +17,36 @@ Paid = tuple[int, Point, float, float]
 
 
 def later(
-    of: Prepared, rounds: Sequence[Sequence[Paid]], candidate: Candidate, cohorts: int | None
+    of: EnforcedSection, rounds: Sequence[Sequence[Paid]], candidate: Candidate, cohorts: int | None
 ) -> float:
     """What the shares that a candidate takes of budgets cost in rounds gone by, the latest last."""
-    kept = [(age, paid) for age, paid in enumerate(reversed(rounds)) if FADING**age >= FORGOTTEN]
+    kept = [(age, paid) for age, paid in enumerate(reversed(rounds)) if PRICE_DECAY**age >= MIN_PRICE_WEIGHT]
     oldest = max((age for age, paid in kept if paid), default=0)
-    whole = sum(FADING**age for age in range(oldest + 1))
+    whole = sum(PRICE_DECAY**age for age in range(oldest + 1))
     total = 0.0
     for age, paid in kept:
         for rule, block, price, rest in paid:
-            worth = price / max(rest, LEAST_REST) * FADING**age / whole
+            worth = price / max(rest, MIN_REMAINING_SHARE) * PRICE_DECAY**age / whole
             total += worth * _share(of, candidate, rule, block, cohorts)
     return total
 
 
 def _share(
-    of: Prepared, candidate: Candidate, rule: int, block: Point, cohorts: int | None
+    of: EnforcedSection, candidate: Candidate, rule: int, block: Point, cohorts: int | None
 ) -> float:
     """The share of a rule's budget that a candidate takes in a block, whatever the cohort."""
-    limits = of.gates_of(np.array([rule])).most[0, :-1].tolist()
+    limits = of.bounds_for(np.array([rule])).maximum[0, :-1].tolist()
     places = [block]
     if cohorts is not None:
         before, beyond = block[:cohorts], block[cohorts + 1 :]
-        places = [(*before, cohort, *beyond) for cohort in range(*of.space[cohorts])]
+        places = [(*before, cohort, *beyond) for cohort in range(*of.full_extent[cohorts])]
     most = 0.0
     for place in places:
         rows = [
             row[:-1]
-            for charge in (() if candidate.refused else candidate.charges)
-            for number, row in zip(charge.numbers.tolist(), charge.rows.tolist(), strict=True)
-            if number == rule and contains(of.layout.blocks(charge.region, rule), place)
+            for charge in (() if candidate.refusal_reasons else candidate.charges)
+            for number, row in zip(charge.rule_numbers.tolist(), charge.rows.tolist(), strict=True)
+            if number == rule and contains(of.granularities.blocks(charge.region, rule), place)
         ]
         costs = [sum(column) for column in zip(*rows, strict=True)]
         shares = [c / m for c, m in zip(costs, limits, strict=bool(costs)) if 0 < m < INFINITE]

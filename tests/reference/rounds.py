@@ -8,52 +8,52 @@ from fractions import Fraction
 import numpy as np
 
 from dpolicy.allocation.candidates import Candidate
-from dpolicy.allocation.problem import Problem
-from dpolicy.allocation.unlocking import Unlocked
+from dpolicy.allocation.problem import AllocationProblem
+from dpolicy.allocation.unlocking import UnlockedShares
 from dpolicy.enforcement.balances import Balances, Charge
-from dpolicy.enforcement.check import Prepared
+from dpolicy.enforcement.check import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 
 
 def fits(
-    of: Prepared,
+    of: EnforcedSection,
     balances: Balances,
     chosen: Sequence[Candidate],
     points: Sequence[Point],
-    unlocked: Unlocked,
+    unlocked: UnlockedShares,
 ) -> bool:
     """Whether the chosen candidates fit together in every block of every rule they touch."""
-    if any(candidate.refused for candidate in chosen):
+    if any(candidate.refusal_reasons for candidate in chosen):
         return False
     charges = [charge for candidate in chosen for charge in candidate.charges]
-    rules = sorted({int(number) for charge in charges for number in charge.numbers})
+    rules = sorted({int(number) for charge in charges for number in charge.rule_numbers})
     return all(_fits_rule(of, balances, charges, rule, points, unlocked) for rule in rules)
 
 
 def _fits_rule(
-    of: Prepared,
+    of: EnforcedSection,
     balances: Balances,
     charges: Sequence[Charge],
     rule: int,
     points: Sequence[Point],
-    unlocked: Unlocked,
+    unlocked: UnlockedShares,
 ) -> bool:
-    segments, gate = balances.of(rule), of.gates_of(np.array([rule]))
+    segments, gate = balances.segments_for(rule), of.bounds_for(np.array([rule]))
     parts = [
-        (of.layout.blocks(charge.region, rule), row)
+        (of.granularities.blocks(charge.region, rule), row)
         for charge in charges
-        for number, row in zip(charge.numbers.tolist(), charge.rows.tolist(), strict=True)
+        for number, row in zip(charge.rule_numbers.tolist(), charge.rows.tolist(), strict=True)
         if number == rule
     ]
-    frame = of.layout.frames[of.layout.frame_of[rule]]
+    frame = of.granularities.frames[of.granularities.frame_of[rule]]
     by_cohort = unlocked.axis if unlocked.axis in frame.partitions else None
     for at in points:
         rows = [row for region, row in parts if contains(region, at)]
         share = Fraction(1) if by_cohort is None else unlocked.shares[at[by_cohort]]
-        spent = segments.row_at(at).tolist() if rows else []
+        spent = segments.amounts_at(at).tolist() if rows else []
         after = [sum(column) for column in zip(spent, *rows, strict=True)]
-        if rows and not _within(after, gate.most[0].tolist(), share, every=bool(gate.every[0])):
+        if rows and not _within(after, gate.maximum[0].tolist(), share, every=bool(gate.require_all[0])):
             return False
     return True
 
@@ -66,7 +66,7 @@ def _within(amounts: list[int], most: list[int], share: Fraction, *, every: bool
     return (all(within[:-1]) if every else any(within[:-1])) and within[-1]
 
 
-def admits(problem: Problem, chosen: Sequence[int]) -> bool:
+def admits(problem: AllocationProblem, chosen: Sequence[int]) -> bool:
     """Whether a problem lets a set of candidates through, read row by row as it is defined."""
     if not all(problem.fits_alone[number] for number in chosen):
         return False
@@ -75,9 +75,9 @@ def admits(problem: Problem, chosen: Sequence[int]) -> bool:
         if not inside.any():
             continue
         total = row.costs[inside].sum(axis=0)
-        for left in row.left:
+        for left in row.remaining:
             within = (total <= left) | (left >= INFINITE)
-            certified = within[:-1].all() if row.every else within[:-1].any()
+            certified = within[:-1].all() if row.require_all else within[:-1].any()
             if not (certified and within[-1]):
                 return False
     return True

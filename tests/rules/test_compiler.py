@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 from tests.rules.texts import codes, compiled, diagnostics, rejected
 
-from dpolicy.predicates.expression import Expression, matches, read_predicate
+from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.releases.labels import Facts, Label, Schema
+from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
 from dpolicy.rules import order
 
 HEAD = """dpolicy: 1
@@ -70,7 +70,7 @@ def test_the_number_of_rules_is_the_formula() -> None:
     made = compiled(EXAMPLE)
     assert len(made.cumulative.rules) == (1 + 2 + 2 * (2 * 3)) * 2
     assert len(made.each_release.rules) == 1
-    assert made.total == 31
+    assert made.rule_count == 31
 
 
 def test_names_say_where_a_rule_came_from() -> None:
@@ -116,7 +116,7 @@ def test_budgets_follow_exceptions_levels_and_settings() -> None:
 
 def test_levels_are_cumulative() -> None:
     scopes = {rule.name: rule.predicates[0] for rule, _ in compiled(EXAMPLE).all_rules}
-    zip_code = Facts(("zip",))
+    zip_code = PredicateInput(("zip",))
     found = [
         matches(scopes[f"per-category[health, {level}] × final"], zip_code)
         for level in ("member", "strong", "weak")
@@ -136,7 +136,7 @@ def test_too_many_rules_are_refused() -> None:
     limited = EXAMPLE.replace("delta: 1e-7}", "delta: 1e-7, max-rules: 29}")
     assert rejected(limited) == ["P046"]
     enough = EXAMPLE.replace("delta: 1e-7}", "delta: 1e-7, max-rules: 30}")
-    assert compiled(enough).total == 31
+    assert compiled(enough).rule_count == 31
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_too_many_rules_are_refused() -> None:
     ],
 )
 def test_an_extension_of_nothing_makes_no_rules(policies: str) -> None:
-    assert compiled("dpolicy: 1\npolicies:\n" + policies).total == 0
+    assert compiled("dpolicy: 1\npolicies:\n" + policies).rule_count == 0
 
 
 def test_an_idle_category_is_told() -> None:
@@ -196,11 +196,11 @@ def test_an_order_that_nobody_can_verify_is_told_and_not_used() -> None:
         "name: large, when: 'labels.stage == \"final\"'",
     )
     text = custom(*texts)
-    assert compiled(text).kept == 1
+    assert compiled(text).kept_count == 1
     with patch.object(order, "MAX_QUESTIONS", 0):
         made = compiled(text)
     assert codes(made) == ["P106"]
-    assert made.kept == 2, "what is not verified prunes nothing"
+    assert made.kept_count == 2, "what is not verified prunes nothing"
 
 
 @pytest.mark.parametrize(
@@ -221,17 +221,17 @@ def test_a_false_order_is_refuted_by_an_example_that_refutes(smaller: str, large
         assert said(smaller, facts) and not said(larger, facts)
 
 
-def example(help_: str) -> Facts:
+def example(help_: str) -> PredicateInput:
     """The mechanism that a message prints: `attributes: [a], stage: final, mechanism: laplace`."""
     shown = help_.split(": ", 1)[1].removeprefix("attributes: [")
     names, rest = shown.split("]", 1)
     pairs = dict(pair.split(": ") for pair in rest.removeprefix(", ").split(", "))
     attributes = tuple(name for name in names.split(", ") if name)
     labels = {k: v for k, v in pairs.items() if k not in ("mechanism", "by")}
-    return Facts(attributes, labels, pairs["mechanism"], pairs.get("by", ""))
+    return PredicateInput(attributes, labels, pairs["mechanism"], pairs.get("by", ""))
 
 
-def said(text: str, facts: Facts) -> bool:
+def said(text: str, facts: PredicateInput) -> bool:
     """What the predicate says of the printed mechanism."""
     labels = {
         "stage": Label("stage", ("final", "tuning"), default="final"),
@@ -239,7 +239,7 @@ def said(text: str, facts: Facts) -> bool:
     }
     if text == "always":
         return True
-    predicate = read_predicate(text, Schema(frozenset({"zip", "diagnosis"}), labels))
+    predicate = parse_predicate(text, ReleaseSchema(frozenset({"zip", "diagnosis"}), labels))
     assert isinstance(predicate, Expression)
     return matches(predicate, facts)
 
@@ -257,5 +257,5 @@ def test_witnesses_are_found_by_rule() -> None:
     for section in made.sections:
         for rule in section.rules:
             witness = section.implied_by(rule)
-            assert (witness is None) == bool(section.pruned.kept[rule.number])
-    assert made.kept == len(made.rules) == sum(w is None for _, w in made.all_rules)
+            assert (witness is None) == bool(section.pruning.kept[rule.number])
+    assert made.kept_count == len(made.kept_rules) == sum(w is None for _, w in made.all_rules)

@@ -11,7 +11,7 @@ from dpolicy.errors import InvalidValue
 from dpolicy.language.model import BudgetFunction, Plus, Same, Through, Times
 from dpolicy.language.source import Source, Span
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
-from dpolicy.rules.functions import apply_function
+from dpolicy.rules.functions import apply_budget_function
 
 HERE = Span(Source("policy.yaml", ""), 1, 1, 1, 2)
 DELTA = Fraction(1, 10**7)
@@ -51,33 +51,33 @@ def test_functions_are_exact_in_every_notion(
     function: BudgetFunction, before: str, after: str
 ) -> None:
     for make in (Zcdp, Gdp, lambda x: EpsilonDelta(x, DELTA), lambda x: EpsilonDelta(x, f("0"))):
-        assert apply_function(function, make(f(before)), {}) == make(f(after))
+        assert apply_budget_function(function, make(f(before)), {}) == make(f(after))
 
 
 @pytest.mark.parametrize("value", ["0.99", "2.01"])
 def test_outside_the_points_there_is_no_value(value: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        apply_function(BENT, Zcdp(f(value)), {})
+        apply_budget_function(BENT, Zcdp(f(value)), {})
     assert refused.value.code == "P042"
 
 
 @pytest.mark.parametrize("function", [Plus(f("-2"), HERE), Times(f("100000"), HERE)])
 def test_what_is_no_budget_is_refused(function: BudgetFunction) -> None:
     with pytest.raises(InvalidValue) as refused:
-        apply_function(function, Zcdp(f("1.5")), {})
+        apply_budget_function(function, Zcdp(f("1.5")), {})
     assert refused.value.code == "P043"
 
 
 @pytest.mark.parametrize("function", [Same(), Times(f("2"), HERE), BENT])
 def test_unlimited_stays_unlimited(function: BudgetFunction) -> None:
-    assert apply_function(function, Unlimited(), {}) == Unlimited()
+    assert apply_budget_function(function, Unlimited(), {}) == Unlimited()
 
 
 def test_only_same_applies_to_stated_orders() -> None:
     budget: Budget = Renyi(((f("2"), f("0.3")),))
-    assert apply_function(Same(), budget, {}) == budget
+    assert apply_budget_function(Same(), budget, {}) == budget
     with pytest.raises(InvalidValue) as refused:
-        apply_function(Times(f("2"), HERE), budget, {})
+        apply_budget_function(Times(f("2"), HERE), budget, {})
     assert refused.value.code == "P043"
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from dpolicy.errors import InvalidValue
 from dpolicy.language.source import Source
-from dpolicy.rules.compiler import Section, compile_policy
-from dpolicy.rules.drawing import MAX_TEXT, Card, picture, text_width, wrap
-from dpolicy.rules.hasse import MAX_NODES, covers, hasse_svg, implying_path, nodes, select
-from dpolicy.rules.layers import Layout, Size, lay_out
+from dpolicy.rules.compiler import CompiledSection, compile_policy
+from dpolicy.rules.drawing import MAX_TEXT, RuleBox, draw_svg, text_width, wrap_text
+from dpolicy.rules.hasse import MAX_NODES, hasse_edges, hasse_svg, implication_edges, diagram_nodes, select_rules
+from dpolicy.rules.layers import DiagramLayout, BoxSize, lay_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -92,20 +92,20 @@ PRODUCT = (
 POLICIES = {"paper": PAPER, "equivalent": EQUIVALENT, "product": PRODUCT}
 
 
-def section_of(policies: str) -> Section:
+def section_of(policies: str) -> CompiledSection:
     """The compiled rules over all releases."""
     return compile_policy([Source("sample.yaml", HEAD + policies)]).cumulative
 
 
 @pytest.fixture(params=POLICIES, scope="module")
-def section(request: pytest.FixtureRequest) -> Section:
+def section(request: pytest.FixtureRequest) -> CompiledSection:
     """Each of the samples in turn."""
     return section_of(POLICIES[request.param])
 
 
-def leq(section: Section, a: int, b: int) -> bool:
+def leq(section: CompiledSection, a: int, b: int) -> bool:
     """The order of two rules, straight from the definition."""
-    at = section.arrangement
+    at = section.factor_orders
     (base_a, rest_a), (base_b, rest_b) = (divmod(n, section.rules.width) for n in (a, b))
     same = at.scopes.leq(at.scope_of[base_a], at.scope_of[base_b])
     same = same and at.units.leq(at.unit_of[base_a], at.unit_of[base_b])
@@ -127,15 +127,15 @@ def reachable(edges: Collection[tuple[int, int]], start: int) -> set[int]:
     return found
 
 
-def selections(section: Section) -> list[list[int]]:
+def selections(section: CompiledSection) -> list[list[int]]:
     """All rules, every third, and those of one base policy."""
-    every = select(section, None, None)
-    return [every, every[::3], select(section, "user", section.rules.bases[1].policy)]
+    every = select_rules(section, None, None)
+    return [every, every[::3], select_rules(section, "user", section.rules.bases[1].policy)]
 
 
-def test_nodes_are_the_rules_of_equal_scope_and_unit(section: Section) -> None:
+def test_nodes_are_the_rules_of_equal_scope_and_unit(section: CompiledSection) -> None:
     for numbers in selections(section):
-        found = nodes(section, numbers)
+        found = diagram_nodes(section, numbers)
         assert sorted(number for node in found for number in node) == sorted(numbers)
         node_of = {number: node for node in found for number in node}
         for a, b in combinations(numbers, 2):
@@ -143,16 +143,16 @@ def test_nodes_are_the_rules_of_equal_scope_and_unit(section: Section) -> None:
             assert equal == (node_of[a] == node_of[b])
 
 
-def test_covers_generate_exactly_the_order(section: Section) -> None:
+def test_covers_generate_exactly_the_order(section: CompiledSection) -> None:
     for numbers in selections(section):
-        edges = covers(section, numbers)
-        firsts = [node[0] for node in nodes(section, numbers)]
+        edges = hasse_edges(section, numbers)
+        firsts = [node[0] for node in diagram_nodes(section, numbers)]
         for a in firsts:
             assert reachable(edges, a) == {b for b in firsts if leq(section, a, b)}
 
 
-def test_no_cover_follows_from_others(section: Section) -> None:
-    edges = covers(section, select(section, None, None))
+def test_no_cover_follows_from_others(section: CompiledSection) -> None:
+    edges = hasse_edges(section, select_rules(section, None, None))
     assert len(set(edges)) == len(edges)
     for a, b in edges:
         assert b not in reachable([edge for edge in edges if edge != (a, b)], a)
@@ -160,34 +160,34 @@ def test_no_cover_follows_from_others(section: Section) -> None:
 
 def test_the_samples_have_what_they_are_for() -> None:
     equivalent = section_of(EQUIVALENT)
-    assert nodes(equivalent, range(6)) == [(0, 1), (2, 3), (4,), (5,)]
-    assert covers(equivalent, range(6)) == [(0, 5), (2, 5), (4, 0)]
+    assert diagram_nodes(equivalent, range(6)) == [(0, 1), (2, 3), (4,), (5,)]
+    assert hasse_edges(equivalent, range(6)) == [(0, 5), (2, 5), (4, 0)]
     product = section_of(PRODUCT)
-    edges = covers(product, select(product, None, None))
+    edges = hasse_edges(product, select_rules(product, None, None))
     assert any(product.rules[a].unit != product.rules[b].unit for a, b in edges)
 
 
 def test_the_figure_of_the_paper() -> None:
     section = section_of(PAPER)
-    assert [n + 1 for n in range(7) if not section.pruned.kept[n]] == [2, 3, 5, 7]
-    edges = {(a + 1, b + 1) for a, b in covers(section, range(7))}
+    assert [n + 1 for n in range(7) if not section.pruning.kept[n]] == [2, 3, 5, 7]
+    edges = {(a + 1, b + 1) for a, b in hasse_edges(section, range(7))}
     assert edges == {(2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (6, 3), (7, 4)}
-    bold = {(a + 1, b + 1) for a, b in implying_path(section, range(7))}
+    bold = {(a + 1, b + 1) for a, b in implication_edges(section, range(7))}
     assert bold == {(2, 1), (3, 1), (5, 2), (7, 4)}
 
 
-def test_the_bold_path_leads_from_each_pruned_rule_to_its_witness(section: Section) -> None:
-    numbers = select(section, None, None)
-    bold = implying_path(section, numbers)
-    assert bold <= set(covers(section, numbers))
-    first = {number: node[0] for node in nodes(section, numbers) for number in node}
+def test_the_bold_path_leads_from_each_pruned_rule_to_its_witness(section: CompiledSection) -> None:
+    numbers = select_rules(section, None, None)
+    bold = implication_edges(section, numbers)
+    assert bold <= set(hasse_edges(section, numbers))
+    first = {number: node[0] for node in diagram_nodes(section, numbers) for number in node}
     for number in numbers:
-        assert first[int(section.pruned.witness[number])] in reachable(bold, first[number])
+        assert first[int(section.pruning.implied_by[number])] in reachable(bold, first[number])
 
 
 def test_select_by_unit_and_policy() -> None:
     section = section_of(PRODUCT)
-    assert select(section, None, None) == list(range(len(section.rules)))
+    assert select_rules(section, None, None) == list(range(len(section.rules)))
     for unit, policy in (("user", None), (None, "attribute"), ("user-month", "attribute")):
         wanted = [
             rule.number
@@ -195,11 +195,11 @@ def test_select_by_unit_and_policy() -> None:
             if unit in (None, rule.unit) and policy in (None, rule.base.policy)
         ]
         assert wanted
-        assert select(section, unit, policy) == wanted
-    assert select(section, "household", None) == []
+        assert select_rules(section, unit, policy) == wanted
+    assert select_rules(section, "household", None) == []
 
 
-def drawn(section: Section, numbers: Collection[int]) -> ElementTree.Element:
+def drawn(section: CompiledSection, numbers: Collection[int]) -> ElementTree.Element:
     """The picture, read back."""
     return ElementTree.fromstring(hasse_svg(section, numbers))
 
@@ -214,11 +214,11 @@ def boxes_of(svg: ElementTree.Element, kind: str) -> dict[str, str]:
     return found
 
 
-def test_every_rule_has_a_box_of_its_kind(section: Section) -> None:
-    numbers = select(section, None, None)
+def test_every_rule_has_a_box_of_its_kind(section: CompiledSection) -> None:
+    numbers = select_rules(section, None, None)
     svg = drawn(section, numbers)
     kept, pruned = boxes_of(svg, "kept"), boxes_of(svg, "pruned")
-    assert len(kept) == int(section.pruned.kept.sum())
+    assert len(kept) == int(section.pruning.kept.sum())
     assert len(kept) + len(pruned) == len(numbers)
     for rule in section.rules:
         witness = section.implied_by(rule)
@@ -230,7 +230,7 @@ def test_every_rule_has_a_box_of_its_kind(section: Section) -> None:
             assert f"impliedby{witness.name}".replace(" ", "") in said
 
 
-def test_boxes_of_rules_do_not_overlap(section: Section) -> None:
+def test_boxes_of_rules_do_not_overlap(section: CompiledSection) -> None:
     for numbers in selections(section):
         groups = drawn(section, numbers).iter(f"{SVG}g")
         rules = [group for group in groups if (group.get("class") or "").startswith("rule ")]
@@ -247,7 +247,7 @@ def test_a_witness_outside_the_drawing_is_named_as_such() -> None:
     section = section_of(PAPER)
     (box,) = boxes_of(drawn(section, [1]), "pruned").values()
     assert box.endswith("impliedbyphi-1(notdrawn)")
-    assert implying_path(section, [1]) == set()
+    assert implication_edges(section, [1]) == set()
 
 
 def test_the_picture_is_whole_and_speaks() -> None:
@@ -264,8 +264,8 @@ def test_nothing_to_draw_is_still_a_picture() -> None:
     assert drawn(section_of(PAPER), []).tag == f"{SVG}svg"
 
 
-def test_the_same_rules_give_the_same_text(section: Section) -> None:
-    numbers = select(section, None, None)
+def test_the_same_rules_give_the_same_text(section: CompiledSection) -> None:
+    numbers = select_rules(section, None, None)
     assert hasse_svg(section, numbers) == hasse_svg(section, list(reversed(numbers)))
 
 
@@ -277,7 +277,7 @@ def test_too_many_rules_are_refused_before_any_is_compared() -> None:
     assert caught.value.code == "P047"
 
 
-def rectangles(layout: Layout, sizes: list[Size]) -> list[tuple[float, float, float, float]]:
+def rectangles(layout: DiagramLayout, sizes: list[BoxSize]) -> list[tuple[float, float, float, float]]:
     """Left, top, right and bottom of every box."""
     pairs = zip(layout.corners, sizes, strict=True)
     return [(x, y, x + size.width, y + size.height) for (x, y), size in pairs]
@@ -296,7 +296,7 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_boxes_and_lines_keep_clear_of_each_other(name: str) -> None:
     count, edges = GRAPHS[name]
-    sizes = [Size(120.0 + 40 * (n % 3), 40.0 + 30 * (n % 4)) for n in range(count)]
+    sizes = [BoxSize(120.0 + 40 * (n % 3), 40.0 + 30 * (n % 4)) for n in range(count)]
     layout = lay_out(sizes, edges)
     places = rectangles(layout, sizes)
     for a, b in combinations(places, 2):
@@ -327,7 +327,7 @@ def runs_over(
 @pytest.mark.parametrize("name", GRAPHS)
 def test_lines_join_every_edge_from_box_to_box(name: str) -> None:
     count, edges = GRAPHS[name]
-    sizes = [Size(150.0, 60.0)] * count
+    sizes = [BoxSize(150.0, 60.0)] * count
     layout = lay_out(sizes, edges)
     places = rectangles(layout, sizes)
     for edge in edges:
@@ -343,13 +343,13 @@ def test_lines_join_every_edge_from_box_to_box(name: str) -> None:
 def test_words_are_wrapped_and_never_too_long() -> None:
     long = "per-category[a-very-long-name-of-a-category-indeed, member]"
     for parts in (["short", "any"], [long, "standard"], ["w" * 100], ["患者", "数据" * 30]):
-        lines = wrap(parts, " × ", "name")
+        lines = wrap_text(parts, " × ", "name")
         assert max(text_width(line, "name") for line in lines) <= MAX_TEXT
         assert "".join(lines).replace(" ", "") == " × ".join(parts).replace(" ", "")
-    assert wrap([long], " × ", "name")[0] == "per-category"
+    assert wrap_text([long], " × ", "name")[0] == "per-category"
 
 
 def test_words_with_markup_are_escaped() -> None:
-    text = picture("a < b & c", [[Card("<x> & 'y'", ('"',), "<z>")]], [], set())
+    text = draw_svg("a < b & c", [[RuleBox("<x> & 'y'", ('"',), "<z>")]], [], set())
     (said,) = boxes_of(ElementTree.fromstring(text), "pruned").values()
     assert said == "<x>&'y'\"impliedby<z>"

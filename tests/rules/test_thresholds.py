@@ -18,9 +18,9 @@ from dpolicy.privacy.conversion import gaussian_log_delta
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     STATIC_ORDERS,
-    Bound,
+    BudgetBound,
     Profile,
-    bound_of,
+    bound_for_budget,
     conversion_cost,
     kappa,
     weight_sum,
@@ -37,7 +37,7 @@ def oracles(kind: str) -> list[Any]:
     return [pytest.param(case, id=case["id"]) for case in ORACLES if case["kind"] == kind]
 
 
-def threshold(bound: Bound, order: Fraction) -> Fraction | None:
+def threshold(bound: BudgetBound, order: Fraction) -> Fraction | None:
     """What a bound allows at one order, if it offers it."""
     offered = dict(clause[0] for clause in bound.clauses)
     quanta = offered.get(renyi(order))
@@ -54,7 +54,7 @@ def exact(epsilon: Fraction, order: Fraction, delta: Fraction, weight: Fraction)
 def test_classic_thresholds(case: dict[str, Any]) -> None:
     epsilon, order = Fraction(case["params"]["eps_budget"]), Fraction(case["alpha"])
     delta = Fraction(str(case["delta"]))
-    bound = bound_of(EpsilonDelta(epsilon, delta), Profile.CLASSIC, [order])
+    bound = bound_for_budget(EpsilonDelta(epsilon, delta), Profile.CLASSIC, [order])
     found = threshold(bound, order)
     if case["value"] < 0:
         assert found is None, "an order that nothing fits is not offered"
@@ -100,7 +100,7 @@ def test_equal_rules_but_for_delta_are_told_apart_by_a_gaussian(case: dict[str, 
 @pytest.mark.parametrize("delta", ("1e-30", "1e-9", "0.01"))
 def test_every_threshold_is_rounded_down(epsilon: str, delta: str) -> None:
     budget = EpsilonDelta(Fraction(epsilon), Fraction(delta))
-    bound = bound_of(budget, Profile.CLASSIC, DEFAULT_ORDERS)
+    bound = bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS)
     exactly = twin.classic(budget.epsilon, budget.delta, twin.GRID)
     assert len(bound.clauses) == len(exactly["clauses"])
     for order in DEFAULT_ORDERS:
@@ -117,7 +117,7 @@ def test_every_threshold_is_rounded_down(epsilon: str, delta: str) -> None:
 def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> None:
     """The union of filters (theory 2.3): masses of the orders offered, plus the δ-side."""
     budget = EpsilonDelta(Fraction(epsilon), Fraction("1e-7"))
-    bound = bound_of(budget, profile, DEFAULT_ORDERS)
+    bound = bound_for_budget(budget, profile, DEFAULT_ORDERS)
     assert bound.delta is not None
     mass = bound.delta
     for clause in bound.clauses:
@@ -134,14 +134,14 @@ def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> Non
 def test_native_budgets_are_kept_as_they_are() -> None:
     zero = Fraction(0)
     half = Fraction(1, 2)
-    assert bound_of(Zcdp(half), Profile.CLASSIC, []) == Bound((((RHO, 5 * 10**11),),), zero)
-    assert bound_of(Gdp(half), Profile.CLASSIC, []) == Bound((((MU_SQUARED, 25 * 10**10),),), zero)
+    assert bound_for_budget(Zcdp(half), Profile.CLASSIC, []) == BudgetBound((((RHO, 5 * 10**11),),), zero)
+    assert bound_for_budget(Gdp(half), Profile.CLASSIC, []) == BudgetBound((((MU_SQUARED, 25 * 10**10),),), zero)
     orders = ((Fraction(2), half), (Fraction(8), Fraction(1)))
     clause = ((renyi(2), 5 * 10**11), (renyi(8), 10**12))
-    assert bound_of(Renyi(orders), Profile.CLASSIC, []) == Bound((clause,), zero)
-    assert bound_of(Unlimited(), Profile.CLASSIC, []) == Bound(((),), None)
-    pure = bound_of(EpsilonDelta(half, zero), Profile.CLASSIC, DEFAULT_ORDERS)
-    assert pure == Bound((((PURE, 5 * 10**11),),), zero), "δ 0 is pure DP: no order may fail"
+    assert bound_for_budget(Renyi(orders), Profile.CLASSIC, []) == BudgetBound((clause,), zero)
+    assert bound_for_budget(Unlimited(), Profile.CLASSIC, []) == BudgetBound(((),), None)
+    pure = bound_for_budget(EpsilonDelta(half, zero), Profile.CLASSIC, DEFAULT_ORDERS)
+    assert pure == BudgetBound((((PURE, 5 * 10**11),),), zero), "δ 0 is pure DP: no order may fail"
 
 
 def test_the_default_grid_leaves_something_for_the_delta_side() -> None:
@@ -150,8 +150,8 @@ def test_the_default_grid_leaves_something_for_the_delta_side() -> None:
 
 
 def test_static_offers_every_order_its_full_mass() -> None:
-    bound = bound_of(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.STATIC, [])
+    bound = bound_for_budget(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.STATIC, [])
     assert {c.order for ((c, _),) in bound.clauses} <= {*STATIC_ORDERS, Fraction(0)}
-    classic = bound_of(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.CLASSIC, [Fraction(8)])
+    classic = bound_for_budget(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.CLASSIC, [Fraction(8)])
     found, base = threshold(bound, Fraction(8)), threshold(classic, Fraction(8))
     assert found is not None and base is not None and found > base

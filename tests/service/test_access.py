@@ -41,7 +41,7 @@ from tests.service.servers import (
 
 from dpolicy.cli.main import exit_code
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import PolicyRejected, Refused
+from dpolicy.errors import PolicyRejected, RequestRefused
 from dpolicy.language.parser import read_source
 from dpolicy.language.source import Source
 from dpolicy.service import access_file, issuer
@@ -267,23 +267,23 @@ def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
     server = KeyServer()
     try:
         server.keys = {"keys": key_set()["keys"][:1]}
-        keys = issuer.Keys(server.url, tmp_path)
+        keys = issuer.IssuerKeys(server.url, tmp_path)
         assert keys.find("r1").key_id == "r1" and server.asked == 1
         server.keys = key_set()
         for _ in range(20):
-            with pytest.raises(Refused):
+            with pytest.raises(RequestRefused):
                 keys.find("e1")
         assert server.asked == 1
         now += issuer.RETRY + 1
         assert keys.find("e1").key_id == "e1" and server.asked == 2
         server.keys = {"keys": []}
         now += issuer.FRESH + 1
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             keys.find("r1")  # a key that was withdrawn
     finally:
         server.close()
     now += issuer.FRESH + 1
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         keys.find("r1")
     assert error.value.code == "access-unreadable"
 
@@ -300,14 +300,14 @@ def test_the_access_file_is_read_anew(tmp_path: Path) -> None:
     path.write_text(access().replace("  ana:", "  anna:"))
     assert file().identify(token("ana"), now).name == "anna"
     path.write_text(access() + "nonsense: 1\n")
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         file()
     assert error.value.code == "access-unreadable"
     path.unlink()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         file()
     path.write_text(access(expires="2020-01-01"))
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         file().identify(token("ana"), now)
     assert error.value.code == "unauthenticated"
 
@@ -340,10 +340,10 @@ def test_an_access_file_that_never_rests_lets_nobody_in(
     path = tmp_path / "access.yaml"
     path.write_text(access())
     file = AccessFile(path)
-    texts = [access("#" * n) for n in range(2, access_file.MOST_READS + 2)]
+    texts = [access("#" * n) for n in range(2, access_file.MAX_READ_ATTEMPTS + 2)]
     monkeypatch.setattr(access_file, "read_source", Writer(texts).read)
     path.write_text(access("#"))
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         file()
     assert error.value.code == "access-unreadable"
     assert file().identify(token("ana"), datetime.now(UTC)).name == "ana"

@@ -14,11 +14,11 @@ from tests.service.servers import POLICY, Server, access, policy_in_force, relea
 
 from dpolicy.ledger.events import GENESIS
 from dpolicy.service.endpoint import Endpoint
-from dpolicy.service.openapi import document
+from dpolicy.service.openapi import openapi_document
 from dpolicy.service.problem import PROBLEMS
 from dpolicy.service.table import ENDPOINTS
 
-DOCUMENT = document()
+DOCUMENT = openapi_document()
 JSON = ("application/json", "application/problem+json")
 
 

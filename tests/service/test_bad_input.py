@@ -13,9 +13,9 @@ import httpx
 import pytest
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
-from dpolicy.errors import Refused
-from dpolicy.service.limits import MOST_CALLERS, Buckets
-from dpolicy.service.pages.forms import MOST_FIELDS
+from dpolicy.errors import RequestRefused
+from dpolicy.service.limits import MAX_TRACKED_CALLERS, RateLimiter
+from dpolicy.service.pages.forms import MAX_FORM_FIELDS
 
 #: A server that waits only so long for slow clients; others wait twenty seconds.
 HURRIED = """\
@@ -120,7 +120,7 @@ def test_a_bad_query_is_a_problem(server: Server, query: str) -> None:
 
 def test_a_form_with_too_many_fields_is_a_problem(server: Server) -> None:
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-    data = b"a=1&" * (MOST_FIELDS + 1)
+    data = b"a=1&" * (MAX_FORM_FIELDS + 1)
     answer = server.client("ana").post("/check", content=data, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
 
@@ -249,18 +249,18 @@ def test_too_many_requests_are_refused_for_their_sender_alone(hurried: Server) -
 
 def test_buckets_fill_again_and_are_not_kept_for_ever() -> None:
     now = 0.0
-    buckets = Buckets(rate=2.0, burst=3.0, clock=lambda: now)
+    buckets = RateLimiter(rate=2.0, burst=3.0, clock=lambda: now)
     for _ in range(3):
-        buckets.take("ana")
-    with pytest.raises(Refused):
-        buckets.take("ana")
+        buckets.consume("ana")
+    with pytest.raises(RequestRefused):
+        buckets.consume("ana")
     now = 0.5
-    buckets.take("ana")
-    with pytest.raises(Refused):
-        buckets.take("ana")
-    for n in range(MOST_CALLERS + 10):
-        buckets.take(f"stranger {n}")
-    assert len(buckets._left) == MOST_CALLERS
+    buckets.consume("ana")
+    with pytest.raises(RequestRefused):
+        buckets.consume("ana")
+    for n in range(MAX_TRACKED_CALLERS + 10):
+        buckets.consume(f"stranger {n}")
+    assert len(buckets._left) == MAX_TRACKED_CALLERS
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import httpx
 from tests.ledger.postgres_servers import PostgresServer
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
-from dpolicy.enforcement.audit import records, verify
+from dpolicy.enforcement.audit import records_with_events, audit_ledger
 from dpolicy.ledger.events import ReleaseDecided
 from dpolicy.ledger.opening import open_store
 
@@ -58,8 +58,8 @@ def decided(ledger: str) -> dict[str, ReleaseDecided]:
     """The decisions of a ledger that verifies; none may be there twice."""
     store = open_store(ledger)
     try:
-        assert verify(store).findings == ()
-        events = [event for _, event in records(store) if isinstance(event, ReleaseDecided)]
+        assert audit_ledger(store).findings == ()
+        events = [event for _, event in records_with_events(store) if isinstance(event, ReleaseDecided)]
     finally:
         store.close()
     assert len({event.release for event in events}) == len(events)

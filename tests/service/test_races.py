@@ -10,18 +10,18 @@ from tests.service.servers import POLICY, release
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.enforcement.governance import only_tightens
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.errors import Misused
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.errors import OperationRejected
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.service import batches, permission, policies, releases
-from dpolicy.service.access import Access, Approval
-from dpolicy.service.endpoint import Call
+from dpolicy.service.access import AccessRules, ApprovalRules
+from dpolicy.service.endpoint import ApiRequest
 from dpolicy.service.metrics import Metrics
 from dpolicy.service.principal import Principal, Role
 
-TUNING = Access(approval=Approval(when='labels.stage == "tuning"', void=False))
+TUNING = AccessRules(approval=ApprovalRules(when='labels.stage == "tuning"', void=False))
 #: Who says nothing of a stage is tuning.
 CAUTIOUS = POLICY.replace("default: final", "default: tuning")
 
@@ -40,12 +40,12 @@ def opened(text: str) -> DecisionPoint:
     return point
 
 
-def call(point: DecisionPoint, person: str, body: Any, access: Access = TUNING) -> Call:
+def call(point: DecisionPoint, person: str, body: Any, access: AccessRules = TUNING) -> ApiRequest:
     roles = frozenset({Role.OFFICER, Role.ANALYST})
-    return Call(point, access, Metrics(), Principal(person, roles), "", {"release": "a"}, {}, body)
+    return ApiRequest(point, access, Metrics(), Principal(person, roles), "", {"release": "a"}, {}, body)
 
 
-def applying(point: DecisionPoint, person: str, text: str) -> Call:
+def applying(point: DecisionPoint, person: str, text: str) -> ApiRequest:
     return call(point, person, {"sources": sources(text), "accept": [], "because": "it is time"})
 
 
@@ -67,15 +67,15 @@ def test_one_officer_does_not_loosen_what_another_tightens_meanwhile(
 ) -> None:
     point = opened(with_budget(10))
     tighten = once_after(
-        only_tightens, lambda: policies.apply(applying(point, "otto", with_budget(1)))
+        only_tightens, lambda: policies.handle_apply(applying(point, "otto", with_budget(1)))
     )
     monkeypatch.setattr(policies, "only_tightens", tighten)
-    with pytest.raises(Misused) as error:
-        policies.apply(applying(point, "olga", with_budget(5)))
+    with pytest.raises(OperationRejected) as error:
+        policies.handle_apply(applying(point, "olga", with_budget(5)))
     assert error.value.code == "policy-changed"
     assert point.policy is not None
     assert point.policy.digest == compile_policy(sources(with_budget(1))).digest
-    assert policies.apply(applying(point, "olga", with_budget(5))).status == 202
+    assert policies.handle_apply(applying(point, "olga", with_budget(5))).status == 202
 
 
 @pytest.fixture
@@ -91,37 +91,37 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> DecisionPoint:
 def test_a_release_is_judged_again_under_the_policy_that_decides_it(
     meanwhile: DecisionPoint, mode: str
 ) -> None:
-    asked = read_request(release("a"))
-    assert releases.submit(call(meanwhile, "ana", (asked, mode))).status == 202
+    asked = parse_request(release("a"))
+    assert releases.handle_submit(call(meanwhile, "ana", (asked, mode))).status == 202
     assert not meanwhile.entries and len(meanwhile.proposals) == 1
 
 
 def test_what_was_run_is_held_against_the_policy_of_then(meanwhile: DecisionPoint) -> None:
     meanwhile.reserve({**release("a"), "by": "ana"}, "ana")
-    with pytest.raises(Misused) as error:
-        releases.commit(call(meanwhile, "ana", read_request(release("a", "0.0005"))))
+    with pytest.raises(OperationRejected) as error:
+        releases.handle_commit(call(meanwhile, "ana", parse_request(release("a", "0.0005"))))
     assert error.value.code == "policy-changed"
     assert meanwhile.entries["a"].status == "reserved"
 
 
 def test_a_round_is_held_against_the_policy_of_then(meanwhile: DecisionPoint) -> None:
-    body = {"releases": [read_request(release("a"))], "strategy": "efficient", "dry-run": False}
-    with pytest.raises(Misused) as error:
-        batches.allocate(call(meanwhile, "olga", body))
+    body = {"releases": [parse_request(release("a"))], "strategy": "efficient", "dry-run": False}
+    with pytest.raises(OperationRejected) as error:
+        batches.handle_allocate(call(meanwhile, "olga", body))
     assert error.value.code == "policy-changed"
     assert not meanwhile.entries
 
 
 def test_a_proposal_is_of_one_mode() -> None:
     point = opened(CAUTIOUS)
-    asked = read_request(release("a"))
-    waiting = releases.submit(call(point, "ana", (asked, "reserve")))
-    assert releases.submit(call(point, "ana", (asked, "reserve"))).value == waiting.value
-    with pytest.raises(Misused) as error:
-        releases.submit(call(point, "ana", (asked, "commit")))
+    asked = parse_request(release("a"))
+    waiting = releases.handle_submit(call(point, "ana", (asked, "reserve")))
+    assert releases.handle_submit(call(point, "ana", (asked, "reserve"))).value == waiting.value
+    with pytest.raises(OperationRejected) as error:
+        releases.handle_submit(call(point, "ana", (asked, "commit")))
     assert error.value.code == "id-taken"
     point.approve(waiting.value["proposal"], "pia")
-    assert releases.submit(call(point, "ana", (asked, "reserve"))).value["replayed"]
-    with pytest.raises(Misused) as error:
-        releases.submit(call(point, "ana", (asked, "commit")))
+    assert releases.handle_submit(call(point, "ana", (asked, "reserve"))).value["replayed"]
+    with pytest.raises(OperationRejected) as error:
+        releases.handle_submit(call(point, "ana", (asked, "commit")))
     assert error.value.code == "id-taken"

@@ -12,62 +12,62 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from dpolicy.errors import Misused, PolicyRejected
-from dpolicy.language.diagnostics import Findings
+from dpolicy.errors import OperationRejected, PolicyRejected
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.release import release_from
-from dpolicy.language.shape import INVALID, Number
-from dpolicy.language.source import List, Map, Node, Source, read_nodes
+from dpolicy.language.release import release_from_node
+from dpolicy.language.shape import INVALID, NumberShape
+from dpolicy.language.source import ListNode, MapNode, TextNode, Source, read_nodes
 from dpolicy.releases.request import Release
 
-_ROUND = Number("the number of a round", least=Fraction(0), whole=True)
+_ROUND = NumberShape("the number of a round", least=Fraction(0), whole=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """A release of a batch; `round` is None if nothing is said of it."""
 
     release: Release
     round: int | None
 
 
-def load_batch(path: Path) -> list[Entry]:
+def load_batch(path: Path) -> list[BatchEntry]:
     """All releases of a file or a directory, in order.
 
     Raises `PolicyRejected` with every mistake in them, and `Misused` if an id occurs twice.
     """
     files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
-    found = Findings()
-    entries = [entry for file in files for entry in read_batch(read_source(file), found)]
+    found = DiagnosticCollector()
+    entries = [entry for file in files for entry in parse_batch(read_source(file), found)]
     if found.errors:
-        raise PolicyRejected(found.all)
-    check_ids([entry.release for entry in entries])
+        raise PolicyRejected(found.sorted_diagnostics)
+    check_unique_ids([entry.release for entry in entries])
     return entries
 
 
-def check_ids(releases: Sequence[Release]) -> None:
+def check_unique_ids(releases: Sequence[Release]) -> None:
     """Raise `Misused` if an id occurs twice."""
     twice = [name for name, count in Counter(r.id for r in releases).items() if count > 1]
     if twice:
-        raise Misused(f"the release `{twice[0]}` is there twice")
+        raise OperationRejected(f"the release `{twice[0]}` is there twice")
 
 
-def read_batch(source: Source, found: Findings) -> Iterator[Entry]:
+def parse_batch(source: Source, diagnostics: DiagnosticCollector) -> Iterator[BatchEntry]:
     """The releases of a text; mistakes go to `found`."""
-    node = read_nodes(source, found)
-    for item in node.items if isinstance(node, List) else (node,):
-        entry = None if item is None else _entry(item, found)
+    node = read_nodes(source, diagnostics)
+    for item in node.items if isinstance(node, ListNode) else (node,):
+        entry = None if item is None else _entry(item, diagnostics)
         if entry is not None:
             yield entry
 
 
-def _entry(node: Node, found: Findings) -> Entry | None:
+def _entry(node: TextNode, diagnostics: DiagnosticCollector) -> BatchEntry | None:
     number = None
-    if isinstance(node, Map) and (said := node.get("round")) is not None:
-        number = _ROUND.read(said, found)
+    if isinstance(node, MapNode) and (said := node.get("round")) is not None:
+        number = _ROUND.read(said, diagnostics)
         others = tuple((key, value) for key, value in node.entries if key.text != "round")
-        node = Map(node.span, others)
-    release = release_from(node, found)
+        node = MapNode(node.span, others)
+    release = release_from_node(node, diagnostics)
     if release is None or number is INVALID:
         return None
-    return Entry(release, None if number is None else int(number))
+    return BatchEntry(release, None if number is None else int(number))

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.loads import Floats, Scale, shares
-from dpolicy.allocation.problem import Allocation
-from dpolicy.allocation.rounding import sharper
-from dpolicy.allocation.solver import Model, installed
-from dpolicy.allocation.table import Ints, Table
+from dpolicy.allocation.loads import Floats, UtilisationTable, utilisation_shares
+from dpolicy.allocation.problem import Solution
+from dpolicy.allocation.rounding import rounding_cuts
+from dpolicy.allocation.solver import LinearModel, is_installed
+from dpolicy.allocation.table import IndexArray, ConstraintMatrix
 
 #: Lines to begin with, and to add at a time.
 _FIRST, _MORE = 100, 150
@@ -35,26 +35,26 @@ _STEPS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class FractionalSolution:
     """A choice in parts, the lines that it keeps (those of `limits`), and what they are priced at.
 
     `out` are those who take more than all of some line.
     """
 
     x: Floats
-    limits: Ints
+    limits: IndexArray
     lines: Floats
     prices: Floats
     out: NDArray[np.bool_]
 
-    def paid(self) -> Floats:
+    def candidate_prices(self) -> Floats:
         """What each candidate's shares cost at these prices."""
         found: Floats = (self.prices[:, None] * self.lines).sum(axis=0)
         return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sharpened:
+class TightenedSolution:
     """A choice in parts that keeps sharper lines too, what they cost each, and what they prove."""
 
     x: Floats
@@ -63,115 +63,115 @@ class Sharpened:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bound:
+class UpperBound:
     """The most that a round can be worth, and the choice in parts and the prices that prove it."""
 
     value: float
-    parts: Parts
+    parts: FractionalSolution
 
-    def with_choice(self, table: Table, chosen: NDArray[np.bool_]) -> Allocation:
+    def solution_for(self, table: ConstraintMatrix, chosen: NDArray[np.bool_]) -> Solution:
         """A choice beside it."""
-        return Allocation(chosen, self.value, self.row_prices(table))
+        return Solution(chosen, self.value, self.row_prices(table))
 
-    def row_prices(self, table: Table) -> Floats:
+    def row_prices(self, table: ConstraintMatrix) -> Floats:
         """What the whole of what is left in each row is worth."""
         rows = table.limit_rows[self.parts.limits]
-        found = np.zeros(len(table.inside))
+        found = np.zeros(len(table.membership))
         np.add.at(found, rows, self.parts.prices)
         return found
 
 
-def bound_of(scale: Scale) -> Bound:
+def compute_upper_bound(scale: UtilisationTable) -> UpperBound:
     """The bound of a round: by linear programme, or looser by hand if there is no solver."""
     table = scale.table
-    if installed():
-        parts = best_in_parts(scale)
-        return Bound(sharpened(table, parts).value, parts)
+    if is_installed():
+        parts = solve_relaxation(scale)
+        return UpperBound(tighten_with_cuts(table, parts).value, parts)
     parts = _by_hand(scale)
-    return Bound(_proven(table, parts, parts.paid(), float(parts.prices.sum())), parts)
+    return UpperBound(_proven(table, parts, parts.candidate_prices(), float(parts.prices.sum())), parts)
 
 
-def sharpened(table: Table, parts: Parts) -> Sharpened:
+def tighten_with_cuts(table: ConstraintMatrix, parts: FractionalSolution) -> TightenedSolution:
     """A choice in parts again, with sharper lines as long as it breaks some."""
-    open_ = table.open & ~parts.out
-    model = Model(table.utilities, open_)
+    open_ = table.fits_alone & ~parts.out
+    model = LinearModel(table.utilities, open_)
     lines, most = parts.lines * open_, np.ones(len(parts.lines))
-    model.add(lines, most)
-    answer = model.in_parts()
+    model.add_constraints(lines, most)
+    answer = model.solve_relaxed()
     for _ in range(_SHARPER):
-        new, at_most = sharper(lines[: len(parts.lines)], answer.x)
+        new, at_most = rounding_cuts(lines[: len(parts.lines)], answer.x)
         if not len(new):
             break
-        model.add(new, at_most)
+        model.add_constraints(new, at_most)
         lines, most = np.concatenate([lines, new]), np.concatenate([most, at_most])
-        answer = model.in_parts()
+        answer = model.solve_relaxed()
     paid = (answer.prices[:, None] * lines).sum(axis=0)
-    return Sharpened(
+    return TightenedSolution(
         answer.x, paid, _proven(table, parts, paid, float((answer.prices * most).sum()))
     )
 
 
-def _proven(table: Table, parts: Parts, paid: Floats, prices: float) -> float:
+def _proven(table: ConstraintMatrix, parts: FractionalSolution, paid: Floats, prices: float) -> float:
     """What no choice is worth more than, at prices that come to so much for all that is left."""
-    worths = table.utilities[table.open & ~parts.out]
-    over = np.maximum(worths - paid[table.open & ~parts.out], 0).sum()
+    worths = table.utilities[table.fits_alone & ~parts.out]
+    over = np.maximum(worths - paid[table.fits_alone & ~parts.out], 0).sum()
     return min(max(prices + float(over), 0.0), float(worths.sum())) * _MARGIN
 
 
-def best_in_parts(scale: Scale, columns: Ints | None = None, first: Ints | None = None) -> Parts:
+def solve_relaxation(scale: UtilisationTable, columns: IndexArray | None = None, first: IndexArray | None = None) -> FractionalSolution:
     """The best choice in parts, in one column each or in every candidate's own best column."""
     table = scale.table
-    model = Model(table.utilities, table.open)
-    asked, lines = np.empty(0, np.intp), [np.empty((0, len(table.open)))]
-    out = np.zeros(len(table.open), dtype=np.bool_)
-    x, prices, value = table.open.astype(np.float64), np.empty(0), np.inf
+    model = LinearModel(table.utilities, table.fits_alone)
+    asked, lines = np.empty(0, np.intp), [np.empty((0, len(table.fits_alone)))]
+    out = np.zeros(len(table.fits_alone), dtype=np.bool_)
+    x, prices, value = table.fits_alone.astype(np.float64), np.empty(0), np.inf
     for turn in range(_ROUNDS):
         begin = first if turn == 0 and first is not None and len(first) else None
         more = begin if begin is not None else _fullest(_loads(scale, x, columns), asked, turn)
         if not len(more):
             break
-        new = shares(table, more, None if columns is None else columns[more])
+        new = utilisation_shares(table, more, None if columns is None else columns[more])
         out |= (new > 1).any(axis=0)
         new = np.minimum(new, 2.0)
         asked = np.concatenate([asked, more])
         lines.append(new)
-        model.close(out)
-        model.add(new, np.ones(len(new)))
-        answer, before = model.in_parts(), value
+        model.exclude(out)
+        model.add_constraints(new, np.ones(len(new)))
+        answer, before = model.solve_relaxed(), value
         x, prices, value = answer.x, answer.prices, answer.bound
         if turn and columns is None and before - value <= _ENOUGH * value:
             break
-    return Parts(x, asked, np.concatenate(lines), prices, out)
+    return FractionalSolution(x, asked, np.concatenate(lines), prices, out)
 
 
-def _loads(scale: Scale, x: Floats, columns: Ints | None) -> Floats:
+def _loads(scale: UtilisationTable, x: Floats, columns: IndexArray | None) -> Floats:
     """How full a choice makes each limit, in its column or in the best one."""
-    found = scale.loads(x)
+    found = scale.utilisation(x)
     if columns is None:
         columns = found.argmin(axis=1)
     taken: Floats = found[np.arange(len(found)), columns]
     return taken
 
 
-def _fullest(found: Floats, asked: Ints, turn: int) -> Ints:
+def _fullest(utilisation: Floats, limits: IndexArray, turn: int) -> IndexArray:
     """The most broken limits that were not asked for yet; of neighbours, which are alike, one."""
-    broken = np.where(found > 1 + _LENIENT, found, 0.0)
-    broken[asked] = 0.0
+    broken = np.where(utilisation > 1 + _LENIENT, utilisation, 0.0)
+    broken[limits] = 0.0
     around = np.concatenate([[0.0], broken, [0.0]])
     peaks = np.flatnonzero((broken > 0) & (broken >= around[:-2]) & (broken > around[2:]))
     order = np.argsort(-broken[peaks], kind="stable")
     return peaks[order[: _MORE if turn else _FIRST]]
 
 
-def _by_hand(scale: Scale) -> Parts:
+def _by_hand(scale: UtilisationTable) -> FractionalSolution:
     """Prices that rise where the choice they lead to breaks a line, and fall where it does not."""
     table = scale.table
-    everyone = table.open.astype(np.float64)
+    everyone = table.fits_alone.astype(np.float64)
     limits = _fullest(_loads(scale, everyone, None), np.empty(0, np.intp), 1)
-    lines = shares(table, limits)
+    lines = utilisation_shares(table, limits)
     out: NDArray[np.bool_] = np.any(lines > 1, axis=0)
     lines = np.minimum(lines, 2.0)
-    worths = np.where(table.open & ~out, table.utilities, 0.0)
+    worths = np.where(table.fits_alone & ~out, table.utilities, 0.0)
     prices = best = np.zeros(len(limits))
     least = worths.sum()
     for step in range(_STEPS):
@@ -184,4 +184,4 @@ def _by_hand(scale: Scale) -> Parts:
             break
         stride = 0.1 * least / (1 + step / 10) / length
         prices = np.maximum(prices + stride * slope, 0)
-    return Parts(everyone, limits, lines, best, out)
+    return FractionalSolution(everyone, limits, lines, best, out)

@@ -16,17 +16,17 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.balances import Charge, pieces
-from dpolicy.enforcement.check import Prepared, charges, checked, prepared
-from dpolicy.enforcement.places import Layout
-from dpolicy.enforcement.resolution import Resolved
+from dpolicy.enforcement.balances import Charge, disjoint_charges
+from dpolicy.enforcement.check import EnforcedSection, charges_by_region, check_charges, enforced_sections
+from dpolicy.enforcement.places import RuleGranularities
+from dpolicy.enforcement.resolution import ResolvedMechanism
 from dpolicy.errors import PredicateFailed
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.rows import LossArray
 from dpolicy.releases.regions import Box, Region
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Bounds of boxes, axes × boxes.
-Places = NDArray[np.int64]
+CandidatePositions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +36,11 @@ class Candidate:
     id: str
     utility: float
     charges: tuple[Charge, ...]
-    refused: tuple[str, ...] = ()
+    refusal_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class RuleDemand:
     """What candidates ask of one rule.
 
     Items stand by rising candidate: `owner` is its number, `kind` the row of `table` with its cost.
@@ -49,55 +49,55 @@ class Asked:
 
     owner: NDArray[np.intp]
     kind: NDArray[np.intp]
-    table: Rows
-    low: Places
-    high: Places
-    item: NDArray[np.intp]
+    table: LossArray
+    low: CandidatePositions
+    high: CandidatePositions
+    item_of_box: NDArray[np.intp]
 
-    def only(self, chosen: NDArray[np.bool_]) -> Asked | None:
+    def restricted_to(self, chosen: NDArray[np.bool_]) -> RuleDemand | None:
         """What the chosen candidates ask; None if that is nothing."""
         keep = chosen[self.owner]
         if not keep.any():
             return None
-        boxes, renumbered = keep[self.item], np.cumsum(keep) - 1
-        return Asked(
+        boxes, renumbered = keep[self.item_of_box], np.cumsum(keep) - 1
+        return RuleDemand(
             self.owner[keep],
             self.kind[keep],
             self.table,
             self.low[:, boxes],
             self.high[:, boxes],
-            renumbered[self.item[boxes]],
+            renumbered[self.item_of_box[boxes]],
         )
 
 
-def candidate_of(
+def make_candidate(
     policy: CompiledPolicy,
     name: str,
     utility: float,
-    mechanisms: Sequence[Resolved],
+    mechanisms: Sequence[ResolvedMechanism],
     today: int = 0,
 ) -> Candidate:
     """A resolved release as a candidate; `today` as for `decide`."""
-    of, each_release = prepared(policy)
+    of, each_release = enforced_sections(policy)
     try:
-        matches = [of.section.index.match(m.facts) for m in mechanisms]
+        matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
         refused = _refused_alone(each_release, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
-    if not policy.policies.accounting.allow_uncovered:
+    if not policy.policy_set.accounting.allow_uncovered:
         pairs = zip(mechanisms, matches, strict=True)
-        bare = [m.name for m, match in pairs if not len(of.section.index.numbers(match))]
+        bare = [m.name for m, match in pairs if not len(of.compiled.index.rules_for_match(match))]
         refused += [f"`{name}` is covered by no rule over all releases" for name in bare]
-    return Candidate(name, utility, charges(of, mechanisms, matches, today), tuple(refused))
+    return Candidate(name, utility, charges_by_region(of, mechanisms, matches, today), tuple(refused))
 
 
-def _refused_alone(of: Prepared, mechanisms: Sequence[Resolved], today: int) -> list[str]:
+def _refused_alone(section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], today: int) -> list[str]:
     """The rules for each release by itself that refuse this one. Raises `PredicateFailed`."""
-    matches = [of.section.index.match(m.facts) for m in mechanisms]
-    if not of.section.rules:
+    matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
+    if not section.compiled.rules:
         return []
-    found = checked(of, of.nothing(), charges(of, mechanisms, matches, today))
-    names = [of.section.rules[number].name for number in found.numbers[~found.holds].tolist()]
+    found = check_charges(section, section.empty_balances(), charges_by_region(section, mechanisms, matches, today))
+    names = [section.compiled.rules[number].name for number in found.rule_numbers[~found.holds].tolist()]
     return [f"the rule `{name}` for each release does not hold" for name in names]
 
 
@@ -105,27 +105,27 @@ def _refused_alone(of: Prepared, mechanisms: Sequence[Resolved], today: int) -> 
 _Part = tuple[int, Charge, int]
 
 
-def asked_of(layout: Layout, candidates: Sequence[Candidate]) -> dict[int, Asked]:
+def demands_by_rule(layout: RuleGranularities, candidates: Sequence[Candidate]) -> dict[int, RuleDemand]:
     """What the candidates that are not refused ask of each rule, by its number."""
     parts: dict[int, list[_Part]] = {}
     for number, candidate in enumerate(candidates):
-        for charge in () if candidate.refused else candidate.charges:
-            for position, rule in enumerate(charge.numbers.tolist()):
+        for charge in () if candidate.refusal_reasons else candidate.charges:
+            for position, rule in enumerate(charge.rule_numbers.tolist()):
                 parts.setdefault(rule, []).append((number, charge, position))
     blocks: dict[tuple[int, int], Region] = {}
     return {rule: _asked(layout, rule, parts[rule], blocks) for rule in sorted(parts)}
 
 
 def _asked(
-    layout: Layout, rule: int, parts: Sequence[_Part], blocks: dict[tuple[int, int], Region]
-) -> Asked:
+    layout: RuleGranularities, rule: int, parts: Sequence[_Part], blocks: dict[tuple[int, int], Region]
+) -> RuleDemand:
     """`blocks` remembers the blocks of charges for rules that are split alike."""
     boxes: list[Box] = []
     owners: list[int] = []
     kinds: list[int] = []
     items: list[int] = []
     known: dict[bytes, int] = {}
-    rows: list[Rows] = []
+    rows: list[LossArray] = []
     frame, space = int(layout.frame_of[rule]), layout.space.box
     for owner, group in groupby(parts, key=itemgetter(0)):
         costs = []
@@ -135,7 +135,7 @@ def _asked(
                 region = layout.blocks(charge.region, rule, charge.cutoff)
                 blocks[id(charge), frame] = region
             costs.append((region, charge.rows[position]))
-        for region, row in costs if len(costs) == 1 else pieces(space, costs):
+        for region, row in costs if len(costs) == 1 else disjoint_charges(space, costs):
             name = row.tobytes()
             kind = known.setdefault(name, len(rows))
             if kind == len(rows):
@@ -145,7 +145,7 @@ def _asked(
             kinds.append(kind)
             boxes += region.boxes
     ends = np.array(boxes, np.int64).reshape(len(boxes), len(space), 2)
-    return Asked(
+    return RuleDemand(
         np.array(owners, np.intp),
         np.array(kinds, np.intp),
         np.array(rows, np.int64).reshape(len(rows), parts[0][1].rows.shape[1]),

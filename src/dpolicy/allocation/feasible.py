@@ -13,8 +13,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.problem import Problem
-from dpolicy.allocation.table import Amounts, Ints, Table, table_of
+from dpolicy.allocation.problem import AllocationProblem
+from dpolicy.allocation.table import CostArray, IndexArray, ConstraintMatrix, build_constraint_matrix
 
 Chosen = NDArray[np.bool_]
 
@@ -25,25 +25,25 @@ _LARGEST_SUM = 2**62
 _WORD = 8
 
 
-def fits(problem: Problem, chosen: Chosen) -> bool:
+def fits_together(problem: AllocationProblem, chosen: Chosen) -> bool:
     """Whether all chosen candidates fit together."""
-    return bool((Filling(table_of(problem)).fill(np.flatnonzero(chosen)) == chosen).all())
+    return bool((GreedyFill(build_constraint_matrix(problem)).fill(np.flatnonzero(chosen)) == chosen).all())
 
 
-class Filling:
+class GreedyFill:
     """A table made ready for filling it candidate by candidate, as often as needed."""
 
-    def __init__(self, table: Table) -> None:
-        self._open = table.open
-        self._meets = np.ascontiguousarray(table.inside.T).take(table.limit_rows, axis=1)
-        self._room = _padded(table.room, -1)
+    def __init__(self, table: ConstraintMatrix) -> None:
+        self._open = table.fits_alone
+        self._meets = np.ascontiguousarray(table.membership.T).take(table.limit_rows, axis=1)
+        self._room = _padded(table.capacity, -1)
         self._costs = _padded(table.costs.reshape(-1, table.costs.shape[2]), 0)
-        self._books = table.books[table.limit_rows] * len(table.open)
+        self._books = table.cost_book_of_row[table.limit_rows] * len(table.fits_alone)
         self._table = table
-        beyond = table.room.max(axis=0, initial=0) + 1  # all that is more breaks just as well
-        self._cut: Amounts = np.minimum(table.costs, beyond)
+        beyond = table.capacity.max(axis=0, initial=0) + 1  # all that is more breaks just as well
+        self._cut: CostArray = np.minimum(table.costs, beyond)
 
-    def fill(self, order: Iterable[int] | Ints) -> Chosen:
+    def fill(self, order: Iterable[int] | IndexArray) -> Chosen:
         """Which candidates are taken if they come in this order."""
         chosen = np.zeros(len(self._open), dtype=np.bool_)
         room, refused = self._room.copy(), deque[int](maxlen=_REMEMBERED)
@@ -52,21 +52,21 @@ class Filling:
                 chosen[candidate] = self._take(candidate, room, refused)
         return chosen
 
-    def broken(self, chosen: Chosen) -> Ints:
+    def violated_limits(self, chosen: Chosen) -> IndexArray:
         """The limits that the chosen candidates break together."""
         who, table = np.flatnonzero(chosen), self._table
         if len(who) * int(self._cut.max(initial=0)) >= _LARGEST_SUM:
             return self._broken_one_by_one(chosen)
-        inside = table.inside[:, who].astype(np.int64)
-        spent = np.zeros((len(inside), table.room.shape[1]), np.int64)
+        inside = table.membership[:, who].astype(np.int64)
+        spent = np.zeros((len(inside), table.capacity.shape[1]), np.int64)
         for book in range(len(self._cut)):
-            rows = table.books == book
+            rows = table.cost_book_of_row == book
             spent[rows] = inside[rows] @ self._cut[book, who]
-        kept: Chosen = np.any(spent[table.limit_rows] <= table.room, axis=1)
+        kept: Chosen = np.any(spent[table.limit_rows] <= table.capacity, axis=1)
         touched: Chosen = np.any(inside > 0, axis=1)
         return np.flatnonzero(touched[table.limit_rows] & ~kept)
 
-    def _broken_one_by_one(self, chosen: Chosen) -> Ints:
+    def _broken_one_by_one(self, chosen: Chosen) -> IndexArray:
         """The same where sums could go beyond 64 bits."""
         room = self._room.copy()
         touched = np.zeros(len(room), dtype=np.bool_)
@@ -76,7 +76,7 @@ class Filling:
             touched[limits] = True
         return np.flatnonzero(touched & ~_kept(room))
 
-    def _take(self, candidate: int, room: Amounts, refused: deque[int]) -> bool:
+    def _take(self, candidate: int, room: CostArray, refused: deque[int]) -> bool:
         """Take a candidate's costs from the room if they fit everywhere.
 
         Limits that refused lately are asked first: they mostly refuse the next one too.
@@ -94,19 +94,19 @@ class Filling:
         room[limits] = after
         return True
 
-    def _after(self, candidate: int, room: Amounts, limits: Ints) -> Amounts:
+    def _after(self, candidate: int, room: CostArray, limits: IndexArray) -> CostArray:
         """What a candidate would leave, −1 where nothing; so no sum goes beyond 64 bits."""
         after = room.take(limits, axis=0)
         after -= self._costs.take(self._books.take(limits) + candidate, axis=0)
         return np.maximum(after, -1, out=after)
 
 
-def _padded(amounts: Amounts, value: int) -> Amounts:
+def _padded(amounts: CostArray, value: int) -> CostArray:
     """As many columns as make whole words of bytes, one byte a column."""
     return np.pad(amounts, ((0, 0), (0, -amounts.shape[1] % _WORD)), constant_values=value)
 
 
-def _kept(room: Amounts) -> Chosen:
+def _kept(room: CostArray) -> Chosen:
     """Whether some column is left, line by line, eight columns at a time."""
     words = (room >= 0).view(np.uint64)
     kept: Chosen = reduce(np.bitwise_or, words.T) != 0

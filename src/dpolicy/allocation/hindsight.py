@@ -16,12 +16,12 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.candidates import Candidate, asked_of
-from dpolicy.allocation.market import shares_of, taken_of
-from dpolicy.allocation.rounds import Arrival, Schedule, Simulation
-from dpolicy.allocation.solver import Model
+from dpolicy.allocation.candidates import Candidate, demands_by_rule
+from dpolicy.allocation.market import budget_shares, largest_shares
+from dpolicy.allocation.rounds import Arrival, RoundSchedule, Simulation
+from dpolicy.allocation.solver import LinearModel
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Spans that are added to the programme at a time, times of adding, and what is no more of a gain.
@@ -29,7 +29,7 @@ _MORE, _TIMES, _ENOUGH = 400, 40, 2e-4
 #: So far a choice in parts may break a span before it is added; sums of floats err by less.
 _LENIENT, _MARGIN = 1e-3, 1 + 1e-7
 
-Floats = NDArray[np.float64]
+HindsightArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class _Demand:
     """What some requests take of one rule in some blocks, requests × blocks."""
 
     who: NDArray[np.intp]
-    taken: Floats
+    taken: HindsightArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,23 +46,23 @@ class _Spans:
 
     first: NDArray[np.intp]
     last: NDArray[np.intp]
-    most: Floats
+    most: HindsightArray
 
 
-def hindsight(
+def hindsight_upper_bound(
     policy: CompiledPolicy,
-    schedule: Schedule,
+    schedule: RoundSchedule,
     arrivals: Iterable[Arrival],
     rounds: range,
     blocks: int = 100,
 ) -> float:
     """The bound over a whole run in which every request is considered once."""
-    if schedule.patience != 1:
-        raise Misused("a bound over a run is known only where each request is considered once")
+    if schedule.max_wait_rounds != 1:
+        raise OperationRejected("a bound over a run is known only where each request is considered once")
     asking = sorted((a for a in arrivals if a.round in rounds), key=lambda a: a.round)
     simulation = Simulation(policy, STRATEGIES["first-come"], schedule)
-    candidates = [simulation.candidate(arrival, arrival.round) for arrival in asking]
-    worths = np.array([0.0 if c.refused else c.utility for c in candidates])
+    candidates = [simulation.candidate_for_round(arrival, arrival.round) for arrival in asking]
+    worths = np.array([0.0 if c.refusal_reasons else c.utility for c in candidates])
     number = np.array([arrival.round - rounds.start for arrival in asking], np.intp)
     demands = _demands(simulation, candidates, blocks)
     return _bound(worths, number, demands, _spans(schedule, rounds))
@@ -74,16 +74,16 @@ def _demands(
     """By rule: the blocks begin where some of the requests for it begin."""
     of, draw = simulation.of, Random(0)
     found = {}
-    for rule, wanted in asked_of(of.layout, candidates).items():
-        boxes = sorted(draw.sample(range(len(wanted.item)), min(blocks, len(wanted.item))))
-        taken = taken_of(
-            wanted, shares_of(of, rule, wanted), wanted.low[:, boxes].T, simulation.cohorts
+    for rule, wanted in demands_by_rule(of.granularities, candidates).items():
+        boxes = sorted(draw.sample(range(len(wanted.item_of_box)), min(blocks, len(wanted.item_of_box))))
+        taken = largest_shares(
+            wanted, budget_shares(of, rule, wanted), wanted.low[:, boxes].T, simulation.cohorts
         )
         found[rule] = _Demand(np.unique(wanted.owner), taken)
     return found
 
 
-def _spans(schedule: Schedule, rounds: range) -> _Spans:
+def _spans(schedule: RoundSchedule, rounds: range) -> _Spans:
     """Every span in which one cohort is active, or the whole run if users do not rotate."""
     count = len(rounds)
     active = schedule.rotation.active if schedule.rotation else count
@@ -97,12 +97,12 @@ def _spans(schedule: Schedule, rounds: range) -> _Spans:
 
 
 def _bound(
-    worths: Floats, number: NDArray[np.intp], demands: Mapping[int, _Demand], spans: _Spans
+    worths: HindsightArray, number: NDArray[np.intp], demands: Mapping[int, _Demand], spans: _Spans
 ) -> float:
     """By linear programme; what is told is what its prices prove (bound.py)."""
-    model = Model(worths, worths > 0)
+    model = LinearModel(worths, worths > 0)
     x = (worths > 0).astype(np.float64)
-    lines: list[Floats] = []
+    lines: list[HindsightArray] = []
     most: list[float] = []
     known: set[tuple[int, int, int]] = set()
     prices, value = np.empty(0), np.inf
@@ -113,9 +113,9 @@ def _bound(
         known.update(new)
         added = np.stack([_line(key, number, demands, spans, len(worths)) for key in new])
         at_most = [float(spans.most[span]) for _, _, span in new]
-        model.add(added, np.array(at_most))
+        model.add_constraints(added, np.array(at_most))
         lines, most = [*lines, *added], [*most, *at_most]
-        answer, before = model.in_parts(), value
+        answer, before = model.solve_relaxed(), value
         x, prices, value = answer.x, answer.prices, answer.bound
         if before - value <= _ENOUGH * value:
             break
@@ -125,7 +125,7 @@ def _bound(
 
 
 def _broken(
-    x: Floats, number: NDArray[np.intp], demands: Mapping[int, _Demand], spans: _Spans
+    x: HindsightArray, number: NDArray[np.intp], demands: Mapping[int, _Demand], spans: _Spans
 ) -> list[tuple[int, int, int]]:
     """Rule, block and span where a choice in parts takes too much: the worst span of each block."""
     found = []
@@ -148,7 +148,7 @@ def _line(
     demands: Mapping[int, _Demand],
     spans: _Spans,
     size: int,
-) -> Floats:
+) -> HindsightArray:
     """What each request takes of a block in a span."""
     rule, block, span = key
     demand, line = demands[rule], np.zeros(size)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.table import Ints, Table
+from dpolicy.allocation.table import IndexArray, ConstraintMatrix
 
 Floats = NDArray[np.float64]
 
@@ -19,63 +19,63 @@ Floats = NDArray[np.float64]
 _CHUNK = 256
 
 
-class Scale:
+class UtilisationTable:
     """A table made ready for weighing many choices."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ConstraintMatrix) -> None:
         self.table = table
-        self._parts = [np.flatnonzero(table.books == book) for book in range(len(table.costs))]
-        self._inside = [table.inside[rows].astype(np.float64) for rows in self._parts]
-        most = 2.0 * table.room.max(axis=0, initial=0) + 1
+        self._parts = [np.flatnonzero(table.cost_book_of_row == book) for book in range(len(table.costs))]
+        self._inside = [table.membership[rows].astype(np.float64) for rows in self._parts]
+        most = 2.0 * table.capacity.max(axis=0, initial=0) + 1
         self.costs: Floats = np.minimum(table.costs.astype(np.float64), most)
 
-    def sums(self, amounts: Floats) -> Floats:
+    def sum_over_rows(self, amounts: Floats) -> Floats:
         """Rows × any columns: sums of books × candidates × columns over who is inside."""
         whole, unit = _whole(amounts, amounts.shape[1])
-        found = np.empty((len(self.table.inside), amounts.shape[2]))
+        found = np.empty((len(self.table.membership), amounts.shape[2]))
         for rows, inside, part in zip(self._parts, self._inside, whole, strict=True):
             found[rows] = inside @ part
         return found * unit
 
-    def paid(self, prices: Floats) -> Floats:
+    def priced_costs(self, prices: Floats) -> Floats:
         """By candidate, what its costs come to at prices by rows × columns."""
         whole, unit = _whole(prices[None], len(prices))
-        found = np.zeros(len(self.table.open))
+        found = np.zeros(len(self.table.fits_alone))
         for rows, inside, costs in zip(self._parts, self._inside, self.costs, strict=True):
             found += (costs * (inside.T @ whole[0, rows]) * unit).sum(axis=1)
         return found
 
-    def loads(self, x: Floats) -> Floats:
+    def utilisation(self, x: Floats) -> Floats:
         """Limits × columns: the share of what is left that a choice takes; infinite where not
         offered."""
-        spent = self.sums(self.costs * x[:, None])
-        return _parts(spent[self.table.limit_rows], self.table.room)
+        spent = self.sum_over_rows(self.costs * x[:, None])
+        return _parts(spent[self.table.limit_rows], self.table.capacity)
 
 
-def shares(table: Table, limits: Ints, columns: Ints | None = None) -> Floats:
+def utilisation_shares(table: ConstraintMatrix, limits: IndexArray, columns: IndexArray | None = None) -> Floats:
     """Limits × candidates: the share each takes, in one column each or in its own best column.
 
     That Σ cᵢ ≤ left in some column implies that Σ best shareᵢ ≤ 1, so the second kind is a bound.
     """
     rows = table.limit_rows[limits]
-    books, room = table.books[rows], table.room[limits]
+    books, room = table.cost_book_of_row[rows], table.capacity[limits]
     if columns is not None:
         at = np.arange(len(limits))
         spent = np.ascontiguousarray(np.moveaxis(table.costs, 2, 1))[books, columns]
         found = _parts(spent, room[at, columns][:, None])
     else:
-        found = np.full((len(limits), len(table.open)), np.inf)
+        found = np.full((len(limits), len(table.fits_alone)), np.inf)
         for column in range(room.shape[1]):
             spent = np.ascontiguousarray(table.costs[:, :, column])[books]
             np.minimum(found, _parts(spent, room[:, column, None]), out=found)
-    found[~table.inside[rows]] = 0.0
+    found[~table.membership[rows]] = 0.0
     return found
 
 
-def chunks(table: Table) -> Iterator[Ints]:
+def limit_chunks(table: ConstraintMatrix) -> Iterator[IndexArray]:
     """All limits, some at a time."""
-    for begin in range(0, len(table.room), _CHUNK):
-        yield np.arange(begin, min(begin + _CHUNK, len(table.room)))
+    for begin in range(0, len(table.capacity), _CHUNK):
+        yield np.arange(begin, min(begin + _CHUNK, len(table.capacity)))
 
 
 def _parts(spent: NDArray[np.int64] | Floats, room: NDArray[np.int64]) -> Floats:

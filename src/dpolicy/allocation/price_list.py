@@ -12,49 +12,49 @@ from typing import Any
 
 import numpy as np
 
-from dpolicy.allocation.market import Market
-from dpolicy.enforcement.check import prepared
-from dpolicy.errors import Misused
+from dpolicy.allocation.market import CarriedPrices
+from dpolicy.enforcement.check import enforced_sections
+from dpolicy.errors import OperationRejected
 from dpolicy.rules.compiler import CompiledPolicy
 
 FORMAT = 1
 
 
-def load_prices(file: Path, policy: CompiledPolicy) -> Market:
+def load_prices(file: Path, policy: CompiledPolicy) -> CarriedPrices:
     """The market of a file, or an empty one if there is none for this policy."""
-    market = Market.opened(len(prepared(policy)[0].space))
+    market = CarriedPrices.empty(len(enforced_sections(policy)[0].full_extent))
     if not file.exists():
         return market
     try:
         said = json.loads(file.read_text("utf-8"))
         if said["format"] != FORMAT:
-            raise Misused(f"{file} was written by another version")
+            raise OperationRejected(f"{file} was written by another version")
         if said["policy"] != policy.digest:
             return market
         return _market(said, policy, market)
     except (ArithmeticError, ValueError, KeyError, TypeError) as error:
-        raise Misused(f"{file} is not a list of prices: {error}") from None
+        raise OperationRejected(f"{file} is not a list of prices: {error}") from None
 
 
-def _market(said: dict[str, Any], policy: CompiledPolicy, empty: Market) -> Market:
+def _market(document: dict[str, Any], policy: CompiledPolicy, empty: CarriedPrices) -> CarriedPrices:
     rules = policy.cumulative.rules
     numbers = {(rule.name, rule.unit): number for number, rule in enumerate(rules)}
-    lines = said["prices"]
+    lines = document["prices"]
     axes = empty.blocks.shape[1]
     prices = np.array([line["price"] for line in lines], np.float64)
     ages = np.array([line["age"] for line in lines], np.int64)
     if not (np.isfinite(prices) & (prices >= 0) & (ages >= 0)).all():
         raise ValueError("a price or an age is no amount")
-    return Market(
+    return CarriedPrices(
         np.array([numbers[line["rule"], line["unit"]] for line in lines], np.intp),
         np.array([line["at"] for line in lines], np.int64).reshape(len(lines), axes),
         prices,
         ages,
-        int(said["rounds"]),
+        int(document["rounds"]),
     )
 
 
-def save_prices(file: Path, policy: CompiledPolicy, market: Market) -> None:
+def save_prices(file: Path, policy: CompiledPolicy, market: CarriedPrices) -> None:
     """Write a market, whole or not at all."""
     rules = policy.cumulative.rules
     columns = market.rules.tolist(), market.blocks.tolist(), market.prices.tolist()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class ConstraintRow:
     """Blocks of a rule: candidates by rising number, their costs, and what is left, in quanta.
 
     `table` has each kind of cost once, kinds × columns; `left` is vectors × columns. Columns are
@@ -26,21 +26,21 @@ class Row:
 
     rule: int
     candidates: NDArray[np.intp]
-    kinds: NDArray[np.intp]
+    cost_kinds: NDArray[np.intp]
     table: NDArray[np.int64]
-    left: NDArray[np.int64]
-    every: bool
-    at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    rest: float = 1.0
+    remaining: NDArray[np.int64]
+    require_all: bool
+    block: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    remaining_share: float = 1.0
 
     @property
     def costs(self) -> NDArray[np.int64]:
         """What each candidate costs, candidates × columns."""
-        return self.table.take(self.kinds, axis=0)
+        return self.table.take(self.cost_kinds, axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class AllocationProblem:
     """Candidates by number: their ids and utilities, the contested rows, and who is out.
 
     `fits_alone` is False for candidates that some rule refuses whatever the others do. `later` is
@@ -49,27 +49,27 @@ class Problem:
 
     ids: tuple[str, ...]
     utilities: NDArray[np.float64]
-    rows: tuple[Row, ...]
+    rows: tuple[ConstraintRow, ...]
     fits_alone: NDArray[np.bool_]
-    later: NDArray[np.float64] | None = None
+    opportunity_costs: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Allocation:
+class Solution:
     """What a strategy chose, the most that any choice could be worth, and the prices of rows.
 
     `prices` has the worth of as much again as is left of each row, by row; it is empty for
     strategies that know none.
     """
 
-    chosen: NDArray[np.bool_]
+    selected: NDArray[np.bool_]
     bound: float
     prices: NDArray[np.float64]
 
-    def utility(self, problem: Problem) -> float:
+    def utility(self, problem: AllocationProblem) -> float:
         """What the chosen candidates are worth together."""
-        return float(problem.utilities[self.chosen].sum())
+        return float(problem.utilities[self.selected].sum())
 
-    def gap(self, problem: Problem) -> float:
+    def gap(self, problem: AllocationProblem) -> float:
         """How far the choice may be from the best, as a share of the bound."""
         return 1 - self.utility(problem) / self.bound if self.bound > 0 else 0.0

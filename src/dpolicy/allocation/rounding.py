@@ -24,7 +24,7 @@ _NEAR, _BROKEN = 0.01, 1e-3
 _MARGIN = 1e-9
 
 
-def sharper(lines: Floats, x: Floats) -> tuple[Floats, Floats]:
+def rounding_cuts(lines: Floats, x: Floats) -> tuple[Floats, Floats]:
     """New lines Σ values · x ≤ most: their values, line by line, and what is most for each."""
     found = [_rounded(line, x) for line in lines[(lines * x).sum(axis=1) > _FULL]]
     new = [pair for pair in found if pair is not None]

@@ -18,100 +18,100 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dpolicy.allocation.batch import Entry, check_ids, load_batch
-from dpolicy.allocation.rounds import Arrival, Outcome, Schedule, Seconds, Simulation
+from dpolicy.allocation.batch import BatchEntry, check_unique_ids, load_batch
+from dpolicy.allocation.rounds import Arrival, RoundOutcome, RoundSchedule, Seconds, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.unlocking import Rotation, Unlocking
-from dpolicy.enforcement.check import certificates_of
-from dpolicy.enforcement.resolution import resolve
-from dpolicy.errors import Misused, PolicyRejected, ReleaseRejected
-from dpolicy.language.diagnostics import Findings
+from dpolicy.allocation.unlocking import CohortRotation, UnlockingSchedule
+from dpolicy.enforcement.check import certificates_for
+from dpolicy.enforcement.resolution import resolve_release
+from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.shape import INVALID, Choice, Field, ListOf, Name, Number, Record, Shape, Text
+from dpolicy.language.shape import INVALID, ChoiceShape, RecordField, ListShape, NameShape, NumberShape, RecordShape, Shape, TextShape
 from dpolicy.language.source import read_nodes
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class SimulationScenario:
     """What a scenario file says, with its files found."""
 
     policy: Path
     requests: tuple[Path, ...]
     rounds: range
-    schedule: Schedule
+    schedule: RoundSchedule
     strategy: str
 
 
-_COUNT = Number("a whole number from 1", least=Fraction(1), whole=True)
-_ROUND = Number("the number of a round", least=Fraction(0), whole=True)
-_SLACK = Number("a slack from 0 to 1", least=Fraction(0), most=Fraction(1))
+_COUNT = NumberShape("a whole number from 1", least=Fraction(1), whole=True)
+_ROUND = NumberShape("the number of a round", least=Fraction(0), whole=True)
+_SLACK = NumberShape("a slack from 0 to 1", least=Fraction(0), most=Fraction(1))
 
-_ROUNDS = Record(
+_ROUNDS = RecordShape(
     "`rounds`",
-    {"from": Field(_ROUND, default=Fraction(1)), "to": Field(_ROUND, required=True)},
+    {"from": RecordField(_ROUND, default=Fraction(1)), "to": RecordField(_ROUND, required=True)},
     lambda v, _: range(int(v["from"]), int(v["to"]) + 1),
 )
-_COHORTS = Record(
+_COHORTS = RecordShape(
     "`cohorts`",
     {
-        "partition": Field(Name(), "a partition with a range", required=True),
-        "active": Field(_COUNT, "for how many rounds a cohort is selected", required=True),
+        "partition": RecordField(NameShape(), "a partition with a range", required=True),
+        "active": RecordField(_COUNT, "for how many rounds a cohort is selected", required=True),
     },
-    lambda v, _: Rotation(str(v["partition"]), int(v["active"])),
+    lambda v, _: CohortRotation(str(v["partition"]), int(v["active"])),
 )
-_UNLOCKING = Record(
+_UNLOCKING = RecordShape(
     "`unlocking`",
     {
-        "steps": Field(_COUNT, "after so many rounds all is unlocked", required=True),
-        "slack": Field(_SLACK, "how much faster the first half is", default=Fraction(0)),
+        "steps": RecordField(_COUNT, "after so many rounds all is unlocked", required=True),
+        "slack": RecordField(_SLACK, "how much faster the first half is", default=Fraction(0)),
     },
-    lambda v, _: Unlocking(int(v["steps"]), Fraction(v["slack"])),
+    lambda v, _: UnlockingSchedule(int(v["steps"]), Fraction(v["slack"])),
 )
-SCENARIO: Shape = Record(
+SCENARIO: Shape = RecordShape(
     "a scenario",
     {
-        "policy": Field(Text("a path"), required=True),
-        "requests": Field(ListOf(Text("a path"), least=1), required=True),
-        "rounds": Field(_ROUNDS, required=True),
-        "cohorts": Field(_COHORTS),
-        "unlocking": Field(_UNLOCKING),
-        "strategy": Field(Choice(tuple(STRATEGIES), "a strategy"), default="efficient"),
-        "timeout": Field(_COUNT, "rounds that consider a request", default=Fraction(1)),
+        "policy": RecordField(TextShape("a path"), required=True),
+        "requests": RecordField(ListShape(TextShape("a path"), least=1), required=True),
+        "rounds": RecordField(_ROUNDS, required=True),
+        "cohorts": RecordField(_COHORTS),
+        "unlocking": RecordField(_UNLOCKING),
+        "strategy": RecordField(ChoiceShape(tuple(STRATEGIES), "a strategy"), default="efficient"),
+        "timeout": RecordField(_COUNT, "rounds that consider a request", default=Fraction(1)),
     },
     lambda values, _: values,
 )
 
 
-def load_scenario(file: Path) -> Scenario:
+def load_scenario(file: Path) -> SimulationScenario:
     """The scenario of a file. Raises `PolicyRejected` with every mistake in it."""
-    found = Findings()
+    found = DiagnosticCollector()
     node = read_nodes(read_source(file), found)
     said: Any = INVALID if node is None else SCENARIO.read(node, found)
     if said is INVALID or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     if said["unlocking"] is not None and said["cohorts"] is None:
-        raise Misused("`unlocking` goes by the age of cohorts: say `cohorts` as well")
-    return Scenario(
+        raise OperationRejected("`unlocking` goes by the age of cohorts: say `cohorts` as well")
+    return SimulationScenario(
         file.parent / str(said["policy"]),
         tuple(file.parent / str(path) for path in said["requests"]),
         said["rounds"],
-        Schedule(said["cohorts"], said["unlocking"], int(said["timeout"])),
+        RoundSchedule(said["cohorts"], said["unlocking"], int(said["timeout"])),
         str(said["strategy"]),
     )
 
 
-def simulate(
-    scenario: Scenario,
+def simulate_scenario(
+    scenario: SimulationScenario,
     seed: int | None = None,
     clock: Seconds = lambda: 0.0,
-) -> tuple[Simulation, Iterator[Outcome]]:
+) -> tuple[Simulation, Iterator[RoundOutcome]]:
     """The simulation and the outcome of each round, as they come; with a seed, requests of a round
     arrive in another order.
     """
     policy = load_policy(scenario.policy)
     entries = [entry for path in scenario.requests for entry in load_batch(path)]
-    check_ids([entry.release for entry in entries])
+    check_unique_ids([entry.release for entry in entries])
     if seed is not None:
         Random(seed).shuffle(entries)
     arrivals = [_arrival(entry, policy, scenario.rounds) for entry in entries]
@@ -120,13 +120,13 @@ def simulate(
     return simulation, simulation.run(arrivals, scenario.rounds)
 
 
-def _arrival(entry: Entry, policy: CompiledPolicy, rounds: range) -> Arrival:
+def _arrival(entry: BatchEntry, policy: CompiledPolicy, rounds: range) -> Arrival:
     release = entry.release
-    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
     if problems:
-        raise ReleaseRejected(problems).about(release.id)
+        raise ReleaseRejected(problems).for_release(release.id)
     utility = 1.0 if release.utility is None else float(release.utility)
     number = rounds.start if entry.round is None else entry.round
     if number not in rounds:
-        raise Misused(f"`{release.id}` arrives in round {number}, which is not simulated")
+        raise OperationRejected(f"`{release.id}` arrives in round {number}, which is not simulated")
     return Arrival(release.id, number, utility, mechanisms)

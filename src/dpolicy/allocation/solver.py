@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.allocation.loads import Floats
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 
 _OPTIONS = {
     "output_flag": False,
@@ -33,7 +33,7 @@ _LARGEST = 1000.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class SolverResult:
     """A choice, the worth that none exceeds, and the price of each line (of choices in parts).
 
     `nodes` is the work that a choice in whole took.
@@ -45,12 +45,12 @@ class Answer:
     nodes: int = 0
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether there is a solver."""
     return find_spec("highspy") is not None
 
 
-class Model:
+class LinearModel:
     """A growing set of lines over things that are worth something, each taken at most once."""
 
     def __init__(self, worths: Floats, open_: NDArray[np.bool_]) -> None:
@@ -62,27 +62,27 @@ class Model:
             self._size, np.arange(self._size, dtype=np.int32), -worths / self._unit
         )
 
-    def add(self, values: Floats, most: Floats) -> None:
+    def add_constraints(self, values: Floats, most: Floats) -> None:
         """Ask for Σ values · x ≤ most, line by line."""
         lines, members = np.nonzero(values)
         first = np.searchsorted(lines, np.arange(len(values))).astype(np.int32)
         below, who = np.full(len(values), -np.inf), members.astype(np.int32)
         self._highs.addRows(len(values), below, most, len(who), first, who, values[lines, members])
 
-    def close(self, out: NDArray[np.bool_]) -> None:
+    def exclude(self, out: NDArray[np.bool_]) -> None:
         """Take nothing of these."""
         who = np.flatnonzero(out).astype(np.int32)
         self._highs.changeColsBounds(len(who), who, np.zeros(len(who)), np.zeros(len(who)))
 
-    def in_parts(self) -> Answer:
+    def solve_relaxed(self) -> SolverResult:
         """The best choice in parts."""
         self._highs.run()
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), -np.array(solution.row_dual)
         value = -self._highs.getInfo().objective_function_value
-        return Answer(x, value * self._unit, np.maximum(prices, 0) * self._unit)
+        return SolverResult(x, value * self._unit, np.maximum(prices, 0) * self._unit)
 
-    def in_whole(self, nodes: int, gap: float) -> Answer:
+    def solve_integer(self, nodes: int, gap: float) -> SolverResult:
         """The best choice in whole numbers, as far as so many nodes lead."""
         whole = import_module("highspy").HighsVarType.kInteger
         everything = np.arange(self._size, dtype=np.int32)
@@ -93,7 +93,7 @@ class Model:
         solution, info = self._highs.getSolution(), self._highs.getInfo()
         x = np.array(solution.col_value) if solution.value_valid else np.zeros(self._size)
         bound = -info.mip_dual_bound if self._ended_well() else np.inf
-        return Answer(x, bound * self._unit, np.empty(0), int(info.mip_node_count))
+        return SolverResult(x, bound * self._unit, np.empty(0), int(info.mip_node_count))
 
     def _ended_well(self) -> bool:
         """Whether the solver came to an end that proves something."""
@@ -102,8 +102,8 @@ class Model:
 
 
 def _highs() -> Any:
-    if not installed():
-        raise Misused("this strategy needs a solver: pip install 'dpolicy[allocation]'")
+    if not is_installed():
+        raise OperationRejected("this strategy needs a solver: pip install 'dpolicy[allocation]'")
     highs = import_module("highspy").Highs()
     for name, value in _OPTIONS.items():
         highs.setOptionValue(name, value)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.problem import Problem, Row
+from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
 from dpolicy.privacy.loss import INFINITE
 
-Ints = NDArray[np.intp]
-Amounts = NDArray[np.int64]
+IndexArray = NDArray[np.intp]
+CostArray = NDArray[np.int64]
 
 #: Books that a row is compared with before it gets one of its own, the latest first.
 _BOOKS_TRIED = 8
@@ -28,7 +28,7 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class ConstraintMatrix:
     """Who is in which row, what it costs there, and the limits, by rising row.
 
     `inside` is rows × candidates, `costs` books × candidates × columns, and `room` limits × columns
@@ -36,22 +36,22 @@ class Table:
     """
 
     utilities: NDArray[np.float64]
-    open: NDArray[np.bool_]
-    inside: NDArray[np.bool_]
-    books: Ints
-    costs: Amounts
-    room: Amounts
-    limit_rows: Ints
+    fits_alone: NDArray[np.bool_]
+    membership: NDArray[np.bool_]
+    cost_book_of_row: IndexArray
+    costs: CostArray
+    capacity: CostArray
+    limit_rows: IndexArray
 
 
-def table_of(problem: Problem) -> Table:
+def build_constraint_matrix(problem: AllocationProblem) -> ConstraintMatrix:
     """The rows of a problem, laid out flat."""
     rows, size = problem.rows, len(problem.ids)
     inside = np.zeros((len(rows), size), dtype=np.bool_)
     if not rows:
         none, room = np.empty(0, np.intp), np.empty((0, 1), np.int64)
         costs = np.empty((0, size, 1), np.int64)
-        return Table(problem.utilities, problem.fits_alone, inside, none, costs, room, none)
+        return ConstraintMatrix(problem.utilities, problem.fits_alone, inside, none, costs, room, none)
     for line, row in zip(inside, rows, strict=True):
         line[row.candidates] = True
     books, costs = _books(rows, size)
@@ -60,14 +60,14 @@ def table_of(problem: Problem) -> Table:
     offered: NDArray[np.bool_] = np.any(room >= 0, axis=0)
     offered[0] |= not offered.any()
     costs, room = np.ascontiguousarray(costs[:, :, offered]), np.ascontiguousarray(room[:, offered])
-    return Table(problem.utilities, problem.fits_alone, inside, books, costs, room, limit_rows)
+    return ConstraintMatrix(problem.utilities, problem.fits_alone, inside, books, costs, room, limit_rows)
 
 
-def _limits(rows: tuple[Row, ...], leaking: NDArray[np.bool_]) -> tuple[Amounts, Ints]:
+def _limits(rows: tuple[ConstraintRow, ...], leaking: NDArray[np.bool_]) -> tuple[CostArray, IndexArray]:
     """What the rows ask for, a limit a line, and the row of each; `leaking` rows have a δ-side."""
-    left = np.maximum(np.concatenate([row.left for row in rows]), -1)
-    counts = np.array([len(row.left) for row in rows])
-    every = np.array([row.every for row in rows])
+    left = np.maximum(np.concatenate([row.remaining for row in rows]), -1)
+    counts = np.array([len(row.remaining) for row in rows])
+    every = np.array([row.require_all for row in rows])
     owners = np.repeat(np.arange(len(rows)), counts)
     several = ~every[owners] & (left[:, :-1] < INFINITE).all(axis=1)
     some, some_rows = left[several], owners[several]
@@ -83,7 +83,7 @@ def _limits(rows: tuple[Row, ...], leaking: NDArray[np.bool_]) -> tuple[Amounts,
     return np.concatenate([some, single])[order], limit_rows[order]
 
 
-def _books(rows: tuple[Row, ...], size: int) -> tuple[Ints, Amounts]:
+def _books(rows: tuple[ConstraintRow, ...], size: int) -> tuple[IndexArray, CostArray]:
     """The book of each row, and the costs in each book; nothing where no row tells any."""
     books = [np.full((size, rows[0].table.shape[1]), _UNKNOWN, dtype=np.int64)]
     usual: dict[int, int] = {}
@@ -101,7 +101,7 @@ def _books(rows: tuple[Row, ...], size: int) -> tuple[Ints, Amounts]:
     return found, np.maximum(np.stack(books), 0)
 
 
-def _book_for(row: Row, books: list[Amounts], likely: int) -> int:
+def _book_for(row: ConstraintRow, books: list[CostArray], likely: int) -> int:
     """The number of a book with the costs of a row, a new one if none of the latest has them."""
     latest = range(len(books) - 1, -1, -1)[:_BOOKS_TRIED]
     number: int
@@ -113,7 +113,7 @@ def _book_for(row: Row, books: list[Amounts], likely: int) -> int:
     return len(books) - 1
 
 
-def _agrees(book: Amounts, who: Ints, costs: Amounts) -> bool:
+def _agrees(book: CostArray, who: IndexArray, costs: CostArray) -> bool:
     """Whether a book has these costs, once those that it did not know are written into it."""
     known = book.take(who, axis=0)
     if (known == costs).all():

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpolicy.allocation.market import Market
-from dpolicy.privacy.budget import as_json
+from dpolicy.allocation.market import CarriedPrices
+from dpolicy.privacy.budget import budget_to_json
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindingRule:
     """A rule that keeps a release out, and what as much again as is left of it would be worth."""
 
     rule: str
@@ -29,7 +29,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Loser:
+class RejectedCandidate:
     """A release that was not chosen: whether it would fit alone, what it does not fit beside, and
     what would fit instead once the winners are charged.
 
@@ -39,44 +39,44 @@ class Loser:
 
     release: str
     fits_alone: bool
-    refused: tuple[str, ...]
-    binding: tuple[Binding, ...]
-    would_fit: tuple[Mapping[str, Any], ...] = ()
-    later: float | None = None
+    refusal_reasons: tuple[str, ...]
+    binding: tuple[BindingRule, ...]
+    counter_offers: tuple[Mapping[str, Any], ...] = ()
+    opportunity_cost: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
             "release": self.release,
             "fits-alone": self.fits_alone,
-            "refused": list(self.refused),
+            "refused": list(self.refusal_reasons),
             "binding": [binding.as_json() for binding in self.binding],
-            "would-fit": [dict(offer) for offer in self.would_fit],
-            "later": self.later,
+            "would-fit": [dict(offer) for offer in self.counter_offers],
+            "later": self.opportunity_cost,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ShadowPrice:
     """What one more unit of a rule's ε, ρ or μ would be worth to this batch, about."""
 
     rule: Rule
     notion: str
-    worth: float
+    marginal_utility: float
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
             "rule": self.rule.name,
             "unit": self.rule.unit,
-            "budget": as_json(self.rule.budget),
+            "budget": budget_to_json(self.rule.budget),
             "one-more": self.notion,
-            "worth": self.worth,
+            "worth": self.marginal_utility,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class AllocationResult:
     """What became of a batch: its worth, the most that any choice could be worth, and for whom.
 
     `decisions` are those of the winners, and of releases that were decided before; nothing in a
@@ -87,12 +87,12 @@ class Shared:
     utility: float
     bound: float
     gap: float
-    chosen: tuple[str, ...]
-    known: tuple[str, ...]
-    losers: tuple[Loser, ...]
-    prices: tuple[Price, ...] = ()
+    selected: tuple[str, ...]
+    already_decided: tuple[str, ...]
+    not_selected: tuple[RejectedCandidate, ...]
+    prices: tuple[ShadowPrice, ...] = ()
     decisions: tuple[Decision, ...] = ()
-    market: Market | None = None
+    carried_prices: CarriedPrices | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -100,9 +100,9 @@ class Shared:
             "utility": self.utility,
             "bound": self.bound,
             "gap": self.gap,
-            "chosen": list(self.chosen),
-            "decided-before": list(self.known),
-            "losers": [loser.as_json() for loser in self.losers],
+            "chosen": list(self.selected),
+            "decided-before": list(self.already_decided),
+            "losers": [loser.as_json() for loser in self.not_selected],
             "prices": [price.as_json() for price in self.prices],
             "decisions": [decision.as_json() for decision in self.decisions],
         }

@@ -16,7 +16,7 @@ from dpolicy.releases.regions import Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Unlocking:
+class UnlockingSchedule:
     """All of the budget over so many steps; `slack` unlocks the first half faster."""
 
     steps: int
@@ -36,19 +36,19 @@ class Unlocking:
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class CohortRotation:
     """Cohort c, a value of a ranged partition, is active in the rounds c ≤ t < c + `active`."""
 
     partition: str
     active: int
 
-    def cohorts(self, number: int) -> Interval:
+    def active_cohorts(self, number: int) -> Interval:
         """The cohorts that are active in a round, the last one without."""
         return number - self.active + 1, number + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Unlocked:
+class UnlockedShares:
     """What is unlocked now, by the place on one axis; where nothing is said, nothing.
 
     Without an axis everything is unlocked.
@@ -57,22 +57,22 @@ class Unlocked:
     axis: int | None = None
     shares: Mapping[int, Fraction] = field(default_factory=dict)
 
-    def least(self, cohorts: Interval) -> Fraction:
+    def smallest_share(self, cohorts: Interval) -> Fraction:
         """What is unlocked in all of these cohorts."""
         return min(self.shares.get(cohort, Fraction(0)) for cohort in range(*cohorts))
 
 
 #: No schedule: all budgets are there from the start.
-ALL_UNLOCKED = Unlocked()
+ALL_UNLOCKED = UnlockedShares()
 
 
-def unlocked_in(number: int, axis: int, rotation: Rotation, unlocking: Unlocking) -> Unlocked:
+def unlocked_shares_in_round(number: int, axis: int, rotation: CohortRotation, unlocking: UnlockingSchedule) -> UnlockedShares:
     """What is unlocked in a round, cohort by cohort."""
-    cohorts = range(*rotation.cohorts(number))
-    return Unlocked(axis, {c: unlocking.share(number - c + 1) for c in cohorts})
+    cohorts = range(*rotation.active_cohorts(number))
+    return UnlockedShares(axis, {c: unlocking.share(number - c + 1) for c in cohorts})
 
 
-def scaled(threshold: int, share: Fraction) -> int:
+def scale_threshold(threshold: int, share: Fraction) -> int:
     """A share of a threshold, rounded down; what is never offered or never matters stays so."""
     if not 0 <= threshold < INFINITE:
         return threshold

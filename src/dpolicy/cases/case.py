@@ -8,46 +8,46 @@ from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.release import release_from
+from dpolicy.language.release import release_from_node
 from dpolicy.language.shape import (
     INVALID,
-    Field,
-    ListOf,
-    MapOf,
-    Name,
-    Number,
-    Record,
+    RecordField,
+    ListShape,
+    MapShape,
+    NameShape,
+    NumberShape,
+    RecordShape,
     Shape,
-    Text,
-    WordOr,
+    TextShape,
+    KeywordOrShape,
 )
-from dpolicy.language.source import Map, Node, Report, Scalar, Span, Word, read_nodes
+from dpolicy.language.source import MapNode, TextNode, Report, ScalarNode, Span, LocatedText, read_nodes
 from dpolicy.releases.request import Release
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class Expectation:
     """What a step should show; None where it does not matter."""
 
     total: int | None = None
-    kept: tuple[Word, ...] | int | None = None
-    pruned: dict[Word, Word] | None = None
-    diagnostics: tuple[Word, ...] | None = None
+    kept: tuple[LocatedText, ...] | int | None = None
+    pruned: dict[LocatedText, LocatedText] | None = None
+    diagnostics: tuple[LocatedText, ...] | None = None
     allow: bool | None = None
-    deny: tuple[Word, ...] | None = None
-    conflicts: tuple[Word, ...] | None = None
+    deny: tuple[LocatedText, ...] | None = None
+    conflicts: tuple[LocatedText, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CaseStep:
     """One thing to do, with a policy file, a release or an id, and what should come of it."""
 
     action: str
-    subject: Word | Release | None
-    expected: Expected
-    accept: tuple[Word, ...]
+    subject: LocatedText | Release | None
+    expected: Expectation
+    accept: tuple[LocatedText, ...]
     span: Span
 
 
@@ -56,8 +56,8 @@ class Case:
     """A policy and what should be true of it, in order."""
 
     file: Path
-    policy: Word
-    steps: tuple[Step, ...]
+    policy: LocatedText
+    steps: tuple[CaseStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class _Optional:
 
     title: str = "a policy file, or nothing for the policy of the case"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "null":
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "null":
             return None
-        return Text(self.title).read(node, report)
+        return TextShape(self.title).read(node, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "null"]}
@@ -82,10 +82,10 @@ class _ReleaseShape:
     folder: Path
     title: str = "a release, or the path of one"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Scalar):
-            return release_from(node, report) or INVALID
-        path = Text(self.title).read(node, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ScalarNode):
+            return release_from_node(node, report) or INVALID
+        path = TextShape(self.title).read(node, report)
         if path is INVALID:
             return INVALID
         try:
@@ -94,7 +94,7 @@ class _ReleaseShape:
             report("P051", f"`{path}` cannot be read: {error.strerror}", node.span, None)
             return INVALID
         inner = read_nodes(source, report)
-        return INVALID if inner is None else release_from(inner, report) or INVALID
+        return INVALID if inner is None else release_from_node(inner, report) or INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "object"]}
@@ -106,30 +106,30 @@ class _Kept:
 
     title: str = "a list of rules or their number"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "number":
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "number":
             return _COUNT.read(node, report)
-        return ListOf(Text(), self.title).read(node, report)
+        return ListShape(TextShape(), self.title).read(node, report)
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [_COUNT.schema(), ListOf(Text()).schema()]}
+        return {"anyOf": [_COUNT.schema(), ListShape(TextShape()).schema()]}
 
 
-_COUNT = Number("a whole number", least=Fraction(0), whole=True)
+_COUNT = NumberShape("a whole number", least=Fraction(0), whole=True)
 
-_EXPECTED = WordOr(
-    {"ok": Expected(), "allow": Expected(allow=True), "deny": Expected(allow=False)},
-    Record(
+_EXPECTED = KeywordOrShape(
+    {"ok": Expectation(), "allow": Expectation(allow=True), "deny": Expectation(allow=False)},
+    RecordShape(
         "`expect`",
         {
-            "total": Field(_COUNT, "rules before pruning"),
-            "kept": Field(_Kept(), "exactly these rules are kept, or so many"),
-            "pruned": Field(MapOf(Text(), key=Text()), "exactly these are, and what implies each"),
-            "diagnostics": Field(ListOf(Name()), "exactly these codes are reported"),
-            "deny": Field(ListOf(Text()), "denied, and exactly these rules are broken"),
-            "conflicts": Field(ListOf(Text()), "exactly these rules conflict with the past"),
+            "total": RecordField(_COUNT, "rules before pruning"),
+            "kept": RecordField(_Kept(), "exactly these rules are kept, or so many"),
+            "pruned": RecordField(MapShape(TextShape(), key=TextShape()), "exactly these are, and what implies each"),
+            "diagnostics": RecordField(ListShape(NameShape()), "exactly these codes are reported"),
+            "deny": RecordField(ListShape(TextShape()), "denied, and exactly these rules are broken"),
+            "conflicts": RecordField(ListShape(TextShape()), "exactly these rules conflict with the past"),
         },
-        lambda v, _: Expected(
+        lambda v, _: Expectation(
             v["total"],
             v["kept"],
             v["pruned"],
@@ -149,8 +149,8 @@ class _StepShape:
     actions: dict[str, Shape]
     title: str = "a step"
 
-    def read(self, node: Node, report: Report) -> Any:
-        keys = [key.text for key, _ in node.entries] if isinstance(node, Map) else []
+    def read(self, node: TextNode, report: Report) -> Any:
+        keys = [key.text for key, _ in node.entries] if isinstance(node, MapNode) else []
         actions = [key for key in keys if key in self.actions]
         if len(actions) != 1:
             known = ", ".join(f"`{name}`" for name in self.actions)
@@ -158,22 +158,22 @@ class _StepShape:
             return INVALID
         action = actions[0]
         fields = {
-            action: Field(self.actions[action]),
-            "expect": Field(_EXPECTED, default=Expected()),
-            "accept": Field(ListOf(Text()), "conflicts to accept", default=()),
+            action: RecordField(self.actions[action]),
+            "expect": RecordField(_EXPECTED, default=Expectation()),
+            "accept": RecordField(ListShape(TextShape()), "conflicts to accept", default=()),
         }
-        return Record(
-            self.title, fields, lambda v, s: Step(action, v[action], v["expect"], v["accept"], s)
+        return RecordShape(
+            self.title, fields, lambda v, s: CaseStep(action, v[action], v["expect"], v["accept"], s)
         ).read(node, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
 
 
-def read_case(file: Path) -> Case:
+def load_case(file: Path) -> Case:
     """The case of a file. Raises `PolicyRejected` with every mistake in it."""
-    found = Findings()
-    release, policy = _ReleaseShape(file.parent), Text("the path of a policy")
+    found = DiagnosticCollector()
+    release, policy = _ReleaseShape(file.parent), TextShape("the path of a policy")
     actions: dict[str, Shape] = {
         "rules": _Optional(),
         "check": _Optional(),
@@ -181,19 +181,19 @@ def read_case(file: Path) -> Case:
         "submit": release,
         "reserve": release,
         "import": release,
-        "commit": Text("the id of a release"),
-        "void": Text("the id of a release"),
+        "commit": TextShape("the id of a release"),
+        "void": TextShape("the id of a release"),
     }
-    shape = Record(
+    shape = RecordShape(
         "a case",
         {
-            "policy": Field(policy, required=True),
-            "steps": Field(ListOf(_StepShape(actions), "a list of steps", least=1), required=True),
+            "policy": RecordField(policy, required=True),
+            "steps": RecordField(ListShape(_StepShape(actions), "a list of steps", least=1), required=True),
         },
         lambda v, _: Case(file, v["policy"], v["steps"]),
     )
     node = read_nodes(read_source(file), found)
     case = INVALID if node is None else shape.read(node, found)
     if not isinstance(case, Case) or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     return case

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dpolicy.cases.case import Expected
-from dpolicy.language.source import Word
+from dpolicy.cases.case import Expectation
+from dpolicy.language.source import LocatedText
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
@@ -13,15 +13,15 @@ from dpolicy.rules.rule import Rule
 Every = Sequence[tuple[Rule, Rule | None]]
 
 
-def rule_problems(expected: Expected, compiled: CompiledPolicy) -> list[str]:
+def check_rule_expectations(expected: Expectation, compiled: CompiledPolicy) -> list[str]:
     """All that is not as expected; a rule is named by `name`, in every unit, or `name @ unit`."""
     every = list(compiled.all_rules)
     problems = []
-    if expected.total is not None and compiled.total != expected.total:
-        problems.append(f"expected {expected.total} rules in all, found {compiled.total}")
+    if expected.total is not None and compiled.rule_count != expected.total:
+        problems.append(f"expected {expected.total} rules in all, found {compiled.rule_count}")
     if isinstance(expected.kept, int):
-        if expected.kept != compiled.kept:
-            problems.append(f"expected {expected.kept} kept rules, found {compiled.kept}")
+        if expected.kept != compiled.kept_count:
+            problems.append(f"expected {expected.kept} kept rules, found {compiled.kept_count}")
     elif expected.kept is not None:
         problems += _kept(expected.kept, every)
     if expected.pruned is not None:
@@ -40,7 +40,7 @@ def _kept(names: Sequence[str], every: Every) -> list[str]:
     return problems + _unknown(names, every)
 
 
-def _pruned(names: Mapping[Word, Word], every: Every) -> list[str]:
+def _pruned(names: Mapping[LocatedText, LocatedText], every: Every) -> list[str]:
     problems = []
     for rule, witness in every:
         wanted = [by for name, by in names.items() if _is(name, rule)]

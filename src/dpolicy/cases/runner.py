@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpolicy.cases.case import Case, Expected, Step
-from dpolicy.cases.rules import rule_problems
+from dpolicy.cases.case import Case, Expectation, CaseStep
+from dpolicy.cases.rules import check_rule_expectations
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import Balance
-from dpolicy.errors import Conflicting, DPolicyError, PolicyRejected
+from dpolicy.enforcement.governance import RuleStatus
+from dpolicy.errors import PolicyConflicts, DPolicyError, PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
 from dpolicy.ledger.memory import MemoryStore
 from dpolicy.releases.request import Release
@@ -18,7 +18,7 @@ from dpolicy.rules.compiler import load_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """How a step went; `problem` is None if it went as expected."""
 
     place: str
@@ -26,7 +26,7 @@ class Outcome:
     problem: str | None
 
 
-def run_case(case: Case) -> Iterator[Outcome]:
+def run_case(case: Case) -> Iterator[StepOutcome]:
     """Take every step; one that fails does not stop the others."""
     point: DecisionPoint | None = None
     for number, step in enumerate(case.steps, 1):
@@ -40,7 +40,7 @@ def run_case(case: Case) -> Iterator[Outcome]:
                 problems = _ledger_problems(point, step, case.file.parent)
             except (DPolicyError, OSError) as error:
                 problems = [str(error)]
-        yield Outcome(str(step.span), f"step {number} ({step.action})", "; ".join(problems) or None)
+        yield StepOutcome(str(step.span), f"step {number} ({step.action})", "; ".join(problems) or None)
 
 
 def _started(case: Case) -> DecisionPoint:
@@ -49,7 +49,7 @@ def _started(case: Case) -> DecisionPoint:
     return point
 
 
-def _policy_problems(path: Path, expected: Expected) -> list[str]:
+def _policy_problems(path: Path, expected: Expectation) -> list[str]:
     try:
         compiled = load_policy(path)
         found = list(compiled.warnings)
@@ -57,14 +57,14 @@ def _policy_problems(path: Path, expected: Expected) -> list[str]:
         return _code_problems(expected, [d for d in error.diagnostics if isinstance(d, Diagnostic)])
     except OSError as error:
         return [f"{path}: {error.strerror or error}"]
-    return _code_problems(expected, found) + rule_problems(expected, compiled)
+    return _code_problems(expected, found) + check_rule_expectations(expected, compiled)
 
 
-def _code_problems(expected: Expected, found: list[Diagnostic]) -> list[str]:
+def _code_problems(expected: Expectation, diagnostics: list[Diagnostic]) -> list[str]:
     """Where codes are expected, exactly those; everywhere else at least no errors."""
     wanted = expected.diagnostics
-    codes = sorted({d.code for d in found})
-    errors = [d for d in found if d.severity == "error"]
+    codes = sorted({d.code for d in diagnostics})
+    errors = [d for d in diagnostics if d.severity == "error"]
     if wanted is None:
         return [f"the policy is rejected: {errors[0]}"] if errors else []
     if sorted(set(wanted)) != codes:
@@ -72,7 +72,7 @@ def _code_problems(expected: Expected, found: list[Diagnostic]) -> list[str]:
     return []
 
 
-def _ledger_problems(point: DecisionPoint, step: Step, folder: Path) -> list[str]:
+def _ledger_problems(point: DecisionPoint, step: CaseStep, folder: Path) -> list[str]:
     subject = step.subject
     if step.action == "apply":
         return _apply_problems(point, folder / str(subject), step)
@@ -90,7 +90,7 @@ def _ledger_problems(point: DecisionPoint, step: Step, folder: Path) -> list[str
     return []
 
 
-def _decision_problems(allowed: bool, broken: Sequence[str], expected: Expected) -> list[str]:
+def _decision_problems(allowed: bool, broken: Sequence[str], expected: Expectation) -> list[str]:
     said = "allow" if allowed else f"deny: {', '.join(broken) or 'no rule is broken'}"
     if expected.allow is not None and expected.allow != allowed:
         return [f"expected {'allow' if expected.allow else 'deny'}, found {said}"]
@@ -99,11 +99,11 @@ def _decision_problems(allowed: bool, broken: Sequence[str], expected: Expected)
     return []
 
 
-def _apply_problems(point: DecisionPoint, path: Path, step: Step) -> list[str]:
+def _apply_problems(point: DecisionPoint, path: Path, step: CaseStep) -> list[str]:
     wanted = set(step.expected.conflicts or ())
     try:
         point.apply(path, accept=step.accept)
-    except Conflicting as error:
-        found = {c.rule.name for c in error.conflicts if isinstance(c, Balance)}
+    except PolicyConflicts as error:
+        found = {c.rule.name for c in error.conflicts if isinstance(c, RuleStatus)}
         return [] if found == wanted else [f"conflicts found: {', '.join(sorted(found))}"]
     return [f"expected conflicts: {', '.join(sorted(wanted))}; found none"] if wanted else []

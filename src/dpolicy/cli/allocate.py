@@ -10,15 +10,15 @@ from dpolicy.allocation.batch import load_batch
 from dpolicy.allocation.ledger import allocate
 from dpolicy.allocation.price_list import load_prices, save_prices
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.told import Loser, Shared
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
+from dpolicy.allocation.told import RejectedCandidate, AllocationResult
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
 from dpolicy.cli.output import format_option, print_json
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @ledger_option
-@who_option
+@author_option
 @click.option(
     "--strategy",
     type=click.Choice(tuple(STRATEGIES)),
@@ -48,7 +48,7 @@ def command(
     Losers are not recorded and may ask again.
     """
     releases = [entry.release for entry in load_batch(file)]
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         policy = point.policy
         market = load_prices(prices, policy) if prices and policy else None
         found = allocate(point, releases, strategy, by, dry_run=dry_run, market=market)
@@ -56,32 +56,32 @@ def command(
         print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
     else:
         _print(found, dry_run)
-    if prices and policy and found.market and not dry_run:  # last: what was charged is told first
-        save_prices(prices, policy, found.market)
+    if prices and policy and found.carried_prices and not dry_run:  # last: what was charged is told first
+        save_prices(prices, policy, found.carried_prices)
     return 0
 
 
-def _print(found: Shared, dry_run: bool) -> None:
-    allowed = {decision.release: decision.allowed for decision in found.decisions}
-    for release in found.known:
+def _print(result: AllocationResult, dry_run: bool) -> None:
+    allowed = {decision.release: decision.allowed for decision in result.decisions}
+    for release in result.already_decided:
         word = "" if dry_run else ("allowed  " if allowed[release] else "denied  ")
         click.echo(f"{word}{release}  (decided before)")
-    for release in found.chosen:
+    for release in result.selected:
         click.echo(f"{click.style('would win' if dry_run else 'allowed', fg='green')}  {release}")
-    for loser in found.losers:
+    for loser in result.not_selected:
         click.echo(f"{click.style('not chosen', fg='yellow')}  {loser.release}  {_why(loser)}")
-        for offer in loser.would_fit:
+        for offer in loser.counter_offers:
             change, *what = offer.values()
             click.echo(f"            would fit: {change} {' '.join(str(w) for w in what)}")
-    click.echo(f"utility {found.utility:g} of at most {found.bound:g}, gap {100 * found.gap:.1f} %")
-    for price in found.prices if dry_run else ():
+    click.echo(f"utility {result.utility:g} of at most {result.bound:g}, gap {100 * result.gap:.1f} %")
+    for price in result.prices if dry_run else ():
         where = f"{price.rule.name} @ {price.rule.unit}"
-        click.echo(f"one more {price.notion} for {where} would be worth about {price.worth:.4g}")
+        click.echo(f"one more {price.notion} for {where} would be worth about {price.marginal_utility:.4g}")
 
 
-def _why(loser: Loser) -> str:
-    if loser.refused:
-        return "; ".join(loser.refused)
+def _why(loser: RejectedCandidate) -> str:
+    if loser.refusal_reasons:
+        return "; ".join(loser.refusal_reasons)
     rules = ", ".join(
         f"{b.rule} @ {b.unit}" + (f" (price {b.price:.4g})" if b.price else "")
         for b in loser.binding
@@ -90,6 +90,6 @@ def _why(loser: Loser) -> str:
         return f"does not fit even alone: {rules}"
     if rules:
         return f"fits alone, not beside the others: {rules}"
-    if loser.later:
-        return f"would still fit; earlier rounds paid {loser.later:.4g} for what it takes"
+    if loser.opportunity_cost:
+        return f"would still fit; earlier rounds paid {loser.opportunity_cost:.4g} for what it takes"
     return "would still fit: ask again"

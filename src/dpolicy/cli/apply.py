@@ -5,18 +5,18 @@ from __future__ import annotations
 import click
 
 from dpolicy.cli.conflicts import print_conflicts
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
 from dpolicy.cli.main import DENIED
-from dpolicy.cli.output import format_option, note, print_diagnostics, print_json
-from dpolicy.enforcement.governance import Balance, conflict_json
-from dpolicy.errors import Conflicting
+from dpolicy.cli.output import format_option, print_note, print_diagnostics, print_json
+from dpolicy.enforcement.governance import RuleStatus, conflict_to_json
+from dpolicy.errors import PolicyConflicts
 from dpolicy.rules.compiler import load_policy
 
 
 @click.command()
 @click.argument("policy", type=click.Path())
 @ledger_option
-@who_option
+@author_option
 @click.option("--accept", multiple=True, metavar="RULE", help="Accept a conflict of this rule.")
 @click.option("--because", default="", help="Why, for the record.")
 @format_option
@@ -27,18 +27,18 @@ def command(
     compiled = load_policy(policy)
     if format_ == "text":
         print_diagnostics(compiled.warnings)
-    with opened(ledger, new=True) as point:
+    with open_decision_point(ledger, new=True) as point:
         try:
             sequence = point.apply(compiled, accept, by, because)
-        except Conflicting as error:
-            found = [c for c in error.conflicts if isinstance(c, Balance)]
+        except PolicyConflicts as error:
+            found = [c for c in error.conflicts if isinstance(c, RuleStatus)]
             if format_ == "json":
-                print_json({"applied": False, "conflicts": [conflict_json(c) for c in found]})
+                print_json({"applied": False, "conflicts": [conflict_to_json(c) for c in found]})
             else:
                 print_conflicts(found)
             return DENIED
     if format_ == "json":
         print_json({"applied": True, "sequence": sequence, "policy": compiled.digest})
     else:
-        note(f"{compiled.digest} is in force from record {sequence} on")
+        print_note(f"{compiled.digest} is in force from record {sequence} on")
     return 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.decisions import described
-from dpolicy.cli.ledger_option import ledger_option, opened
+from dpolicy.cli.decisions import location_text
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.enforcement.governance import Balance, share_used
-from dpolicy.privacy.budget import describe
+from dpolicy.enforcement.governance import RuleStatus, used_share
+from dpolicy.privacy.budget import format_budget
 
 _WIDTH = 20
 
@@ -28,13 +28,13 @@ def command(
 
     A rule that is split by place is told at its worst place, or at the worst of those named.
     """
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         found = [
             balance
             for balance in point.budgets(_place(at))
             if policy in (None, balance.rule.base.policy) and (rule or "") in balance.rule.name
         ]
-    found.sort(key=lambda balance: -float(share_used(balance) or 0))
+    found.sort(key=lambda balance: -float(used_share(balance) or 0))
     if format_ == "json":
         print_json({"budgets": [balance.as_json() for balance in found]})
     else:
@@ -52,8 +52,8 @@ def _place(at: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in told}
 
 
-def _line(balance: Balance, wide: int) -> str:
-    share = share_used(balance)
+def _line(balance: RuleStatus, wide: int) -> str:
+    share = used_share(balance)
     filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
     bar = "█" * filled + "░" * (_WIDTH - filled)
     percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
@@ -63,5 +63,5 @@ def _line(balance: Balance, wide: int) -> str:
     rule = balance.rule
     return (
         f"{bar} {percent}  {rule.name:<{wide}}  {rule.unit}  "
-        f"{spent} of {describe(rule.budget)}{described(balance.at)}{mark}"
+        f"{spent} of {format_budget(rule.budget)}{location_text(balance.location)}{mark}"
     )

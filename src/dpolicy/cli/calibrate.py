@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import click
 
-from dpolicy.cli.numbers import decimal
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.privacy.calibration import NOISE, calibrated
+from dpolicy.cli.numbers import parse_decimal
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.privacy.calibration import NOISE, calibrate_noise
 
 
 @click.command()
@@ -25,18 +25,18 @@ from dpolicy.privacy.calibration import NOISE, calibrated
 def command(kind: str, epsilon: str, delta: str, format_: str, **given: str | None) -> int:
     """Print the noise that makes a mechanism (ε, δ)-DP for one unit, rounded up."""
     fields: dict[str, object] = {
-        key.replace("_", "-"): decimal(text, f"--{key.replace('_', '-')}")
+        key.replace("_", "-"): parse_decimal(text, f"--{key.replace('_', '-')}")
         for key, text in given.items()
         if text is not None
     }
-    target = decimal(epsilon, "--epsilon"), decimal(delta, "--delta")
+    target = parse_decimal(epsilon, "--epsilon"), parse_decimal(delta, "--delta")
     if not 0 < target[0] <= 10**5 or not 0 <= target[1] < 1:
         raise click.UsageError("ε must be above 0 and δ at least 0 and below 1")
-    noise, reached = calibrated(kind, fields, Fraction(target[0]), Fraction(target[1]))
+    noise, reached = calibrate_noise(kind, fields, Fraction(target[0]), Fraction(target[1]))
     name = NOISE[kind]
     if format_ == "json":
         print_json({"kind": kind, name: noise, "epsilon": reached, "delta": float(target[1])})
     else:
         click.echo(f"{name}: {noise!r}")
-        note(f"ε {reached:.6g} at δ {float(target[1]):g}")
+        print_note(f"ε {reached:.6g} at δ {float(target[1]):g}")
     return 0

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
-from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
+from dpolicy.cli.output import format_option, print_note, print_json
 from dpolicy.language.release import load_release
 
 
 @click.command()
 @click.argument("release")
 @ledger_option
-@who_option
+@author_option
 @click.option("--used", type=click.Path(path_type=Path), help="What was run, if that was less.")
 @format_option
 def command(release: str, ledger: str, by: str, used: Path | None, format_: str) -> int:
     """End the reservation RELEASE as used."""
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         sequence = point.commit(release, None if used is None else load_release(used), by)
     if format_ == "json":
         print_json({"release": release, "status": "committed", "sequence": sequence})
     else:
-        note(f"{release} is committed at record {sequence}")
+        print_note(f"{release} is committed at record {sequence}")
     return 0

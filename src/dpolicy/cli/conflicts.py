@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import click
 
-from dpolicy.cli.decisions import described
-from dpolicy.enforcement.governance import Balance, smallest_budget
-from dpolicy.privacy.budget import describe
+from dpolicy.cli.decisions import location_text
+from dpolicy.enforcement.governance import RuleStatus, smallest_sufficient_budget
+from dpolicy.privacy.budget import format_budget
 
 
-def print_conflicts(conflicts: Sequence[Balance]) -> None:
+def print_conflicts(conflicts: Sequence[RuleStatus]) -> None:
     """Conflicts for people."""
     for conflict in conflicts:
         least = ", ".join(
             f"{key} {'∞' if value is None else f'{value:.6g}'}"
-            for key, value in smallest_budget(conflict).items()
+            for key, value in smallest_sufficient_budget(conflict).items()
         )
         rule = conflict.rule
-        limit = f"budget {describe(rule.budget)}{described(conflict.at)}"
+        limit = f"budget {format_budget(rule.budget)}{location_text(conflict.location)}"
         click.echo(f"conflict  {rule.name}  unit {rule.unit}  {limit}")
         click.echo(f"  the past needs at least {least}  {rule.base.span}")
         click.echo(f"  spent most by {', '.join(conflict.spenders)}")

@@ -8,11 +8,11 @@ from itertools import islice
 import click
 
 from dpolicy.cli.ledger_option import ledger_option
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.errors import LedgerDamaged, Misused
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.errors import LedgerDamaged, OperationRejected
 from dpolicy.ledger.events import Record, check_chain
 from dpolicy.ledger.opening import open_existing, open_store
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 #: Records that are written in one commit.
 BATCH = 1_000
@@ -29,7 +29,7 @@ def command(target: str, ledger: str, format_: str) -> int:
     an error, and nothing is written. So this is a backup, and a way from one store to another.
     """
     if target == ledger:
-        raise Misused("the target is the ledger itself")
+        raise OperationRejected("the target is the ledger itself")
     source, copy = open_existing(ledger), open_store(target)
     try:
         head = _brought_up_to_date(source, copy)
@@ -40,26 +40,26 @@ def command(target: str, ledger: str, format_: str) -> int:
     if format_ == "json":
         print_json({"target": target, "sequence": sequence, "head": digest})
     else:
-        note(f"{target} holds {sequence} records; the last hash is {digest or 'none'}")
+        print_note(f"{target} holds {sequence} records; the last hash is {digest or 'none'}")
     return 0
 
 
-def _brought_up_to_date(source: Store, copy: Store) -> Record | None:
+def _brought_up_to_date(source: LedgerStore, copy: LedgerStore) -> Record | None:
     """The last record of both."""
-    last = next(iter(deque(copy.after(0), maxlen=1)), None)
+    last = next(iter(deque(copy.records_after(0), maxlen=1)), None)
     if last is not None:
         _check_beginning(source, last)
-    rest = source.after(last.sequence if last else 0)
+    rest = source.records_after(last.sequence if last else 0)
     while batch := list(islice(rest, BATCH)):
         for record in batch:
             check_chain(last, record)
             last = record
-        with copy.writing() as log:
+        with copy.open_for_writing() as log:
             log.append(batch)
     return last
 
 
-def _check_beginning(source: Store, last: Record) -> None:
-    same = next(iter(source.after(last.sequence - 1)), None)
+def _check_beginning(source: LedgerStore, last: Record) -> None:
+    same = next(iter(source.records_after(last.sequence - 1)), None)
     if same is None or same.digest != last.digest:
         raise LedgerDamaged(f"the target holds another ledger: they differ at {last.sequence}")

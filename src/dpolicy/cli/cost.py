@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.numbers import decimal
-from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.cli.numbers import parse_decimal
+from dpolicy.cli.output import format_option, print_note, print_json
 from dpolicy.errors import InvalidValue
-from dpolicy.language.diagnostics import suggestion
+from dpolicy.language.diagnostics import suggest
 from dpolicy.language.release import load_release
-from dpolicy.privacy.certificates import MIN_ORDER, shown_order
-from dpolicy.privacy.group import Setting, no_covers
-from dpolicy.privacy.report import Costs, report, shown_up
+from dpolicy.privacy.certificates import MIN_ORDER, format_order
+from dpolicy.privacy.group import GroupContext, no_covers
+from dpolicy.privacy.report import CostReport, report_costs, round_up_to_printed_float
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
-from dpolicy.privacy.units import Relation, Unit, parse_period
+from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
 from dpolicy.releases.request import MechanismRequest
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
@@ -53,15 +53,15 @@ def command(
             }
         )
     else:
-        note(f"ε at δ = {float(at):g}; every number is an upper bound")
+        print_note(f"ε at δ = {float(at):g}; every number is an upper bound")
         _print_text(rows, at)
     return 0
 
 
 def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction, ...]:
     if text is None:
-        return compiled.policies.accounting.orders if compiled else DEFAULT_ORDERS
-    orders = tuple(decimal(part, "--orders") for part in text.split(",") if part.strip())
+        return compiled.policy_set.accounting.orders if compiled else DEFAULT_ORDERS
+    orders = tuple(parse_decimal(part, "--orders") for part in text.split(",") if part.strip())
     for order in orders:
         if not MIN_ORDER <= order <= 10**6:
             raise click.UsageError(f"an order must be from 1.01 to 1,000,000, not {float(order):g}")
@@ -70,9 +70,9 @@ def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction
 
 def _delta(text: str | None, compiled: CompiledPolicy | None) -> Fraction:
     if text is None:
-        stated = compiled.policies.accounting.delta if compiled else None
+        stated = compiled.policy_set.accounting.delta if compiled else None
         return DEFAULT_DELTA if stated is None else stated
-    delta = decimal(text, "--delta")
+    delta = parse_decimal(text, "--delta")
     if not 0 <= delta < 1:
         raise click.UsageError(f"δ must be at least 0 and below 1, not {text}")
     return delta
@@ -80,19 +80,19 @@ def _delta(text: str | None, compiled: CompiledPolicy | None) -> Fraction:
 
 def _costs(
     request: MechanismRequest, compiled: CompiledPolicy | None, orders: tuple[Fraction, ...]
-) -> dict[str, Costs]:
+) -> dict[str, CostReport]:
     units = _units(request, compiled)
     names = [unit.name for unit in units]
     stated = request.unit or _default_unit(names)
-    for name in (stated, *request.also):
+    for name in (stated, *request.restatements):
         if name not in names:
-            hint = suggestion(name, names) or ""
+            hint = suggest(name, names) or ""
             raise InvalidValue("P020", f"`{request.name}` names the unit `{name}`; {hint}")
     relation = request.relation or units[names.index(stated)].relation
-    covers = compiled.checked.vocabulary.covers if compiled else no_covers
-    setting = Setting(units, request.additive, request.touched, covers)
+    covers = compiled.checked_policy_set.vocabulary.covers if compiled else no_covers
+    setting = GroupContext(units, request.additive, request.days_read, covers)
     place = names.index(stated)
-    costs = report(request.mechanism, place, request.also, relation, setting, orders)
+    costs = report_costs(request.mechanism, place, request.restatements, relation, setting, orders)
     return dict(zip(names, costs, strict=True))
 
 
@@ -100,35 +100,35 @@ def _default_unit(names: list[str]) -> str:
     return "user" if "user" in names else names[0]
 
 
-def _units(request: MechanismRequest, compiled: CompiledPolicy | None) -> tuple[Unit, ...]:
+def _units(request: MechanismRequest, compiled: CompiledPolicy | None) -> tuple[PrivacyUnit, ...]:
     """The policy's units, or `user` and whatever slices of it the mechanism names."""
     if compiled:
-        return tuple(compiled.checked.vocabulary.units.values())
-    units = [Unit("user", "user", None, Relation.ADD_REMOVE)]
-    for name in (request.unit, *request.also):
+        return tuple(compiled.checked_policy_set.vocabulary.units.values())
+    units = [PrivacyUnit("user", "user", None, NeighbouringRelation.ADD_REMOVE)]
+    for name in (request.unit, *request.restatements):
         if name and name != "user" and name.startswith("user-"):
             period = parse_period(name.removeprefix("user-"))
-            units.append(Unit(name, "user", period, Relation.ADD_REMOVE))
+            units.append(PrivacyUnit(name, "user", period, NeighbouringRelation.ADD_REMOVE))
     return tuple(units)
 
 
 def _float(value: Fraction | None) -> float | None:
-    return None if value is None else shown_up(value)
+    return None if value is None else round_up_to_printed_float(value)
 
 
-def _json(costs: Costs, orders: tuple[Fraction, ...], delta: Fraction) -> dict[str, object]:
+def _json(costs: CostReport, orders: tuple[Fraction, ...], delta: Fraction) -> dict[str, object]:
     curve = dict(costs.renyi)
     return {
         "pure": _float(costs.pure),
         "rho": _float(costs.rho),
         "mu": costs.mu,
-        "renyi": {shown_order(order): _float(curve[order]) for order in orders},
+        "renyi": {format_order(order): _float(curve[order]) for order in orders},
         "epsilon": costs.epsilon(delta),
         "delta": float(costs.delta),
     }
 
 
-def _print_text(rows: list[tuple[str, dict[str, Costs]]], delta: Fraction) -> None:
+def _print_text(rows: list[tuple[str, dict[str, CostReport]]], delta: Fraction) -> None:
     wide = max((len(unit) for _, costs in rows for unit in costs), default=0)
     for name, costs in rows:
         click.echo(name)

@@ -19,11 +19,11 @@ def print_decision(decision: Decision) -> None:
     click.echo(f"{word}  {decision.release}{again}")
     for name in decision.uncovered:
         click.echo(f"  `{name}` is covered by no rule over all releases")
-    for error in decision.failed:
+    for error in decision.predicate_errors:
         click.echo(f"  {error}")
     for reason in decision.reasons:
         click.echo(f"  {_line(reason)}")
-    for offer in decision.would_fit:
+    for offer in decision.counter_offers:
         click.echo(f"  would fit: {_offer(offer)}")
 
 
@@ -31,19 +31,19 @@ def _line(reason: Reason) -> str:
     sign = "≤" if reason.holds else ">"
     limit = reason.budget if isinstance(reason.budget, str) else _amounts(reason.budget)
     sums = f"spent {_amounts(reason.spent)} + cost {_amounts(reason.cost)}"
-    place = described(reason.at)
+    place = location_text(reason.location)
     return (
         f"{reason.rule}  unit {reason.unit}{place}  {sums} {sign} budget {limit}  {reason.source}"
     )
 
 
-def described(at: Mapping[str, str | int]) -> str:
+def location_text(at: Mapping[str, str | int]) -> str:
     """A place for people; nothing where everywhere is alike."""
     return "  at " + ", ".join(f"{name}={value}" for name, value in at.items()) if at else ""
 
 
-def _amounts(shown: Mapping[str, Any]) -> str:
-    values = [value for key, value in shown.items() if key != "delta"]
+def _amounts(displayed_loss: Mapping[str, Any]) -> str:
+    values = [value for key, value in displayed_loss.items() if key != "delta"]
     return ", ".join("∞" if value is None else _number(value) for value in values)
 
 

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.errors import Misused
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.errors import OperationRejected
 from dpolicy.ledger.opening import open_store
 
 
@@ -31,7 +31,7 @@ def command(directory: Path | None, port: int, no_browser: bool, check: bool, fo
     try:
         from dpolicy.demo.tour import fetch_pages, serve_company
     except ImportError as error:
-        raise Misused(f"the demo needs `{error.name}`: pip install 'dpolicy[server]'") from None
+        raise OperationRejected(f"the demo needs `{error.name}`: pip install 'dpolicy[server]'") from None
     with _place(directory) as place:
         store = open_store(str(place))
         if check:
@@ -71,4 +71,4 @@ def _announce(url: str, format_: str) -> None:
         print_json({"url": url})
     else:
         click.echo(f"Marlow Mobility is at {url}")
-        note("everything in it is made up; Ctrl-C ends it")
+        print_note("everything in it is made up; Ctrl-C ends it")

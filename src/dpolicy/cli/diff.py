@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from dpolicy.cli.conflicts import print_conflicts
-from dpolicy.cli.ledger_option import opened
+from dpolicy.cli.ledger_option import open_decision_point
 from dpolicy.cli.main import DENIED
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.enforcement.governance import Balance, conflict_json, differences
+from dpolicy.enforcement.governance import RuleStatus, conflict_to_json, diff_policies
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 
@@ -20,13 +20,13 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 def command(old: str, new: str, ledger: str | None, format_: str) -> int:
     """Print which rules the policy set NEW adds, removes, tightens or loosens against OLD."""
     before, after = load_policy(old), load_policy(new)
-    changes = differences(before, after)
+    changes = diff_policies(before, after)
     conflicts = _conflicts(ledger, after)
     if format_ == "json":
         print_json(
             {
                 "changes": [change.as_json() for change in changes],
-                "conflicts": [conflict_json(conflict) for conflict in conflicts],
+                "conflicts": [conflict_to_json(conflict) for conflict in conflicts],
             }
         )
     else:
@@ -37,8 +37,8 @@ def command(old: str, new: str, ledger: str | None, format_: str) -> int:
     return DENIED if conflicts else 0
 
 
-def _conflicts(ledger: str | None, policy: CompiledPolicy) -> list[Balance]:
+def _conflicts(ledger: str | None, policy: CompiledPolicy) -> list[RuleStatus]:
     if ledger is None:
         return []
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         return point.conflicts(policy)

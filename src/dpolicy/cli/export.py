@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.ledger_option import ledger_option, opened
-from dpolicy.cli.output import format_option, note
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point
+from dpolicy.cli.output import format_option, print_note
 from dpolicy.integrations.history import csv_lines, json_lines, registry_entries
-from dpolicy.integrations.registry import CURATOR_TYPES, TO_FILL_IN
+from dpolicy.integrations.registry import CURATOR_TYPES, PLACEHOLDER
 
 
 @click.command()
@@ -16,7 +16,7 @@ from dpolicy.integrations.registry import CURATOR_TYPES, TO_FILL_IN
     "--to", type=click.Choice(["json", "csv", "registry"]), default="json", help="What to write."
 )
 @click.option("--release", help="Registry: only this release.")
-@click.option("--curator", default=TO_FILL_IN, help="Registry: who publishes.")
+@click.option("--curator", default=PLACEHOLDER, help="Registry: who publishes.")
 @click.option(
     "--curator-type",
     type=click.Choice(CURATOR_TYPES),
@@ -34,11 +34,11 @@ def command(
     """
     if release is not None and to != "registry":
         raise click.UsageError("`--release` is for `--to registry`")
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         if to == "registry":
             entries = list(registry_entries(point, release, (curator, curator_type)))
             click.echo("".join(entries), nl=False)
-            note(f"entries: {len(entries)}; look for `{TO_FILL_IN}` in them")
+            print_note(f"entries: {len(entries)}; look for `{PLACEHOLDER}` in them")
         else:
             for line in (csv_lines if to == "csv" else json_lines)(point):
                 click.echo(line, nl=False)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dpolicy.cli.main import REJECTED
-from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.cli.output import format_option, print_note, print_json
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.formatter import format_text
 from dpolicy.language.parser import policy_files, read_source
 from dpolicy.language.source import read_nodes
@@ -31,7 +31,7 @@ def command(path: Path, check: bool, format_: str) -> int:
         print_json({"changed": [str(file) for file in changed]})
     else:
         for file in changed:
-            note(f"{'would change' if check else 'changed'} {file}")
+            print_note(f"{'would change' if check else 'changed'} {file}")
     return REJECTED if check and changed else 0
 
 
@@ -41,9 +41,9 @@ def _is_left_alone(file: Path) -> bool:
 
 
 def _formatted(file: Path) -> str:
-    found = Findings()
+    found = DiagnosticCollector()
     source = read_source(file)
     root = read_nodes(source, found)
     if root is None or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     return format_text(source, root)

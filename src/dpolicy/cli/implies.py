@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.language.diagnostics import suggestion
+from dpolicy.language.diagnostics import suggest
 from dpolicy.predicates.expression import Predicate
 from dpolicy.predicates.implication import Implied, Refuted, conjunction, implies
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
-from dpolicy.rules.findings import describe_facts
+from dpolicy.rules.findings import format_predicate_input
 
 
 @click.command()
@@ -24,10 +24,10 @@ def command(path: str, smaller: str, larger: str, format_: str) -> int:
     first rule and not the second.
     """
     compiled = load_policy(path)
-    schema = compiled.checked.vocabulary.schema
+    schema = compiled.checked_policy_set.vocabulary.schema
     answer = implies(_scope(compiled, smaller), _scope(compiled, larger), schema)
     refuted = isinstance(answer, Refuted)
-    example = describe_facts(answer.counterexample) if isinstance(answer, Refuted) else None
+    example = format_predicate_input(answer.counterexample) if isinstance(answer, Refuted) else None
     verdict = "yes" if isinstance(answer, Implied) else "no" if refuted else "undecided"
     if format_ == "json":
         print_json({"implies": {"yes": True, "no": False}.get(verdict), "counter-example": example})
@@ -43,6 +43,6 @@ def command(path: str, smaller: str, larger: str, format_: str) -> int:
 def _scope(compiled: CompiledPolicy, name: str) -> Predicate:
     names = {rule.name: rule for rule, _ in compiled.all_rules}
     if name not in names:
-        known = suggestion(name, names) or "`dpolicy rules --all` lists them"
+        known = suggest(name, names) or "`dpolicy rules --all` lists them"
         raise click.UsageError(f"there is no rule `{name}`; {known}")
     return conjunction(names[name].predicates)

@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.errors import InvalidValue, Misused, PolicyRejected, ReleaseRejected
-from dpolicy.integrations.registry import Told, is_entry, release_body
-from dpolicy.language.diagnostics import Findings
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.errors import InvalidValue, OperationRejected, PolicyRejected, ReleaseRejected
+from dpolicy.integrations.registry import RegistryImportOptions, is_registry_entry, release_body_from_entry
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.release import load_release, plain
+from dpolicy.language.release import load_release, node_to_plain
 from dpolicy.language.source import MAX_BYTES, Source, read_nodes
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -35,12 +35,12 @@ _Entry = tuple[str, Any]
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @ledger_option
-@who_option
+@author_option
 @click.option("--because", default="", help="Why, for the record.")
 @click.option("--unit", help="Registry: the policy's unit that an entry's privacy unit is.")
 @click.option(
     "--relation",
-    type=click.Choice([str(relation) for relation in Relation]),
+    type=click.Choice([str(relation) for relation in NeighbouringRelation]),
     help="Registry: what an entry's neighbours are; add-remove if left out.",
 )
 @click.option(
@@ -67,10 +67,10 @@ def command(
     policy in force.
     """
     read = [_read(file) for file in files]
-    told = Told(unit, Relation(relation or Relation.ADD_REMOVE), times, _labels(labels))
-    if told != Told() and not any(isinstance(found, list) for found in read):
+    told = RegistryImportOptions(unit, NeighbouringRelation(relation or NeighbouringRelation.ADD_REMOVE), times, _labels(labels))
+    if told != RegistryImportOptions() and not any(isinstance(found, list) for found in read):
         raise click.UsageError("what is told of registry entries is told of none: see --help")
-    with opened(ledger, new=True) as point:
+    with open_decision_point(ledger, new=True) as point:
         releases = _releases(read, point.policy, told)
         numbers = {r.id: point.import_past(r, because, by) for r in releases}
         broken = [balance for balance in point.budgets() if not balance.holds]
@@ -78,14 +78,14 @@ def command(
         exceeded = [balance.as_json() for balance in broken]
         print_json({"imported": numbers, "exceeded": exceeded})
     else:
-        note(f"imported {', '.join(numbers)}")
+        print_note(f"imported {', '.join(numbers)}")
         for balance in broken:
-            note(f"now exceeded: {balance.rule.name}  unit {balance.rule.unit}")
+            print_note(f"now exceeded: {balance.rule.name}  unit {balance.rule.unit}")
     return 0
 
 
-def _labels(said: tuple[str, ...]) -> dict[str, str]:
-    pairs = [label.partition("=") for label in said]
+def _labels(label_arguments: tuple[str, ...]) -> dict[str, str]:
+    pairs = [label.partition("=") for label in label_arguments]
     if not all(name and value for name, _, value in pairs):
         raise click.UsageError("a label is told as name=value")
     return {name: value for name, _, value in pairs}
@@ -97,14 +97,14 @@ def _read(file: Path) -> Release | list[_Entry]:
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return load_release(file)  # which says so
     documents = list(_documents(source))
-    first = read_nodes(documents[0], Findings()) if documents else None
-    if first is None or not is_entry(plain(first)):
+    first = read_nodes(documents[0], DiagnosticCollector()) if documents else None
+    if first is None or not is_registry_entry(node_to_plain(first)):
         return load_release(file)
-    found = Findings()
+    found = DiagnosticCollector()
     nodes = [(document.name, read_nodes(document, found)) for document in documents]
     if found.errors:
-        raise PolicyRejected(found.all)
-    return [(name, plain(node)) for name, node in nodes if node is not None]
+        raise PolicyRejected(found.sorted_diagnostics)
+    return [(name, node_to_plain(node)) for name, node in nodes if node is not None]
 
 
 def _documents(source: Source) -> Iterator[Source]:
@@ -115,7 +115,7 @@ def _documents(source: Source) -> Iterator[Source]:
 
 
 def _releases(
-    read: list[Release | list[_Entry]], policy: CompiledPolicy | None, told: Told
+    read: list[Release | list[_Entry]], policy: CompiledPolicy | None, options: RegistryImportOptions
 ) -> list[Release]:
     """All that the files hold as releases, or every problem of every entry."""
     releases: list[Release] = []
@@ -125,10 +125,10 @@ def _releases(
             releases.append(found)
             continue
         if policy is None:
-            raise Misused("a registry entry is read under a policy: `dpolicy apply` puts one in")
+            raise OperationRejected("a registry entry is read under a policy: `dpolicy apply` puts one in")
         for place, entry in found:
-            body, wrong = release_body(entry, policy, told)
-            releases += [] if body is None else [read_request(body)]
+            body, wrong = release_body_from_entry(entry, policy, options)
+            releases += [] if body is None else [parse_request(body)]
             problems += [InvalidValue(p.code, f"{place}: {p.message}") for p in wrong]
     if problems:
         raise ReleaseRejected(problems)

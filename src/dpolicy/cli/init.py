@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.cli.output import format_option, print_note, print_json
 
 
 @click.command()
@@ -24,8 +24,8 @@ def command(directory: Path, format_: str) -> int:
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(starter.joinpath(name).read_text("utf-8"), "utf-8")
-        note(f"wrote {target}")
-    note(f"next: dpolicy check {directory} && dpolicy rules {directory}")
+        print_note(f"wrote {target}")
+    print_note(f"next: dpolicy check {directory} && dpolicy rules {directory}")
     if format_ == "json":
         print_json({"wrote": [str(directory / name) for name in names]})
     return 0

@@ -24,13 +24,13 @@ def ledger_option(command: _Command) -> _Command:
     )(command)
 
 
-def who_option(command: _Command) -> _Command:
+def author_option(command: _Command) -> _Command:
     """Who does it, for the record."""
     return click.option("--by", default="", help="Who does it, for the record.")(command)
 
 
 @contextmanager
-def opened(ledger: str, *, new: bool = False) -> Iterator[DecisionPoint]:
+def open_decision_point(ledger: str, *, new: bool = False) -> Iterator[DecisionPoint]:
     """A decision point on a ledger, closed at the end; only some commands may make a new one."""
     point = DecisionPoint(open_store(ledger) if new else open_existing(ledger))
     try:

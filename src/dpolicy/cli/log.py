@@ -6,7 +6,7 @@ import click
 
 from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.output import format_option
-from dpolicy.enforcement.audit import records
+from dpolicy.enforcement.audit import records_with_events
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -25,7 +25,7 @@ def command(ledger: str, format_: str) -> int:
     """Print every event of the ledger, oldest first."""
     store = open_existing(ledger)
     try:
-        for record, event in records(store):
+        for record, event in records_with_events(store):
             if format_ == "json":
                 click.echo(record.payload.decode("utf-8"))
             else:

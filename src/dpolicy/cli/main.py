@@ -19,7 +19,7 @@ from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
     LedgerDamaged,
-    Misused,
+    OperationRejected,
     PolicyRejected,
     ReleaseRejected,
 )
@@ -111,7 +111,7 @@ def exit_code(arguments: list[str] | None) -> int:
 
         print_problems(error, as_json=_wants_json(arguments))
         return REJECTED
-    except (InvalidValue, Misused) as error:
+    except (InvalidValue, OperationRejected) as error:
         click.echo(f"error {error}", err=True)
         return USAGE
     except LedgerDamaged as error:

@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import click
 
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.shape import INVALID, Number
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.shape import INVALID, NumberShape
 from dpolicy.language.source import Source, read_nodes
 
 
-def decimal(text: str, option: str) -> Fraction:
+def parse_decimal(text: str, option: str) -> Fraction:
     """The exact value of a number that was given as an option."""
-    found = Findings()
+    found = DiagnosticCollector()
     node = read_nodes(Source(option, text.strip()), found)
-    value = INVALID if node is None else Number().read(node, found)
+    value = INVALID if node is None else NumberShape().read(node, found)
     if not isinstance(value, Fraction) or found.errors:
         raise click.UsageError(f"{option}: `{text}` is not a number")
     return value

@@ -33,18 +33,18 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Something to know, on standard error."""
     click.echo(text, err=True)
 
 
-def print_diagnostics(found: Iterable[object]) -> None:
+def print_diagnostics(diagnostics: Iterable[object]) -> None:
     """Diagnostics for people, on standard error."""
-    every = list(found)
+    every = list(diagnostics)
     for diagnostic in every[:MAX_SHOWN]:
-        note(f"{diagnostic}\n")
+        print_note(f"{diagnostic}\n")
     if len(every) > MAX_SHOWN:
-        note(f"… and {len(every) - MAX_SHOWN} more")
+        print_note(f"… and {len(every) - MAX_SHOWN} more")
 
 
 def print_rejection(error: PolicyRejected, *, as_json: bool) -> None:
@@ -65,4 +65,4 @@ def print_problems(error: ReleaseRejected, *, as_json: bool) -> None:
         print_json({"ok": False, "diagnostics": found})
     else:
         for problem in error.problems:
-            note(f"error {problem}")
+            print_note(f"error {problem}")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from dpolicy.allocation.solver import installed
+from dpolicy.allocation.solver import is_installed
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.errors import Misused
-from dpolicy.evaluation.bars import bars_of, comma_separated, markdown
-from dpolicy.evaluation.experiment import PUBLISHED, SCENARIOS, SYSTEMS, Result, Run, run_all
-from dpolicy.evaluation.export import export
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.errors import OperationRejected
+from dpolicy.evaluation.bars import comparison_bars, format_csv, format_markdown
+from dpolicy.evaluation.experiment import PUBLISHED, SCENARIOS, SYSTEMS, EvaluationResult, EvaluationRun, run_all
+from dpolicy.evaluation.export import export_run
 from dpolicy.evaluation.figures import draw
 from dpolicy.evaluation.workload import ROUNDS, TOTALS
 
@@ -103,7 +103,7 @@ def command(
     Every run is a process of its own; nothing is written but under --out and --export.
     """
     runs = [
-        Run(
+        EvaluationRun(
             scenario,
             total,
             system,
@@ -127,7 +127,7 @@ def command(
     if format_ == "json":
         print_json({"runs": [result.as_json() for result in results]})
     else:
-        click.echo(markdown(bars_of(results)), nl=False)
+        click.echo(format_markdown(comparison_bars(results)), nl=False)
     if out is not None:
         _write(results, out)
     return 0
@@ -135,15 +135,15 @@ def command(
 
 def _strategies(quick: bool) -> Sequence[str]:
     """The paper's and, where it can be had, a better one."""
-    if quick or installed():
+    if quick or is_installed():
         return QUICK_STRATEGIES if quick else ("efficient", "price")
-    note("without HiGHS there is no `price`: pip install 'dpolicy[allocation]'")
+    print_note("without HiGHS there is no `price`: pip install 'dpolicy[allocation]'")
     return ("efficient",)
 
 
-def _results(runs: Sequence[Run], processes: int) -> list[Result]:
+def _results(runs: Sequence[EvaluationRun], processes: int) -> list[EvaluationResult]:
     """Results in the order of their runs, with a line of progress on standard error."""
-    done: dict[Run, Result] = {}
+    done: dict[EvaluationRun, EvaluationResult] = {}
     same_line = sys.stderr.isatty()
     for result in run_all(runs, processes):
         run = done.setdefault(result.run, result).run
@@ -155,27 +155,27 @@ def _results(runs: Sequence[Run], processes: int) -> list[Result]:
     return [done[run] for run in runs]
 
 
-def _export(runs: Sequence[Run], to: Path) -> int:
+def _export(runs: Sequence[EvaluationRun], to: Path) -> int:
     written: set[Path] = set()
     for run in runs:
         seed = "" if run.seed is None else f"-seed-{run.seed}"
         directory = to / f"{run.scenario}-{run.total}-{run.system.lower()}{seed}"
         if directory not in written:
-            export(run, directory)
+            export_run(run, directory)
             written.add(directory)
     click.echo("\n".join(str(path / "scenario.yaml") for path in sorted(written)))
     return 0
 
 
-def _write(results: Sequence[Result], out: Path) -> None:
+def _write(results: Sequence[EvaluationResult], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    bars = bars_of(results)
-    (out / "bars.md").write_text(markdown(bars), "utf-8")
-    (out / "runs.csv").write_text(comma_separated(results), "utf-8")
+    bars = comparison_bars(results)
+    (out / "bars.md").write_text(format_markdown(bars), "utf-8")
+    (out / "runs.csv").write_text(format_csv(results), "utf-8")
     paths = [out / "bars.md", out / "runs.csv"]
     try:
         paths += draw(bars, out)
-    except Misused as error:
-        note(f"no figures: {error}")
+    except OperationRejected as error:
+        print_note(f"no figures: {error}")
     for path in paths:
-        note(f"wrote {path}")
+        print_note(f"wrote {path}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.output import format_option, note, print_diagnostics
-from dpolicy.privacy.budget import describe
+from dpolicy.cli.output import format_option, print_note, print_diagnostics
+from dpolicy.privacy.budget import format_budget
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
-from dpolicy.rules.hasse import hasse_svg, select
-from dpolicy.rules.rule import Rule, rule_json
+from dpolicy.rules.hasse import hasse_svg, select_rules
+from dpolicy.rules.rule import Rule, rule_to_json
 
 
 @click.command()
@@ -37,9 +37,9 @@ def command(
     _refuse_unknown(compiled, unit, policy)
     if graph is not None:
         section = compiled.each_release if each_release else compiled.cumulative
-        drawing = hasse_svg(section, select(section, unit, policy))
+        drawing = hasse_svg(section, select_rules(section, unit, policy))
         Path(graph).write_text(drawing, "utf-8")
-        note(f"drew {graph}")
+        print_note(f"drew {graph}")
         return 0
     chosen = _chosen(compiled, all_, unit, policy)
     if format_ == "json":
@@ -72,15 +72,15 @@ def _chosen(
 
 def _print_json(compiled: CompiledPolicy, chosen: Iterator[tuple[Rule, Rule | None]]) -> None:
     """Rule by rule: a million of them never stand in memory together."""
-    click.echo(f'{{"total": {compiled.total}, "kept": {compiled.kept}, "rules": [', nl=False)
+    click.echo(f'{{"total": {compiled.rule_count}, "kept": {compiled.kept_count}, "rules": [', nl=False)
     for position, (rule, witness) in enumerate(chosen):
-        line = json.dumps(rule_json(rule, witness), ensure_ascii=False)
+        line = json.dumps(rule_to_json(rule, witness), ensure_ascii=False)
         click.echo((",\n" if position else "\n") + line, nl=False)
     click.echo("\n]}")
 
 
 def _print_text(compiled: CompiledPolicy, chosen: list[tuple[Rule, Rule | None]]) -> None:
-    click.echo(f"{compiled.kept} of {compiled.total} rules are enforced")
+    click.echo(f"{compiled.kept_count} of {compiled.rule_count} rules are enforced")
     names = max((len(rule.name) for rule, _ in chosen), default=0)
     units = max((len(rule.unit) for rule, _ in chosen), default=0)
     for each_release in (False, True):
@@ -89,7 +89,7 @@ def _print_text(compiled: CompiledPolicy, chosen: list[tuple[Rule, Rule | None]]
             click.echo("\nfor each release by itself" if each_release else "\nover all releases")
         for rule, witness in part:
             mark = "  " if witness is None else "· "
-            line = f"{mark}{rule.name:<{names}}  {rule.unit:<{units}}  {describe(rule.budget)}"
+            line = f"{mark}{rule.name:<{names}}  {rule.unit:<{units}}  {format_budget(rule.budget)}"
             click.echo(line if witness is None else f"{line}   ⇐ {_named(witness, rule)}")
 
 

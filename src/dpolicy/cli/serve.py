@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.ledger_option import ledger_option, opened
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.errors import Misused
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.errors import OperationRejected
 
 
 @click.command()
@@ -38,11 +38,11 @@ def command(
     if (certificate is None) != (key is None):
         raise click.UsageError("TLS needs both --certificate and --key")
     try:
-        from dpolicy.service.server import Address, serve
+        from dpolicy.service.server import ListenAddress, serve
     except ImportError as error:
-        raise Misused(f"serving needs `{error.name}`: pip install 'dpolicy[server]'") from None
-    with opened(ledger) as point:
-        where = Address(host, port, certificate, key)
+        raise OperationRejected(f"serving needs `{error.name}`: pip install 'dpolicy[server]'") from None
+    with open_decision_point(ledger) as point:
+        where = ListenAddress(host, port, certificate, key)
         serve(point, where, access, lambda url: _announce(url, access, format_))
     return 0
 
@@ -60,4 +60,4 @@ def _announce(url: str, access: Path | None, format_: str) -> None:
     else:
         click.echo(f"serving {url}")
     if access is None:
-        note("warning: no --access file: everybody on this machine may do everything, as `local`")
+        print_note("warning: no --access file: everybody on this machine may do everything, as `local`")

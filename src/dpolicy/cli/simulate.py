@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from dpolicy.allocation.rounds import Outcome
-from dpolicy.allocation.scenario import load_scenario, simulate
+from dpolicy.allocation.rounds import RoundOutcome
+from dpolicy.allocation.scenario import load_scenario, simulate_scenario
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.cli.output import format_option, print_json
 
@@ -27,8 +27,8 @@ def command(scenario: Path, strategy: str | None, seed: int | None, format_: str
     said = load_scenario(scenario)
     if strategy is not None:
         said = replace(said, strategy=strategy)
-    simulation, coming = simulate(said, seed, process_time)
-    for rule in simulation.not_unlocked:
+    simulation, coming = simulate_scenario(said, seed, process_time)
+    for rule in simulation.rules_without_cohorts:
         click.echo(
             f"note: `{rule}` is not split by cohort, so unlocking does not hold it back", err=True
         )
@@ -42,20 +42,20 @@ def command(scenario: Path, strategy: str | None, seed: int | None, format_: str
     return 0
 
 
-def _shown(coming: Iterator[Outcome], rounds: int, *, as_text: bool) -> Iterator[Outcome]:
+def _shown(coming: Iterator[RoundOutcome], rounds: int, *, as_text: bool) -> Iterator[RoundOutcome]:
     """The outcomes; a line each as they come, or for programs a counter on a terminal."""
     if as_text:
         click.echo("round  asked  accepted  utility  bound  gap %  seconds")
     for count, o in enumerate(coming, 1):
         if as_text:
-            shown = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.seconds:7.3f}"
+            shown = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.total_seconds:7.3f}"
             click.echo(f"{o.number:5}  {o.considered:5}  {len(o.accepted):8}  {shown}")
         elif sys.stderr.isatty():
             click.echo(f"\rround {count} of {rounds}", err=True, nl=count == rounds)
         yield o
 
 
-def _totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _totals(outcomes: Sequence[RoundOutcome]) -> dict[str, Any]:
     return {
         "utility": sum(o.utility for o in outcomes),
         "accepted": sum(len(o.accepted) for o in outcomes),
@@ -69,7 +69,7 @@ def _totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "bound": o.bound,
                 "gap": o.gap,
                 "rows": o.rows,
-                "seconds": o.seconds,
+                "seconds": o.total_seconds,
             }
             for o in outcomes
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpolicy.cli.decisions import print_decision
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
 from dpolicy.cli.main import DENIED
 from dpolicy.cli.output import format_option, print_json
 from dpolicy.language.release import load_release
@@ -16,7 +16,7 @@ from dpolicy.language.release import load_release
 @click.command()
 @click.argument("releases", nargs=-1, required=True, type=click.Path(path_type=Path))
 @ledger_option
-@who_option
+@author_option
 @click.option("--dry-run", is_flag=True, help="Decide, and write nothing.")
 @click.option("--reserve", is_flag=True, help="Hold the cost until `commit` or `void`.")
 @format_option
@@ -25,7 +25,7 @@ def command(
 ) -> int:
     """Decide the releases RELEASES, one after the other, and charge what is allowed."""
     asked = [load_release(file) for file in releases]
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         decisions = []
         for release in asked:
             if dry_run:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cases.case import read_case
-from dpolicy.cases.runner import Outcome, run_case
+from dpolicy.cases.case import load_case
+from dpolicy.cases.runner import StepOutcome, run_case
 from dpolicy.cli.main import CASE_FAILED
 from dpolicy.cli.output import format_option, print_json
 
@@ -20,7 +20,7 @@ def command(paths: tuple[Path, ...], format_: str) -> int:
     files = [file for path in paths for file in _case_files(path)]
     if not files:
         raise click.UsageError("there is no `*_test.yaml` file here")
-    outcomes = [outcome for file in files for outcome in run_case(read_case(file))]
+    outcomes = [outcome for file in files for outcome in run_case(load_case(file))]
     failed = [outcome for outcome in outcomes if outcome.problem is not None]
     if format_ == "json":
         print_json(
@@ -43,7 +43,7 @@ def _case_files(path: Path) -> list[Path]:
     return [path]
 
 
-def _json(outcome: Outcome) -> dict[str, object]:
+def _json(outcome: StepOutcome) -> dict[str, object]:
     return {
         "place": outcome.place,
         "step": outcome.step,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from dpolicy.cli.output import format_option, note, print_json
-from dpolicy.errors import Misused
+from dpolicy.cli.output import format_option, print_note, print_json
+from dpolicy.errors import OperationRejected
 
 
 @click.command()
@@ -25,15 +25,15 @@ def command(days: int, format_: str) -> int:
     The line that is printed beside it goes into the access file, under the `tokens` of a person.
     """
     try:
-        from dpolicy.service.access import new_token
+        from dpolicy.service.access import generate_token
     except ImportError as error:
-        raise Misused(f"tokens need `{error.name}`: pip install 'dpolicy[server]'") from None
-    secret, digest = new_token()
+        raise OperationRejected(f"tokens need `{error.name}`: pip install 'dpolicy[server]'") from None
+    secret, digest = generate_token()
     expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
     if format_ == "json":
         print_json({"token": secret, "sha256": digest, "expires": expires})
     else:
         click.echo(secret)
-        note("keep it secret: it is not shown again. In the access file, under `tokens`:")
-        note(f'  - {{sha256: "{digest}", expires: {expires}}}')
+        print_note("keep it secret: it is not shown again. In the access file, under `tokens`:")
+        print_note(f'  - {{sha256: "{digest}", expires: {expires}}}')
     return 0

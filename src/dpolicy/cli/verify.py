@@ -7,7 +7,7 @@ import click
 from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.main import TAMPERED
 from dpolicy.cli.output import format_option, print_json
-from dpolicy.enforcement.audit import Audit, Finding, verify
+from dpolicy.enforcement.audit import AuditReport, AuditFinding, audit_ledger
 from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.opening import open_existing
 
@@ -36,13 +36,13 @@ def command(ledger: str, format_: str) -> int:
     return TAMPERED if audit.findings else 0
 
 
-def _audit(ledger: str) -> Audit:
+def _audit(ledger: str) -> AuditReport:
     """What is found; if the place of the records is damaged, that is found before record 1."""
     try:
         store = open_existing(ledger)
     except LedgerDamaged as error:
-        return Audit(0, "", (Finding(1, str(error)),))
+        return AuditReport(0, "", (AuditFinding(1, str(error)),))
     try:
-        return verify(store)
+        return audit_ledger(store)
     finally:
         store.close()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import click
 
-from dpolicy.cli.ledger_option import ledger_option, opened, who_option
-from dpolicy.cli.output import format_option, note, print_json
+from dpolicy.cli.ledger_option import ledger_option, open_decision_point, author_option
+from dpolicy.cli.output import format_option, print_note, print_json
 
 
 @click.command()
 @click.argument("release")
 @ledger_option
-@who_option
+@author_option
 @click.option("--because", required=True, help="Attests why nothing was computed from data.")
 @format_option
 def command(release: str, ledger: str, by: str, because: str, format_: str) -> int:
     """Give back the reservation RELEASE, of which nothing was computed from data."""
-    with opened(ledger) as point:
+    with open_decision_point(ledger) as point:
         sequence = point.void(release, because, by)
     if format_ == "json":
         print_json({"release": release, "status": "voided", "sequence": sequence})
     else:
-        note(f"{release} is voided at record {sequence}")
+        print_note(f"{release} is voided at record {sequence}")
     return 0

@@ -13,24 +13,24 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from dpolicy.errors import (
-    Conflicting,
+    PolicyConflicts,
     DPolicyError,
     InvalidValue,
     LedgerDamaged,
     LedgerUnavailable,
-    Misused,
+    OperationRejected,
     PolicyRejected,
-    Refused,
+    RequestRefused,
     ReleaseRejected,
-    Waiting,
+    ApprovalRequired,
 )
 from dpolicy.language.diagnostics import Diagnostic
 from dpolicy.language.parser import read_sources
 from dpolicy.language.source import Source, Span
-from dpolicy.ledger.canonical import encode
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Record
-from dpolicy.releases.body import Body, plain_body
-from dpolicy.releases.decision import Decision, Shown
+from dpolicy.releases.body import Body, to_plain_body
+from dpolicy.releases.decision import Decision, DisplayedLoss
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -58,7 +58,7 @@ _MISUSED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Generic[T]):
+class ApiCall(Generic[T]):
     """One request, and how its answer is read.
 
     `ended` is the status of a release that shows that an earlier attempt did get through.
@@ -73,127 +73,127 @@ class Ask(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RemoteRuleStatus:
     """How one rule stands, as a service tells it."""
 
     rule: str
     unit: str
     policies: tuple[str, ...]
     budget: Mapping[str, Any] | str
-    spent: Shown
+    spent: DisplayedLoss
     holds: bool
     spenders: tuple[str, ...] = ()
     at: Mapping[str, str | int] = field(default_factory=dict)
     source: str = ""
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Standing:
+    def from_json(payload: Mapping[str, Any]) -> RemoteRuleStatus:
         """A standing from an answer."""
-        return Standing(
-            rule=said["rule"],
-            unit=said["unit"],
-            policies=tuple(said["policies"]),
-            budget=said["budget"],
-            spent=said["spent"],
-            holds=said["holds"],
-            spenders=tuple(said["spent-most"]),
-            at=said["at"],
-            source=said["source"],
+        return RemoteRuleStatus(
+            rule=payload["rule"],
+            unit=payload["unit"],
+            policies=tuple(payload["policies"]),
+            budget=payload["budget"],
+            spent=payload["spent"],
+            holds=payload["holds"],
+            spenders=tuple(payload["spent-most"]),
+            at=payload["at"],
+            source=payload["source"],
         )
 
 
-def submit(release: Release | Body, by: str, *, reserve: bool) -> Ask[Decision]:
+def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[Decision]:
     """Decide a release, and charge it or hold its cost."""
     mode = {"mode": "reserve"} if reserve else {}
-    return Ask("POST", "/v1/releases", Decision.from_json, _body({**_plain(release, by), **mode}))
+    return ApiCall("POST", "/v1/releases", Decision.from_json, _body({**_plain(release, by), **mode}))
 
 
-def check(release: Release | Body) -> Ask[Decision]:
+def check_call(release: Release | Body) -> ApiCall[Decision]:
     """What would be decided."""
-    return Ask("POST", "/v1/check", Decision.from_json, _body(_plain(release)))
+    return ApiCall("POST", "/v1/check", Decision.from_json, _body(_plain(release)))
 
 
-def commit(release: str, used: Release | Body | None) -> Ask[int]:
+def commit_call(release: str, used: Release | Body | None) -> ApiCall[int]:
     """End a reservation that was used."""
     said = {} if used is None else {"used": _plain(used)}
     path = f"/v1/releases/{_quoted(release)}/commit"
-    return Ask("POST", path, _sequence, _body(said), ended="committed")
+    return ApiCall("POST", path, _sequence, _body(said), ended="committed")
 
 
-def void(release: str, because: str) -> Ask[int]:
+def void_call(release: str, because: str) -> ApiCall[int]:
     """End a reservation that was not used."""
     path = f"/v1/releases/{_quoted(release)}/void"
-    return Ask("POST", path, _sequence, _body({"because": because}), ended="voided")
+    return ApiCall("POST", path, _sequence, _body({"because": because}), ended="voided")
 
 
-def show(release: str) -> Ask[dict[str, Any]]:
+def show_call(release: str) -> ApiCall[dict[str, Any]]:
     """How a release stands."""
-    return Ask("GET", f"/v1/releases/{_quoted(release)}", dict)
+    return ApiCall("GET", f"/v1/releases/{_quoted(release)}", dict)
 
 
-def import_past(release: Release | Body, because: str) -> Ask[int]:
+def import_call(release: Release | Body, because: str) -> ApiCall[int]:
     """Charge what has already happened."""
     said = _plain(release)
     body = _body({"releases": [said], "because": because})
-    return Ask("POST", "/v1/releases:import", lambda a: int(a["imported"][said["release"]]), body)
+    return ApiCall("POST", "/v1/releases:import", lambda a: int(a["imported"][said["release"]]), body)
 
 
-def allocate(
+def allocate_call(
     releases: Sequence[Release | Body], strategy: str, *, dry_run: bool
-) -> Ask[dict[str, Any]]:
+) -> ApiCall[dict[str, Any]]:
     """Choose among releases."""
     said = {"releases": [_plain(r) for r in releases], "strategy": strategy, "dry-run": dry_run}
-    return Ask("POST", "/v1/allocate", dict, _body(said))
+    return ApiCall("POST", "/v1/allocate", dict, _body(said))
 
 
-def apply(policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str) -> Ask[int]:
+def apply_call(policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str) -> ApiCall[int]:
     """Put a policy in force."""
     said = {"sources": _sources(policy), "accept": list(accept), "because": because}
-    return Ask("POST", "/v1/policies:apply", _sequence, _body(said))
+    return ApiCall("POST", "/v1/policies:apply", _sequence, _body(said))
 
 
-def plan(policy: CompiledPolicy | str | Path, *, replay: bool) -> Ask[dict[str, Any]]:
+def plan_call(policy: CompiledPolicy | str | Path, *, replay: bool) -> ApiCall[dict[str, Any]]:
     """What a candidate would change."""
     said = {"sources": _sources(policy), "replay": replay}
-    return Ask("POST", "/v1/policies:plan", dict, _body(said))
+    return ApiCall("POST", "/v1/policies:plan", dict, _body(said))
 
 
-def budgets(at: Mapping[str, str] | None, most: int) -> Ask[list[Standing]]:
+def budgets_call(at: Mapping[str, str] | None, most: int) -> ApiCall[list[RemoteRuleStatus]]:
     """What was spent of each budget, the fullest first."""
     query = [("at", f"{name}={value}") for name, value in (at or {}).items()]
     query.append(("limit", str(most)))
-    return Ask("GET", "/v1/budgets", _standings, query=query)
+    return ApiCall("GET", "/v1/budgets", _standings, query=query)
 
 
-def proposals() -> Ask[list[dict[str, Any]]]:
+def proposals() -> ApiCall[list[dict[str, Any]]]:
     """What waits for a second person."""
-    return Ask("GET", "/v1/proposals", lambda answer: list(answer["proposals"]))
+    return ApiCall("GET", "/v1/proposals", lambda answer: list(answer["proposals"]))
 
 
-def answer(proposal: int, because: str, *, approve: bool) -> Ask[Decision | int]:
+def answer_call(proposal: int, because: str, *, approve: bool) -> ApiCall[Decision | int]:
     """Approve or reject a proposal."""
     path = f"/v1/proposals/{proposal}/{'approve' if approve else 'reject'}"
-    return Ask("POST", path, _answered, _body({"because": because}))
+    return ApiCall("POST", path, _answered, _body({"because": because}))
 
 
-def records(behind: int, most: int) -> Ask[list[Record]]:
+def records_call(behind: int, most: int) -> ApiCall[list[Record]]:
     """Records of the log behind a number."""
     query = [("behind", str(behind)), ("limit", str(most))]
-    return Ask("GET", "/v1/log/records", _records, query=query)
+    return ApiCall("GET", "/v1/log/records", _records, query=query)
 
 
-def who() -> Ask[dict[str, Any]]:
+def whoami_call() -> ApiCall[dict[str, Any]]:
     """Who the caller is."""
-    return Ask("GET", "/v1/who", dict)
+    return ApiCall("GET", "/v1/who", dict)
 
 
 def _plain(release: Release | Body, by: str = "") -> dict[str, Any]:
-    said: dict[str, Any] = plain_body(release.body if isinstance(release, Release) else release)
+    said: dict[str, Any] = to_plain_body(release.body if isinstance(release, Release) else release)
     return {**said, "by": by} if by else said
 
 
-def _body(said: Mapping[str, Any]) -> bytes:
-    return encode(said)
+def _body(payload: Mapping[str, Any]) -> bytes:
+    return encode_canonical(payload)
 
 
 def _quoted(release: str) -> str:
@@ -206,26 +206,26 @@ def _sources(policy: CompiledPolicy | str | Path) -> list[dict[str, str]]:
     return [{"name": source.name, "text": source.text} for source in sources]
 
 
-def _sequence(said: Mapping[str, Any]) -> int:
-    return int(said["sequence"])
+def _sequence(payload: Mapping[str, Any]) -> int:
+    return int(payload["sequence"])
 
 
-def _standings(said: Mapping[str, Any]) -> list[Standing]:
-    return [Standing.from_json(one) for one in said["budgets"]]
+def _standings(payload: Mapping[str, Any]) -> list[RemoteRuleStatus]:
+    return [RemoteRuleStatus.from_json(one) for one in payload["budgets"]]
 
 
-def _answered(said: Mapping[str, Any]) -> Decision | int:
-    return Decision.from_json(said["decision"]) if said["decision"] else int(said["sequence"])
+def _answered(payload: Mapping[str, Any]) -> Decision | int:
+    return Decision.from_json(payload["decision"]) if payload["decision"] else int(payload["sequence"])
 
 
-def _records(said: Mapping[str, Any]) -> list[Record]:
+def _records(payload: Mapping[str, Any]) -> list[Record]:
     return [
         Record(one["sequence"], bytes.fromhex(one["hash"]), one["payload"].encode("utf-8"))
-        for one in said["records"]
+        for one in payload["records"]
     ]
 
 
-def read_answer(ask: Ask[T], status: int, data: bytes) -> T:
+def parse_response(ask: ApiCall[T], status: int, data: bytes) -> T:
     """The value of an answer. Raises what the library would have raised."""
     try:
         said = json.loads(data)
@@ -234,8 +234,8 @@ def read_answer(ask: Ask[T], status: int, data: bytes) -> T:
             value = ask.read(said)
             return _marked(value) if replayed else value
         if status == 202:
-            raise Waiting(int(said["proposal"]))
-        error = error_of(said["code"], said["detail"], said)
+            raise ApprovalRequired(int(said["proposal"]))
+        error = error_from_problem(said["code"], said["detail"], said)
     except (ValueError, KeyError, TypeError, AttributeError):
         shown = f"the service answered with status {status} and nothing that can be read"
         raise LedgerUnavailable(shown) from None
@@ -243,27 +243,27 @@ def read_answer(ask: Ask[T], status: int, data: bytes) -> T:
 
 
 def _marked(value: Any) -> Any:
-    return value.again() if isinstance(value, Decision) else value
+    return value.as_replay() if isinstance(value, Decision) else value
 
 
-def error_of(code: str, detail: str, said: Mapping[str, Any]) -> DPolicyError:
+def error_from_problem(code: str, detail: str, payload: Mapping[str, Any]) -> DPolicyError:
     """The error that a problem tells of."""
     match code:
         case "invalid":
-            return PolicyRejected([_diagnostic(one) for one in said.get("diagnostics", ())])
+            return PolicyRejected([_diagnostic(one) for one in payload.get("diagnostics", ())])
         case "release-rejected" | "invalid-value":
-            found = said.get("problems", ())
+            found = payload.get("problems", ())
             return ReleaseRejected([InvalidValue(one["code"], one["message"]) for one in found])
         case "conflicting":
-            return Conflicting([Standing.from_json(one) for one in said.get("conflicts", ())])
+            return PolicyConflicts([RemoteRuleStatus.from_json(one) for one in payload.get("conflicts", ())])
         case "ledger-unavailable" | "access-unreadable":
             return LedgerUnavailable(detail)
         case "ledger-damaged":
             return LedgerDamaged(detail)
-    return Misused(detail, code) if code in _MISUSED else Refused(code, detail)
+    return OperationRejected(detail, code) if code in _MISUSED else RequestRefused(code, detail)
 
 
-def _diagnostic(said: Mapping[str, Any]) -> Diagnostic:
-    line, column = said["line"], said["column"]
-    span = Span(Source(said["file"], ""), line, column, line, column + 1)
-    return Diagnostic(said["code"], said["message"], span, said["help"])
+def _diagnostic(payload: Mapping[str, Any]) -> Diagnostic:
+    line, column = payload["line"], payload["column"]
+    span = Span(Source(payload["file"], ""), line, column, line, column + 1)
+    return Diagnostic(payload["code"], payload["message"], span, payload["help"])

@@ -25,7 +25,7 @@ CAMPAIGNS = ("spring", "summer-pass", "students", "weekend", "airport", "family-
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SampleRequest:
     """One request: when, what, and whether it is run later, under a reservation."""
 
     at: datetime
@@ -33,7 +33,7 @@ class Asked:
     reserved: bool = False
 
 
-def year_of(last: date, seed: int = 7) -> list[Asked]:
+def generate_year(last: date, seed: int = 7) -> list[SampleRequest]:
     """A year of requests up to the day before `last`, in order."""
     chance = Random(seed)
     year = [last - timedelta(days=back) for back in range(365, 0, -1)]
@@ -50,7 +50,7 @@ def mechanism(
     return {**said, **({"additive": True} if sigma else {}), "labels": labels, **more}
 
 
-def training(noise: str, rate: str, steps: int) -> dict[str, Any]:
+def training_mechanism(noise: str, rate: str, steps: int) -> dict[str, Any]:
     """How a model is trained."""
     return {
         "kind": "dp-sgd",
@@ -65,27 +65,27 @@ def request(release: str, by: str, *mechanisms: dict[str, Any]) -> dict[str, Any
     return {"release": release, "by": by, "mechanisms": list(mechanisms)}
 
 
-def moment(day: date, hour: int, minute: int = 0) -> datetime:
+def utc_time(day: date, hour: int, minute: int = 0) -> datetime:
     """A time of a day, in UTC."""
     return datetime.combine(day, time(hour, minute), UTC)
 
 
-def _day(day: date, chance: Random) -> Iterator[Asked]:
+def _day(day: date, chance: Random) -> Iterator[SampleRequest]:
     """What is asked for on a day: reports in their rhythm, studies when somebody has an idea."""
-    yield Asked(moment(day, 5), _app_health(day))
+    yield SampleRequest(utc_time(day, 5), _app_health(day))
     if day.weekday() == 0:
-        yield Asked(moment(day, 7, 30), _ridership(day))
+        yield SampleRequest(utc_time(day, 7, 30), _ridership(day))
     if day.day == 3:
-        yield Asked(moment(day, 8), _station_flows(day))
-        yield Asked(moment(day, 15, 20), _campaign(day))
+        yield SampleRequest(utc_time(day, 8), _station_flows(day))
+        yield SampleRequest(utc_time(day, 15, 20), _campaign(day))
     if day.day == 9 and day.month % 3 == 1:
-        yield Asked(moment(day, 9), _fares(day))
-        yield Asked(moment(day, 11, 10), _access(day))
+        yield SampleRequest(utc_time(day, 9), _fares(day))
+        yield SampleRequest(utc_time(day, 11, 10), _access(day))
     if day.day == 17 and day.month % 2 == 0:
-        yield Asked(moment(day, 16), _arrival_model(day), reserved=True)
+        yield SampleRequest(utc_time(day, 16), _arrival_model(day), reserved=True)
     if chance.random() < 0.075:
-        yield Asked(
-            moment(day, 10 + chance.randrange(7), chance.randrange(60)), _study(day, chance)
+        yield SampleRequest(
+            utc_time(day, 10 + chance.randrange(7), chance.randrange(60)), _study(day, chance)
         )
 
 
@@ -151,7 +151,7 @@ def _arrival_model(day: date) -> dict[str, Any]:
     said = mechanism(
         ["route", "stations"],
         "product",
-        mechanism=training("1.8", "0.002", 2000),
+        mechanism=training_mechanism("1.8", "0.002", 2000),
         labels={"deployment": "black-box"},
         name="model",
         time=_before(day, 2),

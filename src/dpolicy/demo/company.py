@@ -14,14 +14,14 @@ from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
-from dpolicy.allocation.batch import read_batch
+from dpolicy.allocation.batch import parse_batch
 from dpolicy.allocation.ledger import allocate
-from dpolicy.demo.calendar import Asked, days, mechanism, moment, request, training, year_of
+from dpolicy.demo.calendar import SampleRequest, days, mechanism, utc_time, request, training_mechanism, generate_year
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.source import Source
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
 #: The budget of marketing in the first half of the year, and then.
@@ -60,7 +60,7 @@ def text(name: str) -> str:
     return files("dpolicy.demo").joinpath("texts", name).read_text("utf-8")
 
 
-def found_company(store: Store, now: datetime) -> None:
+def write_sample_ledger(store: LedgerStore, now: datetime) -> None:
     """Write the company's year into an empty ledger, in one commit."""
     past = MemoryStore()
     clock = _Clock(now)
@@ -68,8 +68,8 @@ def found_company(store: Store, now: datetime) -> None:
     for moment_, act in sorted(_year(point, now), key=lambda item: item[0]):
         clock.now = moment_
         act()
-    with store.writing() as log:
-        log.append(list(past.after(0)))
+    with store.open_for_writing() as log:
+        log.append(list(past.records_after(0)))
 
 
 #: When something happens, and what.
@@ -79,7 +79,7 @@ _Act = tuple[datetime, Any]
 def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     """All that happened in the company's year."""
     today = now.astimezone(UTC).date()
-    begun = moment(today - timedelta(days=366), 9)
+    begun = utc_time(today - timedelta(days=366), 9)
     yield (
         begun,
         lambda: point.apply(
@@ -89,9 +89,9 @@ def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
         ),
     )
     yield begun + timedelta(hours=2), lambda: _import(point, today)
-    for asked in year_of(today):
+    for asked in generate_year(today):
         yield from _asked(point, asked)
-    middle = moment(today - timedelta(days=170), 13)
+    middle = utc_time(today - timedelta(days=170), 13)
     yield (
         middle,
         lambda: point.apply(
@@ -107,13 +107,13 @@ def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     yield from _this_week(point, now)
 
 
-def _asked(point: DecisionPoint, asked: Asked) -> Iterator[_Act]:
-    if not asked.reserved:
-        yield asked.at, lambda: point.submit(asked.body)
+def _asked(point: DecisionPoint, request: SampleRequest) -> Iterator[_Act]:
+    if not request.reserved:
+        yield request.at, lambda: point.submit(request.body)
         return
-    name, by = asked.body["release"], asked.body["by"]
-    yield asked.at, lambda: point.reserve(asked.body)
-    yield asked.at + timedelta(hours=9), lambda: point.commit(name, by=by)
+    name, by = request.body["release"], request.body["by"]
+    yield request.at, lambda: point.reserve(request.body)
+    yield request.at + timedelta(hours=9), lambda: point.commit(name, by=by)
 
 
 def _import(point: DecisionPoint, today: date) -> None:
@@ -145,7 +145,7 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     model = mechanism(
         ["stations"],
         "product",
-        mechanism=training("2", "0.003", 1200),
+        mechanism=training_mechanism("2", "0.003", 1200),
         labels={"deployment": "black-box"},
         name="model",
         time=recent,
@@ -159,8 +159,8 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
 
 def _round(day: date) -> list[Any]:
     """The releases that competed in the round of this year, under names of their own."""
-    found = Findings()
-    entries = read_batch(Source("round.yaml", round_text(day)), found)
+    found = DiagnosticCollector()
+    entries = parse_batch(Source("round.yaml", round_text(day)), found)
     return [_renamed(entry.release.body, day) for entry in entries]
 
 

@@ -14,9 +14,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 import uvicorn
 from starlette.applications import Starlette
 
-from dpolicy.demo.company import candidate_text, found_company, round_text
+from dpolicy.demo.company import candidate_text, write_sample_ledger, round_text
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.service.access import local_access
 from dpolicy.service.app import create_app
 
@@ -42,20 +42,20 @@ PAGES = (
 _HOST = "127.0.0.1"
 
 
-def company_app(store: Store, now: datetime) -> Starlette:
+def company_app(store: LedgerStore, now: datetime) -> Starlette:
     """The dashboard of the company; its year is written first, if the ledger is new."""
-    if next(iter(store.after(0)), None) is None:
-        found_company(store, now)
+    if next(iter(store.records_after(0)), None) is None:
+        write_sample_ledger(store, now)
     app = create_app(DecisionPoint(store), local_access)
     today = now.astimezone(UTC).date()
     app.state.examples = {"candidate": candidate_text(), "round": round_text(today)}
     return app
 
 
-def serve_company(store: Store, now: datetime, port: int, announce: Callable[[str], None]) -> None:
+def serve_company(store: LedgerStore, now: datetime, port: int, announce: Callable[[str], None]) -> None:
     """Serve the company until SIGINT or SIGTERM; `announce` is told where it is."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with served(company_app(store, now), port) as (url, running):
+    with serve_in_thread(company_app(store, now), port) as (url, running):
         announce(url)
         try:
             running.join()
@@ -63,9 +63,9 @@ def serve_company(store: Store, now: datetime, port: int, announce: Callable[[st
             return
 
 
-def fetch_pages(store: Store, now: datetime) -> Iterator[tuple[str, int]]:
+def fetch_pages(store: LedgerStore, now: datetime) -> Iterator[tuple[str, int]]:
     """Every page, fetched once, with its size; raises `OSError` for one that is not there."""
-    with served(company_app(store, now), 0) as (url, _):
+    with serve_in_thread(company_app(store, now), 0) as (url, _):
         for address in PAGES:
             yield address, len(fetch(f"{url}{address}"))
 
@@ -78,7 +78,7 @@ def fetch(address: str, accept: str = "text/html") -> bytes:
 
 
 @contextmanager
-def served(app: Starlette, port: int) -> Iterator[tuple[str, Thread]]:
+def serve_in_thread(app: Starlette, port: int) -> Iterator[tuple[str, Thread]]:
     """An application at an address of this machine, for as long as the block lasts."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,20 +9,20 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dpolicy.enforcement.governance import conflicts
-from dpolicy.enforcement.journal import Writing, stamp
+from dpolicy.enforcement.governance import find_conflicts
+from dpolicy.enforcement.journal import WriteTransaction, format_timestamp
 from dpolicy.enforcement.judgement import (
-    check_less,
-    judge,
-    losses_of,
-    not_proposed,
-    readable,
-    replayed,
-    reservation,
+    ensure_within_reservation,
+    evaluate_release,
+    loss_relevant_fields,
+    ensure_not_pending,
+    resolve_or_reject,
+    recorded_decision,
+    find_reservation,
 )
-from dpolicy.enforcement.state import COUNTED
-from dpolicy.errors import Conflicting, InvariantBroken, Misused
-from dpolicy.ledger.canonical import encode
+from dpolicy.enforcement.state import SPENDING_STATUSES
+from dpolicy.errors import PolicyConflicts, InvariantBroken, OperationRejected
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseCommitted,
@@ -30,7 +30,7 @@ from dpolicy.ledger.events import (
     ReleaseImported,
     ReleaseRelabelled,
     ReleaseVoided,
-    body_of,
+    release_body_in,
 )
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
@@ -38,28 +38,28 @@ from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: A reservation that nobody ends within this counts as spent for good.
-RESERVATION = timedelta(hours=24)
+RESERVATION_LIFETIME = timedelta(hours=24)
 
 
-def decide(log: Writing, release: Release, by: str, *, reserve: bool) -> Decision:
+def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve: bool) -> Decision:
     """Decide a release, or give back what was decided."""
     known = log.state.entries.get(release.id)
     if known is not None:
-        return replayed(log.event(known.asked), known.status, release)
-    not_proposed(log.state, release.id)
-    decision, event = decided(log, release, by, reserve=reserve, at=log.state.sequence + 1)
-    log.emit(event)
+        return recorded_decision(log.event(known.request_record), known.status, release)
+    ensure_not_pending(log.state, release.id)
+    decision, event = release_decided_event(log, release, by, reserve=reserve, at=log.state.sequence + 1)
+    log.append(event)
     return decision
 
 
-def decided(
-    log: Writing, release: Release, by: str, *, reserve: bool, at: int
+def release_decided_event(
+    log: WriteTransaction, release: Release, by: str, *, reserve: bool, at: int
 ) -> tuple[Decision, ReleaseDecided]:
     """What is decided of a release that is new, and the event that says so at its record."""
-    decision = judge(log.state, release).placed(at)
-    expires = stamp(log.now + RESERVATION) if reserve else None
+    decision = evaluate_release(log.state, release).at_record(at)
+    expires = format_timestamp(log.now + RESERVATION_LIFETIME) if reserve else None
     return decision, ReleaseDecided(
-        at=log.at,
+        at=log.timestamp,
         by=by or release.by,
         release=release.id,
         body=release.body,
@@ -70,89 +70,89 @@ def decided(
     )
 
 
-def decide_together(log: Writing, releases: Sequence[Release], by: str) -> tuple[Decision, ...]:
+def decide_batch(log: WriteTransaction, releases: Sequence[Release], by: str) -> tuple[Decision, ...]:
     """Decide releases of which none may be denied."""
-    decisions = tuple(decide(log, release, by, reserve=False) for release in releases)
+    decisions = tuple(decide_release(log, release, by, reserve=False) for release in releases)
     denied = [d.release for d in decisions if not (d.allowed or d.replayed)]
     if denied:
         raise InvariantBroken(f"`{denied[0]}` was chosen and does not fit")
     return decisions
 
 
-def commit(log: Writing, release: str, body: Body | None, by: str) -> int:
+def commit_reservation(log: WriteTransaction, release: str, body: Body | None, by: str) -> int:
     """End a reservation that was used."""
-    entry = reservation(log.state, release)
+    entry = find_reservation(log.state, release)
     if body is not None:
         if body["release"] != release:
-            raise Misused(f"what was run is called `{body['release']}`, not `{release}`")
-        check_less(log.state, entry, body)
-    return log.emit(ReleaseCommitted(log.at, by, release, body))
+            raise OperationRejected(f"what was run is called `{body['release']}`, not `{release}`")
+        ensure_within_reservation(log.state, entry, body)
+    return log.append(ReleaseCommitted(log.timestamp, by, release, body))
 
 
-def void(log: Writing, release: str, because: str, by: str) -> int:
+def void_reservation(log: WriteTransaction, release: str, because: str, by: str) -> int:
     """End a reservation that was not used."""
-    return log.emit(voided(log, release, because, by))
+    return log.append(release_voided_event(log, release, because, by))
 
 
-def voided(log: Writing, release: str, because: str, by: str) -> ReleaseVoided:
+def release_voided_event(log: WriteTransaction, release: str, because: str, by: str) -> ReleaseVoided:
     """The event that ends a reservation."""
-    check_void(log, release, because)
-    return ReleaseVoided(log.at, by, release, because)
+    ensure_voidable(log, release, because)
+    return ReleaseVoided(log.timestamp, by, release, because)
 
 
-def check_void(log: Writing, release: str, because: str) -> None:
+def ensure_voidable(log: WriteTransaction, release: str, because: str) -> None:
     """Raise `Misused` unless a reservation can be given back."""
     if not because.strip():
         said = "say `because`: that nothing was computed must be attested"
-        raise Misused(said, "because-missing")
-    reservation(log.state, release)
+        raise OperationRejected(said, "because-missing")
+    find_reservation(log.state, release)
 
 
-def apply(
-    log: Writing, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+def apply_policy(
+    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> int:
     """Put a policy in force."""
-    return log.emit(applied(log, policy, accept, by, because))
+    return log.append(policy_applied_event(log, policy, accept, by, because))
 
 
-def applied(
-    log: Writing, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+def policy_applied_event(
+    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> PolicyApplied:
     """The event that puts a policy in force. Raises `Conflicting`."""
-    found = conflicts(log.state.under(policy))
+    found = find_conflicts(log.state.with_policy(policy))
     left = [c for c in found if c.rule.name not in accept]
     if left:
-        raise Conflicting(left)
+        raise PolicyConflicts(left)
     sources = tuple((source.name, source.text) for source in policy.sources)
     accepted = tuple(c.rule.name for c in found)
-    return PolicyApplied(log.at, by, because, policy.digest, sources, accepted)
+    return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted)
 
 
-def import_past(log: Writing, release: Release, because: str, by: str) -> int:
+def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
     """Charge what has already happened."""
     known = log.state.entries.get(release.id)
     if known is not None:
-        if encode(body_of(log.event(known.asked))) != encode(release.body):
-            raise Misused(f"the id `{release.id}` is taken by another release", "id-taken")
-        if known.status not in COUNTED:
-            raise Misused(f"`{release.id}` was {known.status}; import it under another id")
-        return known.asked
-    not_proposed(log.state, release.id)
+        if encode_canonical(release_body_in(log.event(known.request_record))) != encode_canonical(release.body):
+            raise OperationRejected(f"the id `{release.id}` is taken by another release", "id-taken")
+        if known.status not in SPENDING_STATUSES:
+            raise OperationRejected(f"`{release.id}` was {known.status}; import it under another id")
+        return known.request_record
+    ensure_not_pending(log.state, release.id)
     if log.state.policy is not None:
-        readable(release, log.state.policy)
-    return log.emit(ReleaseImported(log.at, by or release.by, because, release.id, release.body))
+        resolve_or_reject(release, log.state.policy)
+    return log.append(ReleaseImported(log.timestamp, by or release.by, because, release.id, release.body))
 
 
-def relabel(log: Writing, release: Release, because: str, by: str) -> int:
+def relabel_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
     """Describe a release anew."""
     entry = log.state.entries.get(release.id)
     if entry is None:
-        raise Misused(f"there is no release `{release.id}`", "not-found")
+        raise OperationRejected(f"there is no release `{release.id}`", "not-found")
     if not because.strip():
-        raise Misused("say `because`: relabelling changes what is charged", "because-missing")
-    charged = body_of(log.event(entry.charged))
-    if encode(losses_of(charged)) != encode(losses_of(release.body)):
-        raise Misused("relabelling keeps the mechanisms: only attributes, labels and names change")
+        raise OperationRejected("say `because`: relabelling changes what is charged", "because-missing")
+    charged = release_body_in(log.event(entry.charge_record))
+    if encode_canonical(loss_relevant_fields(charged)) != encode_canonical(loss_relevant_fields(release.body)):
+        raise OperationRejected("relabelling keeps the mechanisms: only attributes, labels and names change")
     if log.state.policy is not None:
-        readable(release, log.state.policy)
-    return log.emit(ReleaseRelabelled(log.at, by, because, release.id, release.body))
+        resolve_or_reject(release, log.state.policy)
+    return log.append(ReleaseRelabelled(log.timestamp, by, because, release.id, release.body))

@@ -10,110 +10,110 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpolicy.enforcement import acts
-from dpolicy.enforcement.journal import Writing
-from dpolicy.enforcement.judgement import no_policy, readable, rejected, replayed
-from dpolicy.enforcement.state import Proposal, compiled_of
-from dpolicy.errors import InvariantBroken, Misused
-from dpolicy.ledger.canonical import encode
+from dpolicy.enforcement.journal import WriteTransaction
+from dpolicy.enforcement.judgement import no_policy_error, resolve_or_reject, rejected_release_error, recorded_decision
+from dpolicy.enforcement.state import Proposal, compile_recorded_policy
+from dpolicy.errors import InvariantBroken, OperationRejected
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     Event,
     PolicyProposed,
     ProposalAnswered,
     ReleaseProposed,
     VoidProposed,
-    body_of,
+    release_body_in,
 )
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 
-def propose(log: Writing, release: Release, by: str, reserve: bool) -> Decision | Proposal:
+def propose_release(log: WriteTransaction, release: Release, by: str, reserve: bool) -> Decision | Proposal:
     """Let a release wait; the same id asked again waits on, or gets what was decided."""
     known = log.state.entries.get(release.id)
     if known is not None:
-        return replayed(log.event(known.asked), known.status, release)
-    waiting = log.state.proposal_of("release", release.id)
+        return recorded_decision(log.event(known.request_record), known.status, release)
+    waiting = log.state.newest_proposal("release", release.id)
     if waiting is not None:
-        if encode(body_of(log.event(waiting.number))) != encode(release.body):
-            raise Misused(f"the id `{release.id}` was used for another release", "id-taken")
+        if encode_canonical(release_body_in(log.event(waiting.number))) != encode_canonical(release.body):
+            raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
         if not waiting.open:
-            raise rejected(release.id)
+            raise rejected_release_error(release.id)
         return waiting
     if log.state.policy is None:
-        raise no_policy()
-    readable(release, log.state.policy)
-    return _made(log, ReleaseProposed(log.at, by, release.id, release.body, reserve))
+        raise no_policy_error()
+    resolve_or_reject(release, log.state.policy)
+    return _made(log, ReleaseProposed(log.timestamp, by, release.id, release.body, reserve))
 
 
-def propose_void(log: Writing, release: str, because: str, by: str) -> Proposal:
+def propose_void(log: WriteTransaction, release: str, because: str, by: str) -> Proposal:
     """Let the end of a reservation wait."""
-    acts.check_void(log, release, because)
-    waiting = log.state.proposal_of("void", release)
+    acts.ensure_voidable(log, release, because)
+    waiting = log.state.newest_proposal("void", release)
     if waiting is not None and waiting.open:
         return waiting
-    return _made(log, VoidProposed(log.at, by, release, because))
+    return _made(log, VoidProposed(log.timestamp, by, release, because))
 
 
 def propose_policy(
-    log: Writing, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> Proposal:
     """Let a policy wait. Raises `Conflicting` as putting it in force would."""
-    event = acts.applied(log, policy, accept, by, because)
-    waiting = log.state.proposal_of("policy", policy.digest)
+    event = acts.policy_applied_event(log, policy, accept, by, because)
+    waiting = log.state.newest_proposal("policy", policy.digest)
     if waiting is not None and waiting.open:
         return waiting
     sources, accepted = event.sources, event.accepted
-    return _made(log, PolicyProposed(log.at, by, because, policy.digest, sources, accepted))
+    return _made(log, PolicyProposed(log.timestamp, by, because, policy.digest, sources, accepted))
 
 
-def _made(log: Writing, event: Event) -> Proposal:
-    return log.state.proposals[log.emit(event)]
+def _made(log: WriteTransaction, event: Event) -> Proposal:
+    return log.state.proposals[log.append(event)]
 
 
-def approve(log: Writing, number: int, by: str, because: str) -> Decision | int:
+def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) -> Decision | int:
     """Agree, and do what was proposed."""
     proposal = _open(log, number, by)
     event = log.event(number)
-    answer = ProposalAnswered(log.at, by, because, number, True)
+    answer = ProposalAnswered(log.timestamp, by, because, number, True)
     decision, effect = _carried_out(log, event, proposal.by)
-    log.emit(answer)
-    done = log.emit(effect)
+    log.append(answer)
+    done = log.append(effect)
     return done if decision is None else decision
 
 
-def reject(log: Writing, number: int, by: str, because: str) -> int:
+def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:
     """Do not agree; nothing of it happens."""
     _open(log, number, by)
-    return log.emit(ProposalAnswered(log.at, by, because, number, False))
+    return log.append(ProposalAnswered(log.timestamp, by, because, number, False))
 
 
-def _open(log: Writing, number: int, by: str) -> Proposal:
+def _open(log: WriteTransaction, number: int, by: str) -> Proposal:
     """A proposal that this person may answer."""
     proposal = log.state.proposals.get(number)
     if proposal is None:
-        raise Misused(f"there is no proposal {number}", "not-found")
+        raise OperationRejected(f"there is no proposal {number}", "not-found")
     if not proposal.open:
         word = "approved" if proposal.approved else "rejected"
-        raise Misused(f"proposal {number} was {word} before", "already-answered")
+        raise OperationRejected(f"proposal {number} was {word} before", "already-answered")
     if not by or by == proposal.by:
-        raise Misused(f"`{proposal.by}` proposed this: another must answer", "second-person")
+        raise OperationRejected(f"`{proposal.by}` proposed this: another must answer", "second-person")
     return proposal
 
 
-def _carried_out(log: Writing, event: Event, by: str) -> tuple[Decision | None, Event]:
+def _carried_out(log: WriteTransaction, event: Event, by: str) -> tuple[Decision | None, Event]:
     """What doing it comes to: a decision for a release, and the event that follows the answer."""
     match event:
         case ReleaseProposed():
-            release = release_of(event.body)
+            release = release_from_body(event.body)
             if release.id in log.state.entries:
-                raise Misused(f"`{release.id}` was charged otherwise: reject this", "id-taken")
+                raise OperationRejected(f"`{release.id}` was charged otherwise: reject this", "id-taken")
             behind_answer = log.state.sequence + 2
-            return acts.decided(log, release, by, reserve=event.reserve, at=behind_answer)
+            return acts.release_decided_event(log, release, by, reserve=event.reserve, at=behind_answer)
         case VoidProposed():
-            return None, acts.voided(log, event.release, event.because, by)
+            return None, acts.release_voided_event(log, event.release, event.because, by)
         case PolicyProposed():
-            policy = compiled_of(event)
-            return None, acts.applied(log, policy, event.accepted, by, event.because)
+            policy = compile_recorded_policy(event)
+            return None, acts.policy_applied_event(log, policy, event.accepted, by, event.because)
     raise InvariantBroken("only what was proposed can be answered")

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from dpolicy.enforcement.governance import conflicts
-from dpolicy.enforcement.journal import event_at
+from dpolicy.enforcement.governance import find_conflicts
+from dpolicy.enforcement.journal import read_event
 from dpolicy.enforcement.judgement import (
-    check_less,
-    judge,
-    losses_of,
-    not_proposed,
-    readable,
-    reservation,
+    ensure_within_reservation,
+    evaluate_release,
+    loss_relevant_fields,
+    ensure_not_pending,
+    resolve_or_reject,
+    find_reservation,
 )
-from dpolicy.enforcement.state import RESERVED, State, compiled_of, month_of
-from dpolicy.errors import DPolicyError, InvalidValue, LedgerUnavailable, Misused, ReleaseRejected
-from dpolicy.ledger.canonical import encode
+from dpolicy.enforcement.state import RESERVED, LedgerState, compile_recorded_policy, first_day_of_month
+from dpolicy.errors import DPolicyError, InvalidValue, LedgerUnavailable, OperationRejected, ReleaseRejected
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -39,18 +39,18 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     VoidProposed,
-    body_of,
+    release_body_in,
     check_chain,
     from_bytes,
 )
-from dpolicy.ledger.store import Store
-from dpolicy.releases.body import Body, release_of
+from dpolicy.ledger.store import LedgerStore
+from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision, Reason
 from dpolicy.rules.compiler import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Something that is not as it should be, at a record."""
 
     sequence: int
@@ -58,65 +58,65 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditReport:
     """How far the ledger could be read, and what was found."""
 
     records: int
     head: str
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
 
 
-def verify(store: Store) -> Audit:
+def audit_ledger(store: LedgerStore) -> AuditReport:
     """Read a ledger from its first record and make every decision again.
 
     Raises `LedgerUnavailable` if it cannot be read: that says nothing about what is in it.
     """
-    state = State()
-    findings: list[Finding] = []
+    state = LedgerState()
+    findings: list[AuditFinding] = []
     due: Event | None = None
     try:
-        for record in store.after(0):
+        for record in store.records_after(0):
             check_chain(state.head, record)
             event = from_bytes(record.payload)
-            state.now = month_of(event.at)
+            state.now = first_day_of_month(event.at)
             wrong = chain(_wrong(state, event, store), _not_done(due, event))
-            findings += [Finding(record.sequence, problem) for problem in wrong]
-            state.follow([record])
+            findings += [AuditFinding(record.sequence, problem) for problem in wrong]
+            state.fold([record])
             due = _approved(event, store)
-        findings += [Finding(state.sequence, problem) for problem in _not_done(due, None)]
+        findings += [AuditFinding(state.sequence, problem) for problem in _not_done(due, None)]
     except LedgerUnavailable:
         raise
     except DPolicyError as error:
-        findings.append(Finding(state.sequence + 1, str(error)))
+        findings.append(AuditFinding(state.sequence + 1, str(error)))
     head = state.head.digest.hex() if state.head else ""
-    return Audit(state.sequence, head, tuple(findings))
+    return AuditReport(state.sequence, head, tuple(findings))
 
 
-def records(store: Store) -> Iterator[tuple[Record, Event]]:
+def records_with_events(store: LedgerStore) -> Iterator[tuple[Record, Event]]:
     """Every record with its event, in order."""
-    for record in store.after(0):
+    for record in store.records_after(0):
         yield record, from_bytes(record.payload)
 
 
-def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
+def _wrong(state: LedgerState, event: Event, store: LedgerStore) -> Iterator[str]:
     """What the decision point would not have written in this state."""
     match event:
         case PolicyApplied():
             yield from _wrong_policy(state, event)
         case ReleaseDecided():
             yield from _wrong_name(event.release, event.body)
-            yield from _refused(lambda: not_proposed(state, event.release))
+            yield from _refused(lambda: ensure_not_pending(state, event.release))
             yield from _wrong_decision(state, event)
         case ReleaseImported():
             yield from _wrong_name(event.release, event.body)
-            yield from _refused(lambda: not_proposed(state, event.release))
+            yield from _refused(lambda: ensure_not_pending(state, event.release))
             yield from _unreadable(state, event.body)
         case ReleaseRelabelled():
             yield from _wrong_name(event.release, event.body)
             yield from _unreadable(state, event.body)
             yield from _unsaid(event.release, event.because)
-            charged = body_of(event_at(store, state.entry(event.release).charged))
-            if encode(losses_of(charged)) != encode(losses_of(event.body)):
+            charged = release_body_in(read_event(store, state.entry(event.release).charge_record))
+            if encode_canonical(loss_relevant_fields(charged)) != encode_canonical(loss_relevant_fields(event.body)):
                 yield f"`{event.release}` is described anew with other mechanisms"
         case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
             yield from _wrong_end(state, event)
@@ -127,22 +127,22 @@ def _wrong(state: State, event: Event, store: Store) -> Iterator[str]:
 
 
 def _wrong_proposal(
-    state: State, event: ReleaseProposed | VoidProposed | PolicyProposed
+    state: LedgerState, event: ReleaseProposed | VoidProposed | PolicyProposed
 ) -> Iterator[str]:
     match event:
         case ReleaseProposed():
             yield from _wrong_name(event.release, event.body)
             yield from _unreadable(state, event.body)
-            if event.release in state.entries or state.proposal_of("release", event.release):
+            if event.release in state.entries or state.newest_proposal("release", event.release):
                 yield f"`{event.release}` is proposed, and was asked for before"
         case VoidProposed():
             yield from _unsaid(event.release, event.because)
-            yield from _refused(lambda: reservation(state, event.release))
+            yield from _refused(lambda: find_reservation(state, event.release))
         case PolicyProposed():
-            yield from _wrong_digest(compiled_of(event), event)
+            yield from _wrong_digest(compile_recorded_policy(event), event)
 
 
-def _wrong_answer(state: State, event: ProposalAnswered) -> Iterator[str]:
+def _wrong_answer(state: LedgerState, event: ProposalAnswered) -> Iterator[str]:
     proposal = state.proposals.get(event.proposal)
     if proposal is None or not proposal.open:
         yield f"proposal {event.proposal} was not open, so there was nothing to answer"
@@ -150,11 +150,11 @@ def _wrong_answer(state: State, event: ProposalAnswered) -> Iterator[str]:
         yield f"proposal {event.proposal} was answered by the person who made it"
 
 
-def _approved(event: Event, store: Store) -> Event | None:
+def _approved(event: Event, store: LedgerStore) -> Event | None:
     """What a second person approved in this event."""
     match event:
         case ProposalAnswered(proposal=number, approved=True):
-            return event_at(store, number)
+            return read_event(store, number)
     return None
 
 
@@ -166,7 +166,7 @@ def _not_done(due: Event | None, event: Event | None) -> Iterator[str]:
         case ReleaseProposed(), ReleaseDecided():
             held = due.reserve and event.allowed
             done = (due.by, held) == (event.by, event.reserved)
-            done = done and encode(due.body) == encode(event.body)
+            done = done and encode_canonical(due.body) == encode_canonical(event.body)
         case VoidProposed(), ReleaseVoided():
             done = (due.by, due.release, due.because) == (event.by, event.release, event.because)
         case PolicyProposed(), PolicyApplied():
@@ -179,10 +179,10 @@ def _not_done(due: Event | None, event: Event | None) -> Iterator[str]:
         yield "what a second person approved was not done as it was proposed"
 
 
-def _wrong_policy(state: State, event: PolicyApplied) -> Iterator[str]:
-    policy = compiled_of(event)
+def _wrong_policy(state: LedgerState, event: PolicyApplied) -> Iterator[str]:
+    policy = compile_recorded_policy(event)
     yield from _wrong_digest(policy, event)
-    broken = {c.rule.name for c in conflicts(state.under(policy))} - set(event.accepted)
+    broken = {c.rule.name for c in find_conflicts(state.with_policy(policy))} - set(event.accepted)
     if broken:
         yield f"a policy was applied over the conflict `{min(broken)}`"
 
@@ -193,14 +193,14 @@ def _wrong_digest(policy: CompiledPolicy, event: PolicyApplied | PolicyProposed)
 
 
 def _wrong_end(
-    state: State, event: ReleaseCommitted | ReleaseVoided | ReleaseExpired
+    state: LedgerState, event: ReleaseCommitted | ReleaseVoided | ReleaseExpired
 ) -> Iterator[str]:
     """What is wrong with the end of a reservation; from its time on, it can only expire."""
     entry = state.entry(event.release)
     if entry.status != RESERVED:
         yield f"`{event.release}` was {entry.status}, so there was no reservation to end"
         return
-    passed = state.open[event.release] < event.at
+    passed = state.open_reservations[event.release] < event.at
     if isinstance(event, ReleaseExpired):
         if not passed:
             yield f"`{event.release}` expired before its time"
@@ -211,7 +211,7 @@ def _wrong_end(
     if isinstance(event, ReleaseCommitted) and event.body is not None:
         yield from _wrong_name(event.release, event.body)
         body = event.body
-        yield from _refused(lambda: check_less(state, entry, body))
+        yield from _refused(lambda: ensure_within_reservation(state, entry, body))
 
 
 def _wrong_name(release: str, body: Body) -> Iterator[str]:
@@ -224,27 +224,27 @@ def _unsaid(release: str, because: str) -> Iterator[str]:
         yield f"`{release}` does not say `because`"
 
 
-def _unreadable(state: State, body: Body) -> Iterator[str]:
+def _unreadable(state: LedgerState, body: Body) -> Iterator[str]:
     """Why a release that is not decided would have been refused; without a policy, it is not."""
     policy = state.policy
     if policy is not None:
-        yield from _refused(lambda: readable(release_of(body), policy))
+        yield from _refused(lambda: resolve_or_reject(release_from_body(body), policy))
 
 
 def _refused(check: Callable[[], object]) -> Iterator[str]:
     """Why the decision point would have refused, if it had."""
     try:
         check()
-    except (InvalidValue, Misused, ReleaseRejected) as error:
+    except (InvalidValue, OperationRejected, ReleaseRejected) as error:
         yield str(error)
 
 
-def _wrong_decision(state: State, event: ReleaseDecided) -> Iterator[str]:
+def _wrong_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     if state.policy is None:
         yield f"`{event.release}` was decided before there was a policy"
         return
     try:
-        again = judge(state, release_of(event.body)).placed(state.sequence + 1)
+        again = evaluate_release(state, release_from_body(event.body)).at_record(state.sequence + 1)
     except (InvalidValue, ReleaseRejected) as error:
         yield f"`{event.release}` cannot be read: {error}"
         return
@@ -272,10 +272,10 @@ def _given(answer: str) -> Decision | None:
     return given if text == answer else None
 
 
-def _outline(told: Decision) -> tuple[object, ...]:
+def _outline(decision: Decision) -> tuple[object, ...]:
     """What was decided, where, and for which broken rules."""
-    place = (told.release, told.allowed, told.policy, told.sequence)
-    return (*place, told.uncovered, told.failed, sorted(told.broken))
+    place = (decision.release, decision.allowed, decision.policy, decision.sequence)
+    return (*place, decision.uncovered, decision.predicate_errors, sorted(decision.broken))
 
 
 def _alike(given: Decision, again: Decision) -> bool:
@@ -286,13 +286,13 @@ def _alike(given: Decision, again: Decision) -> bool:
     """
     mine, theirs = _reasons(given), _reasons(again)
     return (
-        given.would_fit == again.would_fit
+        given.counter_offers == again.counter_offers
         and len(given.reasons) == len(mine) == len(theirs)
         and (given.allowed or mine.keys() == theirs.keys())
         and all(mine[rule] == theirs[rule] for rule in mine.keys() & theirs.keys())
     )
 
 
-def _reasons(told: Decision) -> dict[tuple[str, str, bool], Reason]:
+def _reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:
     """The reasons by rule, without what is free in them."""
-    return {(r.rule, r.unit, r.each_release): replace(r, spenders=(), at={}) for r in told.reasons}
+    return {(r.rule, r.unit, r.each_release): replace(r, spenders=(), at={}) for r in decision.reasons}

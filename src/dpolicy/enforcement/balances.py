@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.places import Layout
+from dpolicy.enforcement.places import RuleGranularities
 from dpolicy.enforcement.segments import Segments
 from dpolicy.errors import InvalidValue, InvariantBroken
-from dpolicy.privacy.calendars import index_of, start_of
+from dpolicy.privacy.calendars import block_index, block_start
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.rows import LossArray
 from dpolicy.releases.regions import Box, Region
 
 #: The mechanisms of a release may overlap in so many ways: each is looked at by itself.
-MOST_PIECES = 512
+MAX_DISJOINT_CHARGES = 512
 
 #: Numbers of rules.
-Numbers = NDArray[np.intp]
+RuleNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +35,8 @@ class Charge:
     `region` is None for everybody at all times; time steps before `cutoff` are not told apart.
     """
 
-    numbers: Numbers
-    rows: Rows
+    rule_numbers: RuleNumbers
+    rows: LossArray
     region: Region | None = None
     cutoff: int = 0
 
@@ -45,14 +45,14 @@ class Charge:
 class Balances:
     """What was spent on every rule of a section, by its number."""
 
-    layout: Layout
-    finite: Rows
+    granularities: RuleGranularities
+    finite: LossArray
     infinite: NDArray[np.int32]
     has_segments: NDArray[np.bool_]
     segments: dict[int, Segments] = field(default_factory=dict)
 
     @staticmethod
-    def nothing(layout: Layout, width: int) -> Balances:
+    def zero(layout: RuleGranularities, width: int) -> Balances:
         """Before the first release."""
         rules = len(layout.frame_of)
         return Balances(
@@ -65,55 +65,55 @@ class Balances:
     def copy(self) -> Balances:
         """The same, changed by itself from now on."""
         return Balances(
-            self.layout,
+            self.granularities,
             self.finite.copy(),
             self.infinite.copy(),
             self.has_segments.copy(),
             {number: segments.copy() for number, segments in self.segments.items()},
         )
 
-    def spent(self, numbers: Numbers) -> Rows:
+    def uniform_losses(self, numbers: RuleNumbers) -> LossArray:
         """The losses of rules that are charged everywhere alike, one row for each."""
         found = self.finite[numbers]
         found[self.infinite[numbers] > 0] = INFINITE
         return found
 
-    def apart(self, charge: Charge) -> NDArray[np.bool_]:
+    def needs_segments(self, charge: Charge) -> NDArray[np.bool_]:
         """Which rules of a charge have segments, or get them by it."""
-        partly = self.layout.partly(charge.region, charge.numbers)
-        return partly | self.has_segments[charge.numbers]
+        partly = self.granularities.touches_partially(charge.region, charge.rule_numbers)
+        return partly | self.has_segments[charge.rule_numbers]
 
-    def of(self, number: int) -> Segments:
+    def segments_for(self, number: int) -> Segments:
         """The segments of a rule, to look at; one cell if it is charged everywhere alike."""
         known = self.segments.get(number)
-        return known or Segments(self.layout.space.box, self.spent(np.array([number]))[0])
+        return known or Segments(self.granularities.space.box, self.uniform_losses(np.array([number]))[0])
 
-    def give(self, number: int, segments: Segments) -> None:
+    def set_segments(self, number: int, segments: Segments) -> None:
         """Let a rule have segments."""
         self.segments[number] = segments
         self.has_segments[number] = True
 
     def add(self, charge: Charge, times: int) -> None:
         """Charge the rules for so many releases alike."""
-        apart = self.apart(charge)
+        apart = self.needs_segments(charge)
         for number, row in _rows(charge, apart, times):
-            self.give(number, self.of(number))
-            self.segments[number].add(self.layout.blocks(charge.region, number, charge.cutoff), row)
-        numbers, rows = charge.numbers[~apart], charge.rows[~apart]
+            self.set_segments(number, self.segments_for(number))
+            self.segments[number].add(self.granularities.blocks(charge.region, number, charge.cutoff), row)
+        numbers, rows = charge.rule_numbers[~apart], charge.rows[~apart]
         endless = rows >= INFINITE
         terms = np.where(endless, 0, _times(rows, times))
         self.finite[numbers] = np.minimum(self.finite[numbers] + terms, INFINITE)
         self.infinite[numbers] += times * endless
 
-    def take_away(self, charge: Charge, times: int) -> bool:
+    def subtract(self, charge: Charge, times: int) -> bool:
         """Undo charges; False where a sum no longer knows its terms, and must be added up anew."""
-        apart = self.apart(charge)
-        numbers, rows = charge.numbers[~apart], charge.rows[~apart]
+        apart = self.needs_segments(charge)
+        numbers, rows = charge.rule_numbers[~apart], charge.rows[~apart]
         if (self.finite[numbers] >= INFINITE).any():
             return False
         for number, row in _rows(charge, apart, times):
-            blocks = self.layout.blocks(charge.region, number, charge.cutoff)
-            if not self.segments[number].take_away(blocks, row):
+            blocks = self.granularities.blocks(charge.region, number, charge.cutoff)
+            if not self.segments[number].subtract(blocks, row):
                 return False
         endless = rows >= INFINITE
         self.finite[numbers] -= np.where(endless, 0, rows * times)
@@ -122,24 +122,24 @@ class Balances:
             raise InvariantBroken("more is taken away from a rule than was added")
         return True
 
-    def collapse(self, cutoff: int) -> None:
+    def collapse_time(self, cutoff: int) -> None:
         """Keep time steps before a day together: each takes the largest loss of its block.
 
         Theory 6.3. Later charges to any part of such a block are charges to all of it.
         """
-        into = self.layout.into
+        into = self.granularities.collapsed_period
         for number, segments in self.segments.items():
-            if not self.layout.collapses(number):
+            if not self.granularities.collapses(number):
                 continue
             time = len(segments.space) - 1
-            bounds = np.unique(segments.parts()["low"][time])
+            bounds = np.unique(segments.to_arrays()["low"][time])
             old = bounds[(bounds < cutoff) & (bounds > segments.space[time][0])].tolist()
-            inside = (day for day in old if start_of(into, index_of(into, day)) != day)
-            for block in dict.fromkeys(index_of(into, day) for day in inside):
-                segments.merge(time, start_of(into, block), start_of(into, block + 1))
+            inside = (day for day in old if block_start(into, block_index(into, day)) != day)
+            for block in dict.fromkeys(block_index(into, day) for day in inside):
+                segments.merge(time, block_start(into, block), block_start(into, block + 1))
 
 
-def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Region, Rows]]:
+def disjoint_charges(space: Box, charges: Iterable[tuple[Region, LossArray]]) -> list[tuple[Region, LossArray]]:
     """Charges of one rule → disjoint regions, each with the sum of what is charged there."""
     several = list(charges)
     if len(several) == 1:
@@ -147,9 +147,9 @@ def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Reg
     together = Segments(space, np.zeros_like(several[0][1]))
     for region, row in several:
         together.add(region, row)
-    if len(together) > MOST_PIECES:
+    if len(together) > MAX_DISJOINT_CHARGES:
         raise InvalidValue("R008", "the mechanisms overlap in too many ways; ask for them apart")
-    parts = together.parts()
+    parts = together.to_arrays()
     found = []
     for cell in range(len(together)):
         row = parts["amounts"][:, cell]
@@ -158,12 +158,12 @@ def pieces(space: Box, charges: Iterable[tuple[Region, Rows]]) -> list[tuple[Reg
     return found or several[:1]
 
 
-def _rows(charge: Charge, chosen: NDArray[np.bool_], times: int) -> Iterator[tuple[int, Rows]]:
+def _rows(charge: Charge, chosen: NDArray[np.bool_], times: int) -> Iterator[tuple[int, LossArray]]:
     for position in np.flatnonzero(chosen).tolist():
-        yield int(charge.numbers[position]), _times(charge.rows[position], times)
+        yield int(charge.rule_numbers[position]), _times(charge.rows[position], times)
 
 
-def _times(rows: Rows, times: int) -> Rows:
+def _times(rows: LossArray, times: int) -> LossArray:
     if times == 1:
         return rows
     return np.where(rows > INFINITE // times, INFINITE, rows * times)

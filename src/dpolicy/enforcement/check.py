@@ -14,81 +14,81 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.balances import Balances, Charge, pieces
-from dpolicy.enforcement.places import Layout, layout_of
-from dpolicy.enforcement.readout import Readout, read_off, readout
-from dpolicy.enforcement.resolution import Resolved
+from dpolicy.enforcement.balances import Balances, Charge, disjoint_charges
+from dpolicy.enforcement.places import RuleGranularities, granularities_for
+from dpolicy.enforcement.readout import LossFormatter, certificates_for_display, loss_formatter
+from dpolicy.enforcement.resolution import ResolvedMechanism
 from dpolicy.enforcement.segments import Segments
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.certificates import PURE, Certificate
-from dpolicy.privacy.filter import Gates, gates
+from dpolicy.privacy.filter import BoundArrays, build_bound_arrays
 from dpolicy.privacy.loss import Certificates
-from dpolicy.privacy.rows import Rows, added, width
+from dpolicy.privacy.rows import LossArray, add_saturating, loss_width
 from dpolicy.releases.regions import Box, Point, Region
-from dpolicy.rules.compiler import CompiledPolicy, Section
-from dpolicy.rules.index import Match
+from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
+from dpolicy.rules.index import ScopeMatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class EnforcedSection:
     """A section laid out for decisions: by number of bound, of budget, and of base scope."""
 
-    section: Section
+    compiled: CompiledSection
     certificates: Certificates
-    gates: Gates
-    readouts: tuple[Readout, ...]
+    bounds: BoundArrays
+    formatters: tuple[LossFormatter, ...]
     unit_of_base: NDArray[np.intp]
-    layout: Layout
+    granularities: RuleGranularities
 
-    def gates_of(self, numbers: NDArray[np.intp]) -> Gates:
+    def bounds_for(self, numbers: NDArray[np.intp]) -> BoundArrays:
         """What the losses of rules must stay within."""
-        return self.gates[self.section.rules.bound_numbers[numbers]]
+        return self.bounds[self.compiled.rules.bound_numbers[numbers]]
 
-    def units_of(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+    def unit_positions(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
         """The positions of the units of rules."""
-        return self.unit_of_base[numbers // self.section.rules.width]
+        return self.unit_of_base[numbers // self.compiled.rules.width]
 
     @property
-    def space(self) -> Box:
+    def full_extent(self) -> Box:
         """The whole extent of each axis."""
-        return self.layout.space.box
+        return self.granularities.space.box
 
-    def nothing(self) -> Balances:
+    def empty_balances(self) -> Balances:
         """The balances before the first release."""
-        return Balances.nothing(self.layout, width(self.certificates))
+        return Balances.zero(self.granularities, loss_width(self.certificates))
 
-    def readout_of(self, number: int) -> Readout:
+    def formatter_for(self, number: int) -> LossFormatter:
         """How the losses of a rule are told."""
-        return self.readouts[int(self.section.rules.budget_numbers[number])]
+        return self.formatters[int(self.compiled.rules.budget_numbers[number])]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Checks:
+class RuleChecks:
     """The rules of one section that a release matches: spent, cost, and whether each holds.
 
     A rule that is not charged everywhere alike stands here with one of its tightest places; all of
     them are in `at`.
     """
 
-    of: Prepared
-    numbers: NDArray[np.intp]
-    spent: Rows
-    cost: Rows
+    section: EnforcedSection
+    rule_numbers: NDArray[np.intp]
+    spent: LossArray
+    cost: LossArray
     holds: NDArray[np.bool_]
-    at: Mapping[int, Place]
+    tightest_cells: Mapping[int, TightestCells]
     cutoff: int
 
     @property
-    def after(self) -> Rows:
+    def after(self) -> LossArray:
         """What is spent with the release."""
-        return added(self.spent, self.cost)
+        return add_saturating(self.spent, self.cost)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """All rules that a release matches, what no rule covers, and what could not be evaluated."""
 
-    checks: tuple[Checks, ...]
+    checks: tuple[RuleChecks, ...]
     uncovered: tuple[str, ...]
     failed: tuple[str, ...]
 
@@ -99,36 +99,36 @@ class Verdict:
 
 
 @lru_cache(maxsize=64)
-def certificates_of(policy: CompiledPolicy) -> Certificates:
+def certificates_for(policy: CompiledPolicy) -> Certificates:
     """The certificates in which losses are kept under a policy."""
     used: set[Certificate] = {PURE}
-    orders = policy.policies.accounting.orders
+    orders = policy.policy_set.accounting.orders
     for section in policy.sections:
         rules = section.rules
         used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
-            used |= set(read_off(budget, profile, orders))
+            used |= set(certificates_for_display(budget, profile, orders))
     return tuple(sorted(used))
 
 
 @lru_cache(maxsize=64)
-def prepared(policy: CompiledPolicy) -> tuple[Prepared, Prepared]:
+def enforced_sections(policy: CompiledPolicy) -> tuple[EnforcedSection, EnforcedSection]:
     """Both sections, laid out once: over all releases, and for each release."""
-    certificates, orders = certificates_of(policy), policy.policies.accounting.orders
-    units = list(policy.checked.vocabulary.units)
+    certificates, orders = certificates_for(policy), policy.policy_set.accounting.orders
+    units = list(policy.checked_policy_set.vocabulary.units)
 
-    def lay_out(section: Section) -> Prepared:
+    def lay_out(section: CompiledSection) -> EnforcedSection:
         rules = section.rules
-        return Prepared(
+        return EnforcedSection(
             section,
             certificates,
-            gates(rules.bounds, certificates),
+            build_bound_arrays(rules.bounds, certificates),
             tuple(
-                readout(budget, profile, orders, certificates)
+                loss_formatter(budget, profile, orders, certificates)
                 for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
             ),
             np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
-            layout_of(policy, rules),
+            granularities_for(policy, rules),
         )
 
     return lay_out(policy.cumulative), lay_out(policy.each_release)
@@ -137,44 +137,44 @@ def prepared(policy: CompiledPolicy) -> tuple[Prepared, Prepared]:
 def decide(
     policy: CompiledPolicy,
     balances: Balances | None,
-    mechanisms: Sequence[Resolved],
+    mechanisms: Sequence[ResolvedMechanism],
     today: int = 0,
 ) -> Verdict:
     """Hold a release against every matching rule; without balances, as if it were the first.
 
     `today` says which time steps are long ago, for policies that keep those together.
     """
-    cumulative, each_release = prepared(policy)
-    checks: list[Checks] = []
+    cumulative, each_release = enforced_sections(policy)
+    checks: list[RuleChecks] = []
     failed: list[str] = []
     uncovered: tuple[str, ...] = ()
     for of in (each_release, cumulative):
         matches, errors = _matches(of, mechanisms)
         failed += errors[:1]
-        if of is cumulative and not policy.policies.accounting.allow_uncovered:
+        if of is cumulative and not policy.policy_set.accounting.allow_uncovered:
             uncovered = _uncovered(of, mechanisms, matches)
-        if errors or not of.section.rules:
+        if errors or not of.compiled.rules:
             continue
-        costs = charges(of, mechanisms, [match for match in matches if match], today)
+        costs = charges_by_region(of, mechanisms, [match for match in matches if match], today)
         lasting = balances if of is cumulative else None
-        checks.append(checked(of, lasting or of.nothing(), costs))
+        checks.append(check_charges(of, lasting or of.empty_balances(), costs))
     return Verdict(tuple(checks), uncovered, tuple(failed))
 
 
-def charges(
-    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match], today: int = 0
+def charges_by_region(
+    section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], matches: Sequence[ScopeMatch], today: int = 0
 ) -> tuple[Charge, ...]:
     """What a release costs each kept rule of a section: one charge a region."""
-    cutoff = of.layout.cutoff(today)
-    by_region: dict[Region | None, list[tuple[NDArray[np.intp], Rows]]] = {}
+    cutoff = section.granularities.cutoff(today)
+    by_region: dict[Region | None, list[tuple[NDArray[np.intp], LossArray]]] = {}
     for mechanism, match in zip(mechanisms, matches, strict=True):
-        numbers = of.section.index.numbers(match)
-        rows = mechanism.costs[of.units_of(numbers)]
+        numbers = section.compiled.index.rules_for_match(match)
+        rows = mechanism.costs[section.unit_positions(numbers)]
         by_region.setdefault(mechanism.region, []).append((numbers, rows))
     return tuple(Charge(*_together(parts), region, cutoff) for region, parts in by_region.items())
 
 
-def _together(parts: Sequence[tuple[NDArray[np.intp], Rows]]) -> tuple[NDArray[np.intp], Rows]:
+def _together(parts: Sequence[tuple[NDArray[np.intp], LossArray]]) -> tuple[NDArray[np.intp], LossArray]:
     """Costs of several mechanisms → one row a rule."""
     if len(parts) == 1:
         return parts[0]
@@ -182,25 +182,25 @@ def _together(parts: Sequence[tuple[NDArray[np.intp], Rows]]) -> tuple[NDArray[n
     total = np.zeros((len(every), parts[0][1].shape[1]), dtype=np.int64)
     for numbers, rows in parts:
         at = np.searchsorted(every, numbers)
-        total[at] = added(total[at], rows)
+        total[at] = add_saturating(total[at], rows)
     return every, total
 
 
-def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks:
+def check_charges(section: EnforcedSection, balances: Balances, costs: Sequence[Charge]) -> RuleChecks:
     """Hold charges against the rules: those charged everywhere alike at once, others by place."""
-    apart = np.unique(np.concatenate([c.numbers[balances.apart(c)] for c in costs]))
-    whole = [(c.numbers[k := ~np.isin(c.numbers, apart)], c.rows[k]) for c in costs]
+    apart = np.unique(np.concatenate([c.rule_numbers[balances.needs_segments(c)] for c in costs]))
+    whole = [(c.rule_numbers[k := ~np.isin(c.rule_numbers, apart)], c.rows[k]) for c in costs]
     numbers, cost = _together(whole)
-    spent = balances.spent(numbers)
-    holds = of.gates_of(numbers).hold(added(spent, cost))
+    spent = balances.uniform_losses(numbers)
+    holds = section.bounds_for(numbers).are_within(add_saturating(spent, cost))
     if not len(apart):
-        return Checks(of, numbers, spent, cost, holds, {}, costs[0].cutoff)
-    placed = [_placed(of, balances, number, costs) for number in apart.tolist()]
+        return RuleChecks(section, numbers, spent, cost, holds, {}, costs[0].cutoff)
+    placed = [_placed(section, balances, number, costs) for number in apart.tolist()]
     at = {len(numbers) + position: found.place for position, found in enumerate(placed)}
-    return Checks(
-        of,
+    return RuleChecks(
+        section,
         np.concatenate([numbers, apart]),
-        np.vstack([spent, *(found.place.somewhere for found in placed)]),
+        np.vstack([spent, *(found.place.spent for found in placed)]),
         np.vstack([cost, *(found.cost for found in placed)]),
         np.concatenate([holds, [found.holds for found in placed]]),
         at,
@@ -209,7 +209,7 @@ def checked(of: Prepared, balances: Balances, costs: Sequence[Charge]) -> Checks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class TightestCells:
     """Cells of a rule's segments, equally full, and the region that a release touches."""
 
     segments: Segments
@@ -217,15 +217,15 @@ class Place:
     region: Region
 
     @property
-    def somewhere(self) -> Rows:
+    def spent(self) -> LossArray:
         """What was spent in one of the cells."""
         return self.segments.columns(self.cells[:1])[:, 0]
 
     @property
-    def first(self) -> tuple[Point, Rows]:
+    def first_block(self) -> tuple[Point, LossArray]:
         """The smallest block of it, and what was spent there."""
         point = self.segments.first_point(self.cells, self.region) or ()
-        return point, self.segments.row_at(point)
+        return point, self.segments.amounts_at(point)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,62 +233,62 @@ class _Placed:
     """A rule at the place where a release leaves it least room."""
 
     holds: bool
-    place: Place
-    cost: Rows
+    place: TightestCells
+    cost: LossArray
 
 
-def _placed(of: Prepared, balances: Balances, number: int, costs: Sequence[Charge]) -> _Placed:
+def _placed(section: EnforcedSection, balances: Balances, number: int, costs: Sequence[Charge]) -> _Placed:
     """A rule at its worst place: the largest loss where it breaks, or else where it is fullest."""
-    segments, gate = balances.of(number), of.gates_of(np.array([number]))
-    sizes = of.readout_of(number).sizes
+    segments, gate = balances.segments_for(number), section.bounds_for(np.array([number]))
+    sizes = section.formatter_for(number).ranking_keys
     found = []
-    for region, cost in pieces(of.space, _charged(of, number, costs)):
-        cells, full = gate.tell_apart(segments.amounts, segments.touching(region), cost)
+    for region, cost in disjoint_charges(section.full_extent, _charged(section, number, costs)):
+        cells, full = gate.violating_or_fullest_cells(segments.amounts, segments.cells_touching(region), cost)
         holds = not len(cells)
         if holds:
-            size = int(sizes(added(segments.columns(full[:1]).T, cost))[0])
+            size = int(sizes(add_saturating(segments.columns(full[:1]).T, cost))[0])
         else:
-            after = sizes(added(segments.columns(cells).T, cost))
+            after = sizes(add_saturating(segments.columns(cells).T, cost))
             size = int(after.max())
             full = cells[after == size]
-        found.append((holds, -size, _Placed(holds, Place(segments, full, region), cost)))
+        found.append((holds, -size, _Placed(holds, TightestCells(segments, full, region), cost)))
     worst = min(item[:2] for item in found)
     tied = [placed for holds, size, placed in found if (holds, size) == worst]
     return tied[0] if len(tied) == 1 else min(tied, key=lambda placed: placed.place.first[0])
 
 
-def _charged(of: Prepared, number: int, costs: Sequence[Charge]) -> Iterator[tuple[Region, Rows]]:
+def _charged(section: EnforcedSection, number: int, costs: Sequence[Charge]) -> Iterator[tuple[Region, LossArray]]:
     """What a release costs one rule, and in which of its blocks."""
     for charge in costs:
-        position = int(np.searchsorted(charge.numbers, number))
-        if position < len(charge.numbers) and charge.numbers[position] == number:
-            yield of.layout.blocks(charge.region, number, charge.cutoff), charge.rows[position]
+        position = int(np.searchsorted(charge.rule_numbers, number))
+        if position < len(charge.rule_numbers) and charge.rule_numbers[position] == number:
+            yield section.granularities.blocks(charge.region, number, charge.cutoff), charge.rows[position]
 
 
-def nowhere_above(of: Prepared, some: Sequence[Charge], others: Sequence[Charge]) -> bool:
+def charges_at_most(section: EnforcedSection, charges: Sequence[Charge], limit_charges: Sequence[Charge]) -> bool:
     """Whether charges are at most others for every rule in every block, and to no other rule."""
-    for number in np.unique(np.concatenate([charge.numbers for charge in some])).tolist():
-        limits = list(_charged(of, number, others))
+    for number in np.unique(np.concatenate([charge.rule_numbers for charge in charges])).tolist():
+        limits = list(_charged(section, number, limit_charges))
         if not limits:
             return False
-        most = Segments(of.space, np.zeros_like(limits[0][1]))
+        most = Segments(section.full_extent, np.zeros_like(limits[0][1]))
         for region, row in limits:
             most.add(region, row)
-        for region, row in pieces(of.space, _charged(of, number, some)):
-            if (row[:, np.newaxis] > most.columns(most.touching(region))).any():
+        for region, row in disjoint_charges(section.full_extent, _charged(section, number, charges)):
+            if (row[:, np.newaxis] > most.columns(most.cells_touching(region))).any():
                 return False
     return True
 
 
 def _matches(
-    of: Prepared, mechanisms: Sequence[Resolved]
-) -> tuple[list[Match | None], tuple[str, ...]]:
+    section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism]
+) -> tuple[list[ScopeMatch | None], tuple[str, ...]]:
     """Where each mechanism lies, None where a predicate has no answer; and those errors."""
-    found: list[Match | None] = []
+    found: list[ScopeMatch | None] = []
     errors = []
     for mechanism in mechanisms:
         try:
-            found.append(of.section.index.match(mechanism.facts))
+            found.append(section.compiled.index.match(mechanism.predicate_input))
         except PredicateFailed as error:
             found.append(None)
             errors.append(str(error))
@@ -296,9 +296,9 @@ def _matches(
 
 
 def _uncovered(
-    of: Prepared, mechanisms: Sequence[Resolved], matches: Sequence[Match | None]
+    section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], matches: Sequence[ScopeMatch | None]
 ) -> tuple[str, ...]:
     """Mechanisms that no rule over all releases bounds; an error is told elsewhere."""
-    index = of.section.index
+    index = section.compiled.index
     pairs = zip(mechanisms, matches, strict=True)
-    return tuple(m.name for m, match in pairs if match and not len(index.numbers(match)))
+    return tuple(m.name for m, match in pairs if match and not len(index.rules_for_match(match)))

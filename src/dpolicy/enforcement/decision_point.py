@@ -11,16 +11,16 @@ from copy import copy
 from pathlib import Path
 
 from dpolicy.enforcement import acts, approvals
-from dpolicy.enforcement.governance import Balance, balances, conflicts
-from dpolicy.enforcement.journal import Answer, Clock, Journal, Writing, event_at, utc_now
-from dpolicy.enforcement.judgement import judge, read_request, replayed, still_in_force
-from dpolicy.enforcement.places import space_of
-from dpolicy.enforcement.state import Entry, Proposal, State
-from dpolicy.errors import Misused
+from dpolicy.enforcement.governance import RuleStatus, rule_statuses, find_conflicts
+from dpolicy.enforcement.journal import Result, Clock, Journal, WriteTransaction, read_event, utc_now
+from dpolicy.enforcement.judgement import evaluate_release, parse_request, recorded_decision, ensure_policy_unchanged
+from dpolicy.enforcement.places import partition_space_for
+from dpolicy.enforcement.state import ReleaseEntry, Proposal, LedgerState
+from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import Event, Record
 from dpolicy.ledger.opening import open_store
 from dpolicy.ledger.reading import Head
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
@@ -30,26 +30,26 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 class DecisionPoint:
     """Decides releases against a policy and a ledger. Safe to share between threads."""
 
-    def __init__(self, ledger: str | Path | Store, clock: Clock = utc_now) -> None:
+    def __init__(self, ledger: str | Path | LedgerStore, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
         self._journal = Journal(store, clock)
-        self._check: Callable[[State], None] = lambda _: None
+        self._check: Callable[[LedgerState], None] = lambda _: None
 
-    def only_under(self, policy: CompiledPolicy | None) -> DecisionPoint:
+    def bound_to_policy(self, policy: CompiledPolicy | None) -> DecisionPoint:
         """The same, but it writes only while the policy is in force by which somebody judged.
 
         What is found out before the lock is taken holds under it only then.
         """
         careful = copy(self)
-        careful._check = lambda state: still_in_force(state, policy)
+        careful._check = lambda state: ensure_policy_unchanged(state, policy)
         return careful
 
     def close(self) -> None:
         """Let go of the ledger."""
         self._journal.close()
 
-    def _write(self, work: Callable[[Writing], Answer]) -> Answer:
-        def checked(log: Writing) -> Answer:
+    def _write(self, work: Callable[[WriteTransaction], Result]) -> Result:
+        def checked(log: WriteTransaction) -> Result:
             self._check(log.state)
             return work(log)
 
@@ -59,42 +59,42 @@ class DecisionPoint:
 
     def submit(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and charge it, or return what was decided for this id before."""
-        asked = read_request(release)
-        return self._write(lambda log: acts.decide(log, asked, by, reserve=False))
+        asked = parse_request(release)
+        return self._write(lambda log: acts.decide_release(log, asked, by, reserve=False))
 
     def reserve(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and hold its cost until it is committed or voided."""
-        asked = read_request(release)
-        return self._write(lambda log: acts.decide(log, asked, by, reserve=True))
+        asked = parse_request(release)
+        return self._write(lambda log: acts.decide_release(log, asked, by, reserve=True))
 
     def check(self, release: Release | Body) -> Decision:
         """What `submit` would answer now; nothing is written."""
-        asked = read_request(release)
-        with self._journal.reading() as state:
+        asked = parse_request(release)
+        with self._journal.read() as state:
             known = state.entries.get(asked.id)
             if known is None:
-                return judge(state, asked)
-            return replayed(event_at(self._journal.store, known.asked), known.status, asked)
+                return evaluate_release(state, asked)
+            return recorded_decision(read_event(self._journal.store, known.request_record), known.status, asked)
 
-    def submit_together(
-        self, choose: Callable[[State], Sequence[Release]], by: str = ""
+    def submit_batch(
+        self, choose: Callable[[LedgerState], Sequence[Release]], by: str = ""
     ) -> tuple[Decision, ...]:
         """Submit what is chosen from the state, in one commit: all of it is allowed, or none."""
-        return self._write(lambda log: acts.decide_together(log, choose(log.state), by))
+        return self._write(lambda log: acts.decide_batch(log, choose(log.state), by))
 
-    def consult(self, look: Callable[[State], Answer]) -> Answer:
+    def read_state(self, look: Callable[[LedgerState], Result]) -> Result:
         """What somebody reads off the state, which must not change it."""
-        with self._journal.reading() as state:
+        with self._journal.read() as state:
             return look(state)
 
     def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
         """End a reservation that was used, wholly or in part; the number of its event."""
-        body = None if used is None else read_request(used).body
-        return self._write(lambda log: acts.commit(log, release, body, by))
+        body = None if used is None else parse_request(used).body
+        return self._write(lambda log: acts.commit_reservation(log, release, body, by))
 
     def void(self, release: str, because: str, by: str = "") -> int:
         """End a reservation of which somebody attests that nothing was computed from data."""
-        return self._write(lambda log: acts.void(log, release, because, by))
+        return self._write(lambda log: acts.void_reservation(log, release, because, by))
 
     # What officers call
 
@@ -107,30 +107,30 @@ class DecisionPoint:
     ) -> int:
         """Put a policy in force. Raises `Conflicting` unless every conflict is accepted by name."""
         compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
-        return self._write(lambda log: acts.apply(log, compiled, accept, by, because))
+        return self._write(lambda log: acts.apply_policy(log, compiled, accept, by, because))
 
     def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
         """Charge a release that has already happened, whatever the budgets say."""
-        asked = read_request(release)
-        return self._write(lambda log: acts.import_past(log, asked, because, by))
+        asked = parse_request(release)
+        return self._write(lambda log: acts.import_release(log, asked, because, by))
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
         """Describe a recorded release anew; its mechanisms must stay the same."""
-        asked = read_request(release)
-        return self._write(lambda log: acts.relabel(log, asked, because, by))
+        asked = parse_request(release)
+        return self._write(lambda log: acts.relabel_release(log, asked, because, by))
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> list[Balance]:
+    def budgets(self, at: Mapping[str, str] | None = None) -> list[RuleStatus]:
         """What was spent and is left, for every rule over all releases: at its worst place, or
         at the worst of those named, such as `{"country": "CH", "time": "2026-10"}`.
         """
-        with self._journal.reading() as state:
-            place = space_of(state.policy).at(at) if at and state.policy else None
-            return balances(state, place)
+        with self._journal.read() as state:
+            place = partition_space_for(state.policy).parse_location(at) if at and state.policy else None
+            return rule_statuses(state, place)
 
-    def conflicts(self, policy: CompiledPolicy) -> list[Balance]:
+    def conflicts(self, policy: CompiledPolicy) -> list[RuleStatus]:
         """The rules of another policy that the past has already broken."""
-        with self._journal.reading() as state:
-            return conflicts(state.under(policy))
+        with self._journal.read() as state:
+            return find_conflicts(state.with_policy(policy))
 
     # What needs two persons
 
@@ -138,8 +138,8 @@ class DecisionPoint:
         self, release: Release | Body, by: str, *, reserve: bool = False
     ) -> Decision | Proposal:
         """Let a release wait for a second person, or return what was decided for this id."""
-        asked = read_request(release)
-        return self._write(lambda log: approvals.propose(log, asked, by, reserve))
+        asked = parse_request(release)
+        return self._write(lambda log: approvals.propose_release(log, asked, by, reserve))
 
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
         """Let the end of a reservation wait for a second person."""
@@ -153,49 +153,49 @@ class DecisionPoint:
 
     def approve(self, proposal: int, by: str, because: str = "") -> Decision | int:
         """Do what was proposed: the decision of a release, else the number of its event."""
-        return self._write(lambda log: approvals.approve(log, proposal, by, because))
+        return self._write(lambda log: approvals.approve_proposal(log, proposal, by, because))
 
     def reject(self, proposal: int, by: str, because: str = "") -> int:
         """Refuse what was proposed; the number of the event."""
-        return self._write(lambda log: approvals.reject(log, proposal, by, because))
+        return self._write(lambda log: approvals.reject_proposal(log, proposal, by, because))
 
     @property
     def proposals(self) -> Mapping[int, Proposal]:
         """Everything that was proposed, by the number of its event."""
-        with self._journal.reading() as state:
+        with self._journal.read() as state:
             return dict(state.proposals)
 
     def event(self, sequence: int) -> Event:
         """The event of a record that is there."""
-        return event_at(self._journal.store, sequence)
+        return read_event(self._journal.store, sequence)
 
     # What is looked up
 
     @property
-    def position(self) -> Head:
+    def head(self) -> Head:
         """The last record that this process knows to be durable; asked without waiting."""
         return self._journal.head
 
     def records(self, behind: int = 0) -> Iterator[Record]:
         """The durable records behind a number, in order."""
-        return self._journal.store.after(behind)
+        return self._journal.store.records_after(behind)
 
-    def recorded(self, release: str) -> tuple[Entry, Event]:
+    def find_release(self, release: str) -> tuple[ReleaseEntry, Event]:
         """How a release stands, and the event in which it was asked for."""
-        with self._journal.reading() as state:
+        with self._journal.read() as state:
             entry = state.entries.get(release)
         if entry is None:
-            raise Misused(f"there is no release `{release}`", "not-found")
-        return entry, event_at(self._journal.store, entry.asked)
+            raise OperationRejected(f"there is no release `{release}`", "not-found")
+        return entry, read_event(self._journal.store, entry.request_record)
 
     @property
     def policy(self) -> CompiledPolicy | None:
         """The policy in force."""
-        with self._journal.reading() as state:
+        with self._journal.read() as state:
             return state.policy
 
     @property
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, ReleaseEntry]:
         """Every release by its id."""
-        with self._journal.reading() as state:
+        with self._journal.read() as state:
             return dict(state.entries)

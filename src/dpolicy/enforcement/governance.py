@@ -15,37 +15,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.balances import Balances, Numbers
-from dpolicy.enforcement.check import Prepared, prepared
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.balances import Balances, RuleNumbers
+from dpolicy.enforcement.check import EnforcedSection, enforced_sections
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.language.model import PolicySet
 from dpolicy.predicates.expression import Always
-from dpolicy.privacy.budget import EpsilonDelta, as_json
+from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
 from dpolicy.privacy.loss import Loss
-from dpolicy.privacy.report import shown_up
-from dpolicy.privacy.rows import Rows, loss_of
-from dpolicy.privacy.thresholds import binds
-from dpolicy.releases.decision import Shown
+from dpolicy.privacy.report import round_up_to_printed_float
+from dpolicy.privacy.rows import LossArray, row_to_loss
+from dpolicy.privacy.thresholds import implies_bound
+from dpolicy.releases.decision import DisplayedLoss
 from dpolicy.releases.regions import Point, Region
-from dpolicy.rules.compiler import CompiledPolicy, Section
+from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
 from dpolicy.rules.rule import Rule
 
 #: For so many rules, the fullest, releases are named.
-MOST_TOLD = 1_000
+MAX_RULES_WITH_SPENDERS = 1_000
 #: How many releases are named for a rule.
-MOST_SPENDERS = 5
+MAX_SPENDERS_PER_RULE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class RuleStatus:
     """How one rule stands: its budget, what was spent, and whether it holds."""
 
     rule: Rule
-    spent: Shown
+    spent: DisplayedLoss
     loss: Loss
     holds: bool
     spenders: tuple[str, ...]
-    at: Mapping[str, str | int]
+    location: Mapping[str, str | int]
 
     def as_json(self) -> dict[str, Any]:
         """The balance for programs."""
@@ -53,8 +53,8 @@ class Balance:
             "rule": self.rule.name,
             "unit": self.rule.unit,
             "policies": list(self.rule.policies),
-            "at": dict(self.at),
-            "budget": as_json(self.rule.budget),
+            "at": dict(self.location),
+            "budget": budget_to_json(self.rule.budget),
             "spent": dict(self.spent),
             "holds": self.holds,
             "spent-most": list(self.spenders),
@@ -63,56 +63,56 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standings:
+class RuleStatusTable:
     """How kept rules over all releases stand, each at its worst place: cheap for many rules.
 
     `points` are the worst places by position, of those rules that are not the same everywhere.
     """
 
-    of: Prepared
-    numbers: Numbers
-    rows: Rows
-    points: Mapping[int, Point]
-    held: NDArray[np.bool_]
+    section: EnforcedSection
+    numbers: RuleNumbers
+    losses: LossArray
+    worst_points: Mapping[int, Point]
+    holds: NDArray[np.bool_]
     cutoff: int
 
-    def at(self, position: int) -> dict[str, str | int]:
+    def location(self, position: int) -> dict[str, str | int]:
         """The worst place of a rule, for people."""
-        if position not in self.points:
+        if position not in self.worst_points:
             return {}
         number = int(self.numbers[position])
-        return self.of.layout.named(self.points[position], number, self.cutoff)
+        return self.section.granularities.location_for_rule(self.worst_points[position], number, self.cutoff)
 
 
-def standings(
-    state: State,
+def rule_status_table(
+    state: LedgerState,
     policy: CompiledPolicy,
     within: Region | None = None,
-    wanted: Callable[[Rule], bool] | None = None,
-) -> Standings:
+    rule_filter: Callable[[Rule], bool] | None = None,
+) -> RuleStatusTable:
     """The kept rules over all releases of the policy in force, in the order of the text.
 
     Only places in `within` and rules that are `wanted` are looked at, if these are given.
     """
-    of, _ = prepared(policy)
-    spent, numbers = state.balances, of.section.pruned.kept.nonzero()[0]
-    if wanted is not None:
-        chosen = [wanted(of.section.rules[number]) for number in numbers.tolist()]
+    of, _ = enforced_sections(policy)
+    spent, numbers = state.balances, of.compiled.pruning.kept.nonzero()[0]
+    if rule_filter is not None:
+        chosen = [rule_filter(of.compiled.rules[number]) for number in numbers.tolist()]
         numbers = numbers[np.array(chosen, dtype=bool)]
-    rows, points = spent.spent(numbers), {}
+    rows, points = spent.uniform_losses(numbers), {}
     for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
         number = int(numbers[position])
         points[position], rows[position] = _worst(of, spent, number, within)
-    held = of.gates_of(numbers).hold(rows)
-    return Standings(of, numbers, rows, points, held, of.layout.cutoff(state.today))
+    held = of.bounds_for(numbers).are_within(rows)
+    return RuleStatusTable(of, numbers, rows, points, held, of.granularities.cutoff(state.today))
 
 
-def balances(
-    state: State,
+def rule_statuses(
+    state: LedgerState,
     within: Region | None = None,
-    wanted: Callable[[Rule], bool] | None = None,
-    told: int | None = None,
-) -> list[Balance]:
+    rule_filter: Callable[[Rule], bool] | None = None,
+    max_with_spenders: int | None = None,
+) -> list[RuleStatus]:
     """Every kept rule over all releases, in the order of the text, at its worst place.
 
     Only places in `within` and rules that are `wanted` are looked at, if these are given. Who spent
@@ -120,57 +120,57 @@ def balances(
     """
     if state.policy is None:
         return []
-    now = standings(state, state.policy, within, wanted)
-    of, rows = now.of, now.rows
-    room = of.gates_of(now.numbers).room(rows)
-    fullest = set(np.lexsort((room, now.held))[: MOST_TOLD if told is None else told].tolist())
+    now = rule_status_table(state, state.policy, within, rule_filter)
+    of, rows = now.section, now.losses
+    room = of.bounds_for(now.numbers).remaining_share(rows)
+    fullest = set(np.lexsort((room, now.holds))[: MAX_RULES_WITH_SPENDERS if max_with_spenders is None else max_with_spenders].tolist())
     return [
-        Balance(
-            of.section.rules[number],
-            of.readout_of(number)(rows[position]),
-            loss_of(rows[position], of.certificates),
-            bool(now.held[position]),
-            most_spent(state, number, now.points.get(position)) if position in fullest else (),
-            now.at(position),
+        RuleStatus(
+            of.compiled.rules[number],
+            of.formatter_for(number)(rows[position]),
+            row_to_loss(rows[position], of.certificates),
+            bool(now.holds[position]),
+            top_spenders(state, number, now.worst_points.get(position)) if position in fullest else (),
+            now.location(position),
         )
         for position, number in enumerate(now.numbers.tolist())
     ]
 
 
-def _worst(of: Prepared, spent: Balances, number: int, within: Region | None) -> tuple[Point, Rows]:
+def _worst(section: EnforcedSection, spent: Balances, number: int, within: Region | None) -> tuple[Point, LossArray]:
     """Where a rule breaks or has spent most, and how much: the smallest such place."""
     segments = spent.segments[number]
-    region = of.layout.blocks(within, number)
-    nothing = np.zeros(len(of.certificates) + 1, dtype=np.int64)
-    every = segments.touching(region)
-    gate = of.gates_of(np.array([number]))
-    broken, _ = gate.tell_apart(segments.amounts, every, nothing)
+    region = section.granularities.blocks(within, number)
+    nothing = np.zeros(len(section.certificates) + 1, dtype=np.int64)
+    every = segments.cells_touching(region)
+    gate = section.bounds_for(np.array([number]))
+    broken, _ = gate.violating_or_fullest_cells(segments.amounts, every, nothing)
     cells = broken if len(broken) else every
-    sizes = of.readout_of(number).sizes(segments.columns(cells).T)
+    sizes = section.formatter_for(number).ranking_keys(segments.columns(cells).T)
     point = segments.first_point(cells[sizes == sizes.max()], region) or ()
-    return point, segments.row_at(point)
+    return point, segments.amounts_at(point)
 
 
-def most_spent(state: State, number: int, at: Point | None = None) -> tuple[str, ...]:
+def top_spenders(state: LedgerState, number: int, at: Point | None = None) -> tuple[str, ...]:
     """The releases that a rule was charged most for, here or anywhere, in its own notion."""
     if state.policy is None:
         return ()
-    found = list(state.spenders(number, at))
+    found = list(state.groups_charged_to_rule(number, at))
     if not found:
         return ()
-    sizes = prepared(state.policy)[0].readout_of(number).sizes(np.array([row for _, row in found]))
+    sizes = enforced_sections(state.policy)[0].formatter_for(number).ranking_keys(np.array([row for _, row in found]))
     ranked = (found[position][0] for position in np.argsort(-sizes, kind="stable").tolist())
-    releases = chain.from_iterable(state.counted(content) for content in ranked)
-    return tuple(islice(dict.fromkeys(islice(releases, 2 * MOST_SPENDERS)), MOST_SPENDERS))
+    releases = chain.from_iterable(state.spending_releases(content) for content in ranked)
+    return tuple(islice(dict.fromkeys(islice(releases, 2 * MAX_SPENDERS_PER_RULE)), MAX_SPENDERS_PER_RULE))
 
 
-def conflicts(state: State) -> list[Balance]:
+def find_conflicts(state: LedgerState) -> list[RuleStatus]:
     """The kept rules that the past has already broken."""
-    return [balance for balance in balances(state) if not balance.holds]
+    return [balance for balance in rule_statuses(state) if not balance.holds]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RuleChange:
     """One rule that two policies have differently."""
 
     kind: str
@@ -192,7 +192,7 @@ class Difference:
         }
 
 
-def differences(old: CompiledPolicy, new: CompiledPolicy) -> list[Difference]:
+def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[RuleChange]:
     """Rules that were added, removed, tightened, loosened or changed, by name and unit."""
     found = []
     for before, after in zip(old.sections, new.sections, strict=True):
@@ -212,29 +212,29 @@ def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
     """
     if old is None or _rest(old) != _rest(new):
         return False
-    kinds = {difference.kind for difference in differences(old, new)}
+    kinds = {difference.kind for difference in diff_policies(old, new)}
     everything = any(all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules)
     return kinds <= ({"tightened", "added"} if everything else {"tightened"})
 
 
 def _rest(policy: CompiledPolicy) -> PolicySet:
-    return replace(policy.policies, name=None, policies=(), each_release=())
+    return replace(policy.policy_set, name=None, policies=(), each_release=())
 
 
-def _by_name(section: Section) -> dict[tuple[str, str], Rule]:
+def _by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:
     return {(rule.name, rule.unit): rule for rule in section.rules}
 
 
-def _change(old: Rule | None, new: Rule | None) -> Difference | None:
+def _change(old: Rule | None, new: Rule | None) -> RuleChange | None:
     either = new or old
     if either is None or (old is not None and new is not None and _same(old, new)):
         return None
-    return Difference(
+    return RuleChange(
         _kind(old, new),
         either.name,
         either.unit,
-        as_json(old.budget) if old else None,
-        as_json(new.budget) if new else None,
+        budget_to_json(old.budget) if old else None,
+        budget_to_json(new.budget) if new else None,
         either.each_release,
     )
 
@@ -250,12 +250,12 @@ def _kind(old: Rule | None, new: Rule | None) -> str:
         return "removed"
     if old.predicates != new.predicates:
         return "changed scope"
-    if binds(new.bound, old.bound):
+    if implies_bound(new.bound, old.bound):
         return "tightened"
-    return "loosened" if binds(old.bound, new.bound) else "changed"
+    return "loosened" if implies_bound(old.bound, new.bound) else "changed"
 
 
-def smallest_budget(balance: Balance) -> dict[str, float | None]:
+def smallest_sufficient_budget(balance: RuleStatus) -> dict[str, float | None]:
     """The least budget that the history satisfies, in the notion of the rule's own.
 
     None where no budget of this notion would do: an infinite loss, or leaks where none are allowed.
@@ -266,22 +266,22 @@ def smallest_budget(balance: Balance) -> dict[str, float | None]:
     if not leaks or bound.delta is None or leaks <= bound.delta:
         return spent
     if isinstance(budget, EpsilonDelta) and bound.delta:
-        return {**spent, "delta": shown_up(leaks * budget.delta / bound.delta)}
+        return {**spent, "delta": round_up_to_printed_float(leaks * budget.delta / bound.delta)}
     return dict.fromkeys(spent)
 
 
-def conflict_json(conflict: Balance) -> dict[str, Any]:
+def conflict_to_json(conflict: RuleStatus) -> dict[str, Any]:
     """A conflict for programs: the rule, who is at fault, and the smallest budget that would do."""
     return {
         **conflict.as_json(),
         "releases": list(conflict.spenders),
-        "smallest-budget": smallest_budget(conflict),
+        "smallest-budget": smallest_sufficient_budget(conflict),
     }
 
 
-def share_used(balance: Balance) -> Fraction | None:
+def used_share(balance: RuleStatus) -> Fraction | None:
     """How much of its budget a rule has used; None where that is no number."""
-    budget = as_json(balance.rule.budget)
+    budget = budget_to_json(balance.rule.budget)
     if isinstance(budget, str):
         return None
     notion, used = next(iter(balance.spent.items()))

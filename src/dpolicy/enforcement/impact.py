@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpolicy.enforcement.check import decide
-from dpolicy.enforcement.judgement import readable
-from dpolicy.enforcement.state import RESERVED, State, month_of
+from dpolicy.enforcement.judgement import resolve_or_reject
+from dpolicy.enforcement.state import RESERVED, LedgerState, first_day_of_month
 from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.ledger.events import (
     Event,
@@ -26,17 +26,17 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
-    record_after,
+    next_record,
 )
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Releases that are decided again: a few thousand a second, and nobody waits for minutes.
-MOST_REPLAYED = 20_000
+MAX_REPLAYED_RELEASES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Impact:
+class PolicyImpact:
     """How many releases were decided again, and which would have been decided otherwise.
 
     `unreadable` are those that the candidate has no words for; they are counted as denied.
@@ -59,7 +59,7 @@ class Impact:
         }
 
 
-def impact(policy: CompiledPolicy, records: Iterable[Record], most: int = MOST_REPLAYED) -> Impact:
+def replay_under_policy(policy: CompiledPolicy, records: Iterable[Record], most: int = MAX_REPLAYED_RELEASES) -> PolicyImpact:
     """Decide the history again under another policy, as far as `most` releases go."""
     again = _Again(policy)
     count = 0
@@ -72,29 +72,29 @@ def impact(policy: CompiledPolicy, records: Iterable[Record], most: int = MOST_R
             again.take(event)
             continue
         if count == most:
-            return Impact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete=False)
+            return PolicyImpact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete=False)
         count += 1
         answer = again.decide(event)
         if answer is None:
             unreadable.append(event.release)
         elif answer != event.allowed:
             (allowed if answer else denied).append(event.release)
-    return Impact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete=True)
+    return PolicyImpact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete=True)
 
 
 class _Again:
     """The history as it would be: a log of its own, folded as any other."""
 
     def __init__(self, policy: CompiledPolicy) -> None:
-        self._policy, self._state = policy, State()
+        self._policy, self._state = policy, LedgerState()
         sources = tuple((source.name, source.text) for source in policy.sources)
         self._add(PolicyApplied("2000-01-01T00:00:00+00:00", "", "", policy.digest, sources, ()))
 
     def decide(self, event: ReleaseDecided) -> bool | None:
         """Whether a release would have been allowed; None if it could not have been read."""
-        self._state.now = month_of(event.at)
+        self._state.now = first_day_of_month(event.at)
         try:
-            mechanisms = readable(release_of(event.body), self._policy)
+            mechanisms = resolve_or_reject(release_from_body(event.body), self._policy)
             balances = self._state.balances
             allowed = decide(self._policy, balances, mechanisms, self._state.today).allowed
         except (ReleaseRejected, InvalidValue):
@@ -117,4 +117,4 @@ class _Again:
                     self._add(event)
 
     def _add(self, event: Event) -> None:
-        self._state.follow([record_after(self._state.head, event)])
+        self._state.fold([next_record(self._state.head, event)])

@@ -14,20 +14,20 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, TypeVar
 
-from dpolicy.enforcement.snapshot import from_snapshot, to_snapshot
-from dpolicy.enforcement.state import State, month_of
+from dpolicy.enforcement.snapshot import read_snapshot, write_snapshot
+from dpolicy.enforcement.state import LedgerState, first_day_of_month
 from dpolicy.errors import DPolicyError
-from dpolicy.ledger.events import Event, Record, ReleaseExpired, from_bytes, record_after
+from dpolicy.ledger.events import Event, Record, ReleaseExpired, from_bytes, next_record
 from dpolicy.ledger.reading import Head
-from dpolicy.ledger.store import Log, Store
+from dpolicy.ledger.store import LogWriter, LedgerStore
 
 #: A snapshot is kept at the end of a process that wrote so many records,
-WORTH_SAVING = 1_000
+MIN_RECORDS_FOR_SNAPSHOT = 1_000
 #: and while it runs, after so many and half as many as there were before.
-SAVE_EVERY = 20_000
+SNAPSHOT_INTERVAL = 20_000
 
 Clock = Callable[[], datetime]
-Answer = TypeVar("Answer")
+Result = TypeVar("Answer")
 
 
 def utc_now() -> datetime:
@@ -39,31 +39,31 @@ def utc_now() -> datetime:
 class _Ticket:
     """One request that waits to be written."""
 
-    work: Callable[[Writing], Any]
+    work: Callable[[WriteTransaction], Any]
     answer: Any = None
     error: BaseException | None = None
     done: bool = False
 
 
 @dataclass(slots=True)
-class Writing:
+class WriteTransaction:
     """A state that is being written to: what is emitted is folded in at once."""
 
-    state: State
-    log: Log
+    state: LedgerState
+    log: LogWriter
     now: datetime
     added: list[Record] = field(default_factory=list)
 
     @property
-    def at(self) -> str:
+    def timestamp(self) -> str:
         """The time of an event, in UTC so that times can be compared."""
-        return stamp(self.now)
+        return format_timestamp(self.now)
 
-    def emit(self, event: Event) -> int:
+    def append(self, event: Event) -> int:
         """Record an event; its number."""
-        record = record_after(self.state.head, event)
+        record = next_record(self.state.head, event)
         self.added.append(record)
-        self.state.follow([record])  # what is folded is what will be read again
+        self.state.fold([record])  # what is folded is what will be read again
         return record.sequence
 
     def event(self, sequence: int) -> Event:
@@ -71,20 +71,20 @@ class Writing:
         position = sequence - self.added[0].sequence if self.added else -1
         if position >= 0:
             return from_bytes(self.added[position].payload)
-        return event_at(self.log, sequence)
+        return read_event(self.log, sequence)
 
 
-def record_at(log: Store | Log, sequence: int) -> Record:
+def read_record(log: LedgerStore | LogWriter, sequence: int) -> Record:
     """A record that is there."""
-    return next(iter(log.after(sequence - 1)))
+    return next(iter(log.records_after(sequence - 1)))
 
 
-def event_at(log: Store | Log, sequence: int) -> Event:
+def read_event(log: LedgerStore | LogWriter, sequence: int) -> Event:
     """The event of a record."""
-    return from_bytes(record_at(log, sequence).payload)
+    return from_bytes(read_record(log, sequence).payload)
 
 
-def stamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """A moment as the ledger writes it."""
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
@@ -92,7 +92,7 @@ def stamp(moment: datetime) -> str:
 class Journal:
     """The state of a ledger. Safe to share between threads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: LedgerStore, clock: Clock) -> None:
         self.store = store
         self._clock = clock
         self._writer = Lock()
@@ -110,11 +110,11 @@ class Journal:
     def close(self) -> None:
         """Let go of the ledger."""
         with self._writer:
-            self._save(WORTH_SAVING)
+            self._save(MIN_RECORDS_FOR_SNAPSHOT)
         self.store.close()
 
     @contextmanager
-    def reading(self) -> Iterator[State]:
+    def read(self) -> Iterator[LedgerState]:
         """The state as it is now, which must not be changed."""
         with self._writer, self._doubted():
             yield self._caught_up(self.store, self._clock())
@@ -130,26 +130,26 @@ class Journal:
             self._doubtful = True
             raise
 
-    def _caught_up(self, log: Store | Log, now: datetime) -> State:
+    def _caught_up(self, log: LedgerStore | LogWriter, now: datetime) -> LedgerState:
         """The state with all that was written since, looked at now."""
         if self._doubtful:
             self._state, self._doubtful = self._opened(), False
         self._doubtful = True
-        self._state.follow(log.after(self._state.sequence))
+        self._state.fold(log.records_after(self._state.sequence))
         self._doubtful = False
-        self._state.now = month_of(stamp(now))
+        self._state.now = first_day_of_month(format_timestamp(now))
         self.head = _head(self._state)
         return self._state
 
-    def _opened(self) -> State:
+    def _opened(self) -> LedgerState:
         """The state of the ledger, from its snapshot if there is a good one."""
         found = self.store.load_snapshot()
-        state = found and from_snapshot(*found, lambda n: record_at(self.store, n))
+        state = found and read_snapshot(*found, lambda n: read_record(self.store, n))
         if state:
             self._saved = state.sequence
         else:
-            state = State()
-        state.follow(self.store.after(state.sequence))
+            state = LedgerState()
+        state.fold(self.store.records_after(state.sequence))
         return state
 
     def _save(self, at_least: int) -> None:
@@ -157,10 +157,10 @@ class Journal:
         if self._written >= at_least and self._state.policy is not None:
             # What was written is safe and the cache only a cache: no answer may fail for it.
             with suppress(DPolicyError, OSError, MemoryError):
-                self.store.save_snapshot(self._state.sequence, to_snapshot(self._state))
+                self.store.save_snapshot(self._state.sequence, write_snapshot(self._state))
             self._saved, self._written = self._state.sequence, 0
 
-    def write(self, work: Callable[[Writing], Answer]) -> Answer:
+    def write(self, work: Callable[[WriteTransaction], Result]) -> Result:
         """Do work under the write lock, together with whatever else waits for it."""
         ticket = _Ticket(work)
         with self._queue_lock:
@@ -172,15 +172,15 @@ class Journal:
                 self._write_batch(batch)
         if ticket.error is not None:
             raise ticket.error
-        answer: Answer = ticket.answer
+        answer: Result = ticket.answer
         return answer
 
     def _write_batch(self, batch: list[_Ticket]) -> None:
         """One commit for all; if it fails, none of them happened and the state is read anew."""
         try:
-            with self.store.writing() as log:
+            with self.store.open_for_writing() as log:
                 now = self._clock()
-                writing = Writing(self._caught_up(log, now), log, now)
+                writing = WriteTransaction(self._caught_up(log, now), log, now)
                 self._doubtful = True
                 _expire(writing)
                 for ticket in batch:
@@ -196,14 +196,14 @@ class Journal:
         for ticket in batch:
             ticket.done = True
         self._written += len(writing.added)
-        self._save(max(SAVE_EVERY, self._saved // 2))
+        self._save(max(SNAPSHOT_INTERVAL, self._saved // 2))
 
 
-def _head(state: State) -> Head:
+def _head(state: LedgerState) -> Head:
     return Head(state.head.sequence, state.head.digest) if state.head else Head()
 
 
-def _do(ticket: _Ticket, writing: Writing) -> None:
+def _do(ticket: _Ticket, writing: WriteTransaction) -> None:
     """Work that is refused writes nothing; what others in the batch do is not touched."""
     before = len(writing.added)
     try:
@@ -214,8 +214,8 @@ def _do(ticket: _Ticket, writing: Writing) -> None:
         ticket.error = error
 
 
-def _expire(writing: Writing) -> None:
+def _expire(writing: WriteTransaction) -> None:
     """Reservations whose time has passed stay spent; the log says so."""
-    passed = [r for r, expires in writing.state.open.items() if expires < writing.at]
+    passed = [r for r, expires in writing.state.open_reservations.items() if expires < writing.timestamp]
     for release in passed:
-        writing.emit(ReleaseExpired(writing.at, release))
+        writing.append(ReleaseExpired(writing.timestamp, release))

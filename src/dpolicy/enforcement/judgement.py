@@ -13,52 +13,52 @@ from typing import Any
 from dpolicy.enforcement.balances import Balances
 from dpolicy.enforcement.check import (
     Verdict,
-    certificates_of,
-    charges,
+    certificates_for,
+    charges_by_region,
     decide,
-    nowhere_above,
-    prepared,
+    charges_at_most,
+    enforced_sections,
 )
-from dpolicy.enforcement.explanation import counter_offers, reasons
-from dpolicy.enforcement.governance import most_spent
-from dpolicy.enforcement.resolution import Resolved, resolve
-from dpolicy.enforcement.state import RESERVED, VOIDED, Entry, State
+from dpolicy.enforcement.explanation import search_counter_offers, reasons_for
+from dpolicy.enforcement.governance import top_spenders
+from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
+from dpolicy.enforcement.state import RESERVED, VOIDED, ReleaseEntry, LedgerState
 from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
-    Misused,
+    OperationRejected,
     PolicyRejected,
     ReleaseRejected,
 )
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.release import release_from
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.release import release_from_node
 from dpolicy.language.source import Source, read_json
-from dpolicy.ledger.canonical import encode
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
-from dpolicy.releases.body import Body, plain_body, release_of
+from dpolicy.releases.body import Body, to_plain_body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 
-def read_request(release: Release | Body) -> Release:
+def parse_request(release: Release | Body) -> Release:
     """A release as it will be recorded: from its plain values, read as strictly as a file."""
     said = release.body if isinstance(release, Release) else release
-    found = Findings()
-    node = read_json(Source("release", encode(plain_body(said)).decode("utf-8")), found)
-    read = None if node is None else release_from(node, found)
+    found = DiagnosticCollector()
+    node = read_json(Source("release", encode_canonical(to_plain_body(said)).decode("utf-8")), found)
+    read = None if node is None else release_from_node(node, found)
     if read is None or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     return read
 
 
-def judge(state: State, release: Release) -> Decision:
+def evaluate_release(state: LedgerState, release: Release) -> Decision:
     """What the rules say of a release now, with reasons and counter-offers."""
     policy = state.policy
     if policy is None:
-        raise no_policy()
-    mechanisms = readable(release, policy)
-    state.account.expect(release, mechanisms)
+        raise no_policy_error()
+    mechanisms = resolve_or_reject(release, policy)
+    state.account.remember_resolution(release, mechanisms)
     try:
         verdict = decide(policy, state.balances, mechanisms, state.today)
     except InvalidValue as error:  # its mechanisms overlap in too many ways
@@ -67,95 +67,95 @@ def judge(state: State, release: Release) -> Decision:
         release=release.id,
         allowed=verdict.allowed,
         policy=policy.digest,
-        reasons=reasons(verdict, lambda number, at: most_spent(state, number, at)),
+        reasons=reasons_for(verdict, lambda number, at: top_spenders(state, number, at)),
         uncovered=verdict.uncovered,
-        failed=verdict.failed,
-        would_fit=offers(policy, state.balances, state.today, release.body, verdict),
+        predicate_errors=verdict.failed,
+        counter_offers=find_counter_offers(policy, state.balances, state.today, release.body, verdict),
     )
 
 
-def readable(release: Release, policy: CompiledPolicy) -> tuple[Resolved, ...]:
+def resolve_or_reject(release: Release, policy: CompiledPolicy) -> tuple[ResolvedMechanism, ...]:
     """The mechanisms of a release, or everything that a policy cannot read of it."""
-    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
     if problems:
         raise ReleaseRejected(problems)
     return mechanisms
 
 
-def replayed(event: Event, status: str, release: Release) -> Decision:
+def recorded_decision(event: Event, status: str, release: Release) -> Decision:
     """The answer that was given to this id before."""
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("only what was asked can be replayed")
-    if encode(event.body) != encode(release.body):
-        raise Misused(f"the id `{release.id}` was used for another release", "id-taken")
+    if encode_canonical(event.body) != encode_canonical(release.body):
+        raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
     if isinstance(event, ReleaseImported):
-        raise Misused(
+        raise OperationRejected(
             f"the release `{release.id}` was imported: it is charged already", "already-imported"
         )
     if status == VOIDED:
-        raise Misused(
+        raise OperationRejected(
             f"the release `{release.id}` was voided: ask again under another id", "already-voided"
         )
-    return Decision.from_json(json.loads(event.answer)).again()
+    return Decision.from_json(json.loads(event.answer)).as_replay()
 
 
-def reservation(state: State, release: str) -> Entry:
+def find_reservation(state: LedgerState, release: str) -> ReleaseEntry:
     """A release that is held and can be committed or voided."""
     entry = state.entries.get(release)
     if entry is None:
-        raise Misused(f"there is no release `{release}`", "not-found")
+        raise OperationRejected(f"there is no release `{release}`", "not-found")
     if entry.status != RESERVED:
-        raise Misused(f"the release `{release}` is {entry.status}, not reserved", "not-reserved")
+        raise OperationRejected(f"the release `{release}` is {entry.status}, not reserved", "not-reserved")
     return entry
 
 
-def check_less(state: State, entry: Entry, body: Body) -> None:
+def ensure_within_reservation(state: LedgerState, entry: ReleaseEntry, body: Body) -> None:
     """What was run must cost no rule more than what was reserved, and be covered by as many."""
     policy = state.policy
     if policy is None:
-        raise no_policy()
-    mechanisms = readable(release_of(body), policy)
+        raise no_policy_error()
+    mechanisms = resolve_or_reject(release_from_body(body), policy)
     verdict = decide(policy, None, mechanisms)
-    each = [checks for checks in verdict.checks if checks.of.section.rules.each_release]
+    each = [checks for checks in verdict.checks if checks.section.compiled.rules.each_release]
     if verdict.uncovered or verdict.failed or not all(checks.holds.all() for checks in each):
-        raise Misused("what was run would not have been allowed", "more-than-reserved")
-    of, _ = prepared(policy)
-    matches = [of.section.index.match(m.facts) for m in mechanisms]
-    used = charges(of, mechanisms, matches, state.contents[entry.content].month)
-    if not nowhere_above(of, used, state.charges_of(entry)):
-        raise Misused("what was run costs more than what was reserved", "more-than-reserved")
+        raise OperationRejected("what was run would not have been allowed", "more-than-reserved")
+    of, _ = enforced_sections(policy)
+    matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
+    used = charges_by_region(of, mechanisms, matches, state.charge_groups[entry.charge_group].month)
+    if not charges_at_most(of, used, state.charges_for_release(entry)):
+        raise OperationRejected("what was run costs more than what was reserved", "more-than-reserved")
 
 
-def not_proposed(state: State, release: str) -> None:
+def ensure_not_pending(state: LedgerState, release: str) -> None:
     """Raise `Misused` if a second person has yet to answer for a release, or has refused it."""
-    proposal = state.proposal_of("release", release)
+    proposal = state.newest_proposal("release", release)
     if proposal is not None and proposal.open:
         said = f"the release `{release}` waits for a second person as proposal {proposal.number}"
-        raise Misused(said, "waiting")
+        raise OperationRejected(said, "waiting")
     if proposal is not None and not proposal.approved:
-        raise rejected(release)
+        raise rejected_release_error(release)
 
 
-def rejected(release: str) -> Misused:
+def rejected_release_error(release: str) -> OperationRejected:
     """The error for a release that a second person did not want."""
     said = f"the release `{release}` was rejected: ask again under another id"
-    return Misused(said, "already-rejected")
+    return OperationRejected(said, "already-rejected")
 
 
-def no_policy() -> Misused:
+def no_policy_error() -> OperationRejected:
     """The error for a ledger on which nothing can be decided yet."""
-    return Misused("the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy")
+    return OperationRejected("the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy")
 
 
-def still_in_force(state: State, judged_by: CompiledPolicy | None) -> None:
+def ensure_policy_unchanged(state: LedgerState, judged_by: CompiledPolicy | None) -> None:
     """Raise `Misused` if another policy came into force since somebody judged by one."""
     now = state.policy
     if (now and now.digest) != (judged_by and judged_by.digest):
         said = "another policy came into force meanwhile: look at it, and ask again"
-        raise Misused(said, "policy-changed")
+        raise OperationRejected(said, "policy-changed")
 
 
-def losses_of(body: Body) -> list[dict[str, Any]]:
+def loss_relevant_fields(body: Body) -> list[dict[str, Any]]:
     """All of a body that decides what its mechanisms lose."""
     described = ("attributes", "labels", "name")
     return [
@@ -164,7 +164,7 @@ def losses_of(body: Body) -> list[dict[str, Any]]:
     ]
 
 
-def offers(
+def find_counter_offers(
     policy: CompiledPolicy, balances: Balances, today: int, body: Body, verdict: Verdict
 ) -> tuple[Mapping[str, Any], ...]:
     """What would fit instead of a release that does not."""
@@ -173,9 +173,9 @@ def offers(
 
     def fits(changed: Body) -> bool:
         try:
-            mechanisms, problems = resolve(release_of(changed), policy, certificates_of(policy))
+            mechanisms, problems = resolve_release(release_from_body(changed), policy, certificates_for(policy))
         except InvalidValue:
             return False
         return not problems and decide(policy, balances, mechanisms, today).allowed
 
-    return counter_offers(body, fits)
+    return search_counter_offers(body, fits)

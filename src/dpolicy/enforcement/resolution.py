@@ -11,58 +11,58 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from dpolicy.enforcement.places import space_of
+from dpolicy.enforcement.places import partition_space_for
 from dpolicy.errors import InvalidValue
-from dpolicy.language.diagnostics import MAX_ERRORS, suggestion
+from dpolicy.language.diagnostics import MAX_ERRORS, suggest
 from dpolicy.language.model import Partition
-from dpolicy.privacy.group import cost_table
+from dpolicy.privacy.group import cost_by_unit
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.rows import Rows, rows_of
-from dpolicy.privacy.units import Relation, Touched, Unit
-from dpolicy.releases.labels import Facts, Label
+from dpolicy.privacy.rows import LossArray, losses_to_array
+from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, PrivacyUnit
+from dpolicy.releases.labels import PredicateInput, Label
 from dpolicy.releases.regions import Region
 from dpolicy.releases.request import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedMechanism:
     """A mechanism whose names are looked up: what predicates read, its places, its costs.
 
     `region` is None for everybody at all times; `costs` has a row for every unit.
     """
 
     name: str
-    facts: Facts
+    predicate_input: PredicateInput
     region: Region | None
-    costs: Rows
+    costs: LossArray
 
 
-def resolve(
+def resolve_release(
     release: Release, policy: CompiledPolicy, certificates: Certificates
-) -> tuple[tuple[Resolved, ...], tuple[InvalidValue, ...]]:
+) -> tuple[tuple[ResolvedMechanism, ...], tuple[InvalidValue, ...]]:
     """Every mechanism of a release, and every problem; with problems, nothing is decided."""
-    resolved: list[Resolved] = []
+    resolved: list[ResolvedMechanism] = []
     problems: list[InvalidValue] = []
     for request in release.mechanisms:
         if len(problems) >= MAX_ERRORS:
             break  # nobody mends more in one go, and each looks for what was meant
         found = list(islice(_problems(request, policy), MAX_ERRORS))
         try:
-            region = None if found else space_of(policy).region(request.where, request.touched)
+            region = None if found else partition_space_for(policy).region(request.where, request.days_read)
         except InvalidValue as error:
             found.append(error)
         problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in found]
         if not found:
             facts, costs = _facts(request, release, policy), _costs(request, policy, certificates)
-            resolved.append(Resolved(request.name, facts, region, costs))
+            resolved.append(ResolvedMechanism(request.name, facts, region, costs))
     return tuple(resolved), tuple(problems)
 
 
 def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str | None:
     """The unit that a mechanism states, or the only sensible one."""
-    units = policy.checked.vocabulary.units
+    units = policy.checked_policy_set.vocabulary.units
     if request.unit is not None:
         return request.unit
     if len(units) == 1:
@@ -71,9 +71,9 @@ def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str | None:
 
 
 def _problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterator[InvalidValue]:
-    vocabulary = policy.checked.vocabulary
-    partitions = {str(name): said for name, said in policy.policies.partitions.items()}
-    for name in (_unit_name(request, policy), *request.also):
+    vocabulary = policy.checked_policy_set.vocabulary
+    partitions = {str(name): said for name, said in policy.policy_set.partitions.items()}
+    for name in (_unit_name(request, policy), *request.restatements):
         if name is None:
             yield InvalidValue("R001", "it must say its `unit`")
         elif name not in vocabulary.units:
@@ -85,13 +85,13 @@ def _problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterator[Inv
     for box in request.where:
         for name, selection in box.items():
             yield from _selection_problems(name, selection, partitions)
-    if policy.policies.accounting.require_additive and not request.additive:
+    if policy.policy_set.accounting.require_additive and not request.additive:
         shown = "the policy requires mechanisms that are `additive: true` (theory 5.3)"
         yield InvalidValue("R007", shown)
 
 
-def _unknown(code: str, what: str, name: str, known: object) -> InvalidValue:
-    hint = suggestion(name, known) if isinstance(known, Mapping | frozenset) else None
+def _unknown(code: str, what: str, name: str, known_names: object) -> InvalidValue:
+    hint = suggest(name, known_names) if isinstance(known_names, Mapping | frozenset) else None
     return InvalidValue(code, f"there is no {what} `{name}`" + (f"; {hint}" if hint else ""))
 
 
@@ -111,17 +111,17 @@ def _label_problems(
             yield InvalidValue("R005", f"the label `{name}` takes one value")
         for one in value if isinstance(value, tuple) else (value,):
             if label.values is not None and one not in label.values:
-                hint = suggestion(one, label.values)
+                hint = suggest(one, label.values)
                 shown = f"`{one}` is no value of the label `{name}`"
                 yield InvalidValue("R005", shown + (f"; {hint}" if hint else ""))
 
 
 def _selection_problems(
-    name: str, selection: Selection, known: Mapping[str, Partition]
+    name: str, selection: Selection, partitions: Mapping[str, Partition]
 ) -> Iterator[InvalidValue]:
-    partition = known.get(name)
+    partition = partitions.get(name)
     if partition is None:
-        yield _unknown("R006", "partition", name, known)
+        yield _unknown("R006", "partition", name, partitions)
     elif partition.values is None:
         first, last = partition.first or 0, partition.last or 0
         ends = _ends(selection)
@@ -142,8 +142,8 @@ def _ends(selection: Selection) -> tuple[int, int] | None:
     return None
 
 
-def _facts(request: MechanismRequest, release: Release, policy: CompiledPolicy) -> Facts:
-    schema = policy.checked.vocabulary.schema
+def _facts(request: MechanismRequest, release: Release, policy: CompiledPolicy) -> PredicateInput:
+    schema = policy.checked_policy_set.vocabulary.schema
     selected = {name for box in request.where for name in box} & schema.attributes
     labels: dict[str, str | tuple[str, ...]] = {}
     for name, label in schema.labels.items():
@@ -153,18 +153,18 @@ def _facts(request: MechanismRequest, release: Release, policy: CompiledPolicy) 
         elif value or label.default is not None:
             labels[name] = value or label.default or ""
     attributes = tuple(sorted({*request.attributes, *selected}))
-    return Facts(attributes, labels, request.kind, release.by)
+    return PredicateInput(attributes, labels, request.kind, release.by)
 
 
-def _costs(request: MechanismRequest, policy: CompiledPolicy, certificates: Certificates) -> Rows:
-    stated = policy.checked.vocabulary.units[_unit_name(request, policy) or ""]
+def _costs(request: MechanismRequest, policy: CompiledPolicy, certificates: Certificates) -> LossArray:
+    stated = policy.checked_policy_set.vocabulary.units[_unit_name(request, policy) or ""]
     return _cost_rows(
         request.mechanism,
         stated,
         request.relation or stated.relation,
         request.additive,
-        tuple(request.also.items()),
-        request.touched,
+        tuple(request.restatements.items()),
+        request.days_read,
         policy,
         certificates,
     )
@@ -173,26 +173,26 @@ def _costs(request: MechanismRequest, policy: CompiledPolicy, certificates: Cert
 @lru_cache(maxsize=16_384)
 def _cost_rows(
     mechanism: Mechanism,
-    stated: Unit,
-    relation: Relation,
+    stated: PrivacyUnit,
+    relation: NeighbouringRelation,
     additive: bool,
     also: tuple[tuple[str, Mechanism], ...],
-    touched: Touched | None,
+    touched: TouchedDays | None,
     policy: CompiledPolicy,
     certificates: Certificates,
-) -> Rows:
+) -> LossArray:
     """The cost for every unit of a policy, in its order; pipelines ask the same again and again."""
-    table = cost_table(
+    table = cost_by_unit(
         mechanism,
         stated,
         relation,
-        units=tuple(policy.checked.vocabulary.units.values()),
+        units=tuple(policy.checked_policy_set.vocabulary.units.values()),
         certificates=certificates,
         additive=additive,
         also=dict(also),
         touched=touched,
-        covers=policy.checked.vocabulary.covers,
+        covers=policy.checked_policy_set.vocabulary.covers,
     )
-    rows = rows_of(table.values())
+    rows = losses_to_array(table.values())
     rows.setflags(write=False)
     return rows

@@ -19,13 +19,13 @@ from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Box, Point, Region
 
 #: Amounts: a row with one per column, or a matrix of columns × cells.
-Amounts = NDArray[np.int64]
+SegmentAmounts = NDArray[np.int64]
 
 #: Numbers of cells; they hold until the next change.
-Cells = NDArray[np.intp]
+SegmentCells = NDArray[np.intp]
 
 #: Bounds of cells, axes × cells.
-Places = NDArray[np.int64]
+BlockPositions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class _Teeth:
     """Disjoint intervals of one axis, rising."""
 
     axis: int
-    starts: Places
-    ends: Places
+    starts: BlockPositions
+    ends: BlockPositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Segments:
     #: So many boxes are looked up one by one faster than together.
     _FEW = 8
 
-    def __init__(self, space: Box, row: Amounts) -> None:
+    def __init__(self, space: Box, row: SegmentAmounts) -> None:
         if not all(low < high for low, high in space) or row.min(initial=0) < 0:
             raise InvariantBroken("a space without points, or a negative amount")
         self._space = space
@@ -84,7 +84,7 @@ class Segments:
         """Of the arrays, with the room to grow."""
         return self._low.nbytes + self._high.nbytes + self._amounts.nbytes
 
-    def add(self, region: Region, row: Amounts) -> None:
+    def add(self, region: Region, row: SegmentAmounts) -> None:
         """Charge the blocks of the region, and no other (theory 6.1); sums are free of order."""
         column = self._column(row)
         if not column.any():
@@ -96,7 +96,7 @@ class Segments:
             self._amounts[:, cells] = np.minimum(spent, INFINITE, out=spent)
         self._join_if_doubled()
 
-    def take_away(self, region: Region, row: Amounts) -> bool:
+    def subtract(self, region: Region, row: SegmentAmounts) -> bool:
         """The exact inverse of a former `add`.
 
         False, and nothing is changed, if the sum no longer knows its terms: it is saturated, or
@@ -105,7 +105,7 @@ class Segments:
         column = self._column(row)
         if not column.any():
             return True
-        spent = self.columns(self.touching(region))
+        spent = self.columns(self.cells_touching(region))
         if (spent[row > 0] >= INFINITE).any() or self._meets_merged(region):
             return False
         if (spent < column).any():
@@ -116,7 +116,7 @@ class Segments:
         self._join_if_doubled()
         return True
 
-    def touching(self, region: Region) -> Cells:
+    def cells_touching(self, region: Region) -> SegmentCells:
         """The cells that share a block with the region, in rising order."""
         combs = self._combs(region)
         if len(combs) == 1:
@@ -127,22 +127,22 @@ class Segments:
         return np.flatnonzero(found)
 
     @property
-    def amounts(self) -> Amounts:
+    def amounts(self) -> SegmentAmounts:
         """What is spent, columns × cells; not to be written to."""
         return self._amounts[:, : self._count]
 
-    def columns(self, cells: Cells) -> Amounts:
+    def columns(self, cells: SegmentCells) -> SegmentAmounts:
         """What is spent in these cells, columns × cells."""
         return self._amounts.take(cells, axis=1)
 
-    def row_at(self, point: Point) -> Amounts:
+    def amounts_at(self, point: Point) -> SegmentAmounts:
         """What is spent in one block."""
-        cells = self.touching(Region((tuple((x, x + 1) for x in point),)))
+        cells = self.cells_touching(Region((tuple((x, x + 1) for x in point),)))
         if len(cells) != 1:
             raise InvariantBroken(f"the block {point} lies in {len(cells)} cells")
         return self.columns(cells)[:, 0]
 
-    def first_point(self, cells: Cells, region: Region) -> Point | None:
+    def first_point(self, cells: SegmentCells, region: Region) -> Point | None:
         """The smallest block of the region in one of these cells, first axis first.
 
         Free of how the space was cut: a union of boxes has its smallest point at a low corner.
@@ -188,9 +188,9 @@ class Segments:
 
     def copy(self) -> Segments:
         """The same function, changed by itself from now on."""
-        return Segments.from_parts(self.parts())
+        return Segments.from_arrays(self.to_arrays())
 
-    def parts(self) -> dict[str, NDArray[np.int64]]:
+    def to_arrays(self) -> dict[str, NDArray[np.int64]]:
         """The function as plain arrays: views, good until the next change."""
         used = slice(self._count)
         return {
@@ -202,7 +202,7 @@ class Segments:
         }
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, NDArray[np.int64]]) -> Segments:
+    def from_arrays(cls, parts: Mapping[str, NDArray[np.int64]]) -> Segments:
         """The function that `parts` gave."""
         space = tuple((int(low), int(high)) for low, high in parts["space"])
         made = cls(space, parts["amounts"][:, 0])
@@ -232,7 +232,7 @@ class Segments:
         )
         return [_comb(group, axis) for group in groups]
 
-    def _meeting(self, comb: _Comb) -> Cells:
+    def _meeting(self, comb: _Comb) -> SegmentCells:
         """The cells that share a block with a comb; bounds of the space need no look."""
         found: NDArray[np.bool_] | None = None
         for axis, (start, end) in enumerate(comb.hull):
@@ -246,14 +246,14 @@ class Segments:
         cells = np.arange(self._count) if found is None else np.flatnonzero(found)
         return cells if comb.teeth is None else self._bitten(cells, comb.teeth)[0]
 
-    def _bitten(self, cells: Cells, teeth: _Teeth) -> tuple[Cells, Places, Places]:
+    def _bitten(self, cells: SegmentCells, teeth: _Teeth) -> tuple[SegmentCells, BlockPositions, BlockPositions]:
         """Those of the cells that meet a tooth, and the bounds of the first that each meets."""
         first = np.searchsorted(teeth.ends, self._low[teeth.axis][cells], side="right")
         met = teeth.starts.take(first, mode="clip") < self._high[teeth.axis][cells]
         met &= first < len(teeth.ends)
         return cells[met], teeth.starts[first[met]], teeth.ends[first[met]]
 
-    def _cut(self, comb: _Comb) -> Cells:
+    def _cut(self, comb: _Comb) -> SegmentCells:
         """Split the cells that a bound runs through; the cells that now fill the comb."""
         cells = self._meeting(comb)
         for axis, (start, end) in enumerate(comb.hull):
@@ -262,7 +262,7 @@ class Segments:
                 self._split_off(cells[self._high[axis][cells] > end], axis, end, below=False)
         return cells if comb.teeth is None else self._bite(cells, comb.teeth)
 
-    def _bite(self, cells: Cells, teeth: _Teeth) -> Cells:
+    def _bite(self, cells: SegmentCells, teeth: _Teeth) -> SegmentCells:
         """Split cells at the teeth they meet, tooth after tooth; the cells that now fill them."""
         filled = []
         while len(cells):
@@ -275,7 +275,7 @@ class Segments:
             cells = np.arange(count, self._count)
         return np.concatenate(filled)
 
-    def _split_off(self, cells: Cells, axis: int, at: int | Places, *, below: bool) -> None:
+    def _split_off(self, cells: SegmentCells, axis: int, at: int | BlockPositions, *, below: bool) -> None:
         """Give the part of each cell below `at`, or else from `at` on, a cell of its own."""
         start, end = self._count, self._count + len(cells)
         if start == end:
@@ -323,7 +323,7 @@ class Segments:
             for axis, low, high in self._merged
         )
 
-    def _column(self, row: Amounts) -> Amounts:
+    def _column(self, row: SegmentAmounts) -> SegmentAmounts:
         """A row as a column, ready to be added to cells."""
         if row.shape != self._amounts.shape[:1] or row.min(initial=0) < 0:
             raise InvariantBroken(f"a row of {len(row)} amounts, or a negative one")
@@ -355,8 +355,8 @@ def _comb(boxes: Sequence[Box], axis: int) -> _Comb:
 
 
 def _flattened(
-    low: Places, high: Places, amounts: Amounts, along: int
-) -> tuple[Places, Places, Amounts]:
+    low: BlockPositions, high: BlockPositions, amounts: SegmentAmounts, along: int
+) -> tuple[BlockPositions, BlockPositions, SegmentAmounts]:
     """Cells, seen along one axis → disjoint ones with the largest of each column.
 
     One of the other axes after the other, every cell is cut at the bounds of those that agree with

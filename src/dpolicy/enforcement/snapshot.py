@@ -16,17 +16,17 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dpolicy.enforcement.balances import Balances
-from dpolicy.enforcement.contents import Account, Content
+from dpolicy.enforcement.contents import SpendingTotals, ChargeGroup
 from dpolicy.enforcement.segments import Segments
-from dpolicy.enforcement.state import STATUSES, Entry, Proposal, State, compiled_of
+from dpolicy.enforcement.state import STATUSES, ReleaseEntry, Proposal, LedgerState, compile_recorded_policy
 from dpolicy.ledger.events import PolicyApplied, Record, from_bytes
-from dpolicy.privacy.rows import width
+from dpolicy.privacy.rows import loss_width
 
 #: What a snapshot depends on besides the ledger; raised whenever losses or states change.
 WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 3"
 
 
-def to_snapshot(state: State) -> bytes:
+def write_snapshot(state: LedgerState) -> bytes:
     """A state with a policy as bytes."""
     balances, out = state.balances, BytesIO()
     touched = np.flatnonzero(balances.finite.any(axis=1) | balances.infinite.any(axis=1))
@@ -39,29 +39,29 @@ def to_snapshot(state: State) -> bytes:
         "infinite": balances.infinite[touched],
     }
     for number, segments in balances.segments.items():
-        arrays |= {f"{number} {name}": part for name, part in segments.parts().items()}
+        arrays |= {f"{number} {name}": part for name, part in segments.to_arrays().items()}
     np.savez(out, allow_pickle=False, **arrays)
     return out.getvalue()
 
 
-def _header(state: State) -> dict[str, Any]:
+def _header(state: LedgerState) -> dict[str, Any]:
     return {
         "by": WRITTEN_BY,
         "digest": state.head.digest.hex() if state.head else "",
-        "policy": state.policy_at,
+        "policy": state.policy_record,
         "releases": list(state.entries),
-        "open": state.open,
+        "open": state.open_reservations,
         "month": state.month,
         "cutoff": state.account.cutoff,
         "contents": [
-            (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.contents
+            (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.charge_groups
         ],
         "segments": list(state.balances.segments),
         "proposals": list(state.proposals.values()),
     }
 
 
-def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]) -> State | None:
+def read_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]) -> LedgerState | None:
     """The state of a snapshot; None if it is of no use."""
     try:
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
@@ -73,9 +73,9 @@ def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]
             if not isinstance(event, PolicyApplied):
                 return None
             state = _entries(header, arrays, head)
-            account = Account(compiled_of(event))
+            account = SpendingTotals(compile_recorded_policy(event))
             balances = _balances(account, header, arrays)
-            account.restore(balances, state.contents, header["cutoff"])
+            account.restore(balances, state.charge_groups, header["cutoff"])
             proposals = [Proposal(*said) for said in header["proposals"]]
     except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
         return None
@@ -85,29 +85,29 @@ def from_snapshot(sequence: int, data: bytes, record_at: Callable[[int], Record]
     return state
 
 
-def _entries(header: dict[str, Any], arrays: Any, head: Record) -> State:
+def _entries(header: dict[str, Any], arrays: Any, head: Record) -> LedgerState:
     said = header["contents"]
-    contents = [Content(by, text.encode("utf-8"), month, [], n) for by, text, month, n in said]
+    contents = [ChargeGroup(by, text.encode("utf-8"), month, [], n) for by, text, month, n in said]
     words = [STATUSES[number] for number in arrays["status"].tolist()]
     asked, charged, content = arrays["places"].T.tolist()
-    entries = map(Entry._make, zip(words, asked, charged, content, strict=True))
-    return State(
+    entries = map(ReleaseEntry._make, zip(words, asked, charged, content, strict=True))
+    return LedgerState(
         head=head,
         entries=dict(zip(header["releases"], entries, strict=True)),
-        open=header["open"],
-        contents=contents,
+        open_reservations=header["open"],
+        charge_groups=contents,
         month=header["month"],
     )
 
 
-def _balances(account: Account, header: dict[str, Any], arrays: Any) -> Balances:
-    balances = account.of.nothing()
-    if arrays["finite"].shape[1] != width(account.of.certificates):
+def _balances(account: SpendingTotals, header: dict[str, Any], arrays: Any) -> Balances:
+    balances = account.of.empty_balances()
+    if arrays["finite"].shape[1] != loss_width(account.of.certificates):
         raise ValueError("losses were kept in other certificates")
     balances.finite[arrays["touched"]] = arrays["finite"]
     balances.infinite[arrays["touched"]] = arrays["infinite"]
     names = ("space", "low", "high", "amounts", "merged")
     for number in header["segments"]:
         parts = {name: arrays[f"{number} {name}"] for name in names}
-        balances.give(number, Segments.from_parts(parts))
+        balances.set_segments(number, Segments.from_arrays(parts))
     return balances

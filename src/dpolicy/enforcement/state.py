@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpolicy.enforcement.balances import Balances, Charge
-from dpolicy.enforcement.contents import Account, Content
+from dpolicy.enforcement.contents import SpendingTotals, ChargeGroup
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.language.source import Source
 from dpolicy.ledger.events import (
@@ -22,10 +22,10 @@ from dpolicy.ledger.events import (
     check_body,
     check_chain,
     from_bytes,
-    glance,
-    mechanisms_of,
+    decode_event_fast,
+    mechanism_bytes,
 )
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.rows import LossArray
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -43,16 +43,16 @@ EXPIRED, IMPORTED = "expired", "imported"
 STATUSES = (ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED, EXPIRED, IMPORTED)
 
 #: Everything but what was denied or voided counts as spent.
-COUNTED = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
+SPENDING_STATUSES = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
 
 
-class Entry(NamedTuple):
+class ReleaseEntry(NamedTuple):
     """One release: how it stands, the records of what was asked and charged, and its content."""
 
     status: str
-    asked: int
-    charged: int
-    content: int
+    request_record: int
+    charge_record: int
+    charge_group: int
 
 
 class Proposal(NamedTuple):
@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
 
     number: int
     kind: str
-    about: str
+    subject: str
     by: str
     at: str
     open: bool = True
@@ -71,7 +71,7 @@ class Proposal(NamedTuple):
 
 
 @dataclass(slots=True)
-class State:
+class LedgerState:
     """The fold of a log up to `head`.
 
     `policy_at` is the record of the policy in force; `open` says when each reservation runs out;
@@ -81,16 +81,16 @@ class State:
 
     head: Record | None = None
     policy: CompiledPolicy | None = None
-    policy_at: int = 0
-    entries: dict[str, Entry] = field(default_factory=dict)
-    open: dict[str, str] = field(default_factory=dict)
-    contents: list[Content] = field(default_factory=list)
+    policy_record: int = 0
+    entries: dict[str, ReleaseEntry] = field(default_factory=dict)
+    open_reservations: dict[str, str] = field(default_factory=dict)
+    charge_groups: list[ChargeGroup] = field(default_factory=list)
     month: int = 0
     now: int = 0
     proposals: dict[int, Proposal] = field(default_factory=dict)
     _newest: dict[tuple[str, str], int] = field(default_factory=dict)
     _numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
-    _account: Account | None = None
+    _account: SpendingTotals | None = None
     _changed: set[int] = field(default_factory=set)
 
     @property
@@ -104,7 +104,7 @@ class State:
         return max(self.month, self.now)
 
     @property
-    def account(self) -> Account:
+    def account(self) -> SpendingTotals:
         """What the contents add up to under the policy in force."""
         if self._account is None:
             raise InvariantBroken("there is no policy yet")
@@ -113,109 +113,109 @@ class State:
     @property
     def balances(self) -> Balances:
         """What each rule has spent."""
-        found = self.account.balances(self.contents, self._changed, self.today)
+        found = self.account.balances(self.charge_groups, self._changed, self.today)
         self._changed = set()
         return found
 
-    def follow(self, records: Iterable[Record]) -> None:
+    def fold(self, records: Iterable[Record]) -> None:
         """Take records in, each after checking that it belongs behind the last one."""
         for record in records:
             check_chain(self.head, record)
-            said = glance(record.payload)
-            self.month = max(self.month, month_of(said["at"]))
+            said = decode_event_fast(record.payload)
+            self.month = max(self.month, first_day_of_month(said["at"]))
             self._take(said, record)
             self.head = record
 
-    def entry(self, release: str) -> Entry:
+    def entry(self, release: str) -> ReleaseEntry:
         """A release that is there."""
         if release not in self.entries:
             raise LedgerDamaged(f"the release `{release}` is spoken of before it was asked for")
         return self.entries[release]
 
-    def proposal_of(self, kind: str, about: str) -> Proposal | None:
+    def newest_proposal(self, kind: str, about: str) -> Proposal | None:
         """The newest proposal about a release or a policy."""
         return self.proposals.get(self._newest.get((kind, about), 0))
 
     def propose(self, proposal: Proposal) -> None:
         """Take in a proposal."""
         self.proposals[proposal.number] = proposal
-        self._newest[proposal.kind, proposal.about] = proposal.number
+        self._newest[proposal.kind, proposal.subject] = proposal.number
 
-    def charges_of(self, entry: Entry) -> tuple[Charge, ...]:
+    def charges_for_release(self, entry: ReleaseEntry) -> tuple[Charge, ...]:
         """What a release costs each kept rule."""
-        return self.account.charges(entry.content, self.contents[entry.content])
+        return self.account.charges_for_group(entry.charge_group, self.charge_groups[entry.charge_group])
 
-    def spenders(self, rule: int, at: Point | None) -> Iterator[tuple[Content, Rows]]:
+    def groups_charged_to_rule(self, rule: int, at: Point | None) -> Iterator[tuple[ChargeGroup, LossArray]]:
         """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
-        for number, row in self.account.spenders(rule, self.contents, at):
-            yield self.contents[number], row
+        for number, row in self.account.groups_charged_to(rule, self.charge_groups, at):
+            yield self.charge_groups[number], row
 
-    def most_spenders(self, rule: int) -> int:
+    def max_groups_charged_to_rule(self, rule: int) -> int:
         """No fewer contents than a rule is charged for."""
-        return self.account.most_spenders(rule, self.contents)
+        return self.account.max_groups_charged_to(rule, self.charge_groups)
 
-    def counted(self, content: Content) -> Iterator[str]:
+    def spending_releases(self, content: ChargeGroup) -> Iterator[str]:
         """The releases of a content that count."""
-        for release in content.releases:
+        for release in content.release_ids:
             entry = self.entries[release]
-            if entry.status in COUNTED and self.contents[entry.content] is content:
+            if entry.status in SPENDING_STATUSES and self.charge_groups[entry.charge_group] is content:
                 yield release
 
-    def under(self, policy: CompiledPolicy) -> State:
+    def with_policy(self, policy: CompiledPolicy) -> LedgerState:
         """The same history under another policy, to look at while this one does not change."""
-        other = State(self.head, policy, 0, self.entries, self.open, self.contents, self.today)
+        other = LedgerState(self.head, policy, 0, self.entries, self.open_reservations, self.charge_groups, self.today)
         other._change_policy(policy)
         return other
 
-    def restore(self, account: Account, policy_at: int) -> None:
+    def restore(self, account: SpendingTotals, policy_at: int) -> None:
         """Take over an account in which all contents are charged already."""
-        self.policy, self.policy_at, self._account = account.policy, policy_at, account
-        self._numbers = {(c.by, c.mechanisms, c.month): n for n, c in enumerate(self.contents)}
+        self.policy, self.policy_record, self._account = account.policy, policy_at, account
+        self._numbers = {(c.by, c.mechanisms, c.month): n for n, c in enumerate(self.charge_groups)}
         for release, entry in self.entries.items():
-            if entry.status in COUNTED:
-                self.contents[entry.content].releases.append(release)
+            if entry.status in SPENDING_STATUSES:
+                self.charge_groups[entry.charge_group].release_ids.append(release)
 
-    def _take(self, said: dict[str, Any], record: Record) -> None:
-        match said["event"]:
+    def _take(self, event_fields: dict[str, Any], record: Record) -> None:
+        match event_fields["event"]:
             case "release-decided":
-                status = RESERVED if said["reserved"] else ALLOWED
-                status = status if said["allowed"] else DENIED
-                self._add(said, record, status)
+                status = RESERVED if event_fields["reserved"] else ALLOWED
+                status = status if event_fields["allowed"] else DENIED
+                self._add(event_fields, record, status)
                 if status == RESERVED:
-                    self.open[said["release"]] = said["expires"]
+                    self.open_reservations[event_fields["release"]] = event_fields["expires"]
             case "release-imported":
-                self._add(said, record, IMPORTED)
+                self._add(event_fields, record, IMPORTED)
             case "policy-applied":
                 event = from_bytes(record.payload)
                 if isinstance(event, PolicyApplied):
-                    self.policy_at = record.sequence
-                    self._change_policy(compiled_of(event))
-            case "release-committed" if said["body"] is not None:
-                self._replace(said["release"], COMMITTED, said["body"], record)
+                    self.policy_record = record.sequence
+                    self._change_policy(compile_recorded_policy(event))
+            case "release-committed" if event_fields["body"] is not None:
+                self._replace(event_fields["release"], COMMITTED, event_fields["body"], record)
             case "release-relabelled":
-                self._replace(said["release"], None, said["body"], record)
+                self._replace(event_fields["release"], None, event_fields["body"], record)
             case "release-proposed" | "void-proposed" | "policy-proposed" as proposed:
-                kind, about = proposed.removesuffix("-proposed"), said.get("release", "")
-                about = said.get("digest", about)
-                self.propose(Proposal(record.sequence, kind, about, said["by"], said["at"]))
+                kind, about = proposed.removesuffix("-proposed"), event_fields.get("release", "")
+                about = event_fields.get("digest", about)
+                self.propose(Proposal(record.sequence, kind, about, event_fields["by"], event_fields["at"]))
             case "proposal-answered":
-                self._answer(said["proposal"], said["approved"])
+                self._answer(event_fields["proposal"], event_fields["approved"])
             case ended:
                 ends = {"release-committed": COMMITTED, "release-voided": VOIDED}
-                self._replace(said["release"], ends.get(ended, EXPIRED))
+                self._replace(event_fields["release"], ends.get(ended, EXPIRED))
 
     def _answer(self, number: int, approved: bool) -> None:
         if number not in self.proposals:
             raise LedgerDamaged(f"proposal {number} is answered before it was made")
         self.proposals[number] = self.proposals[number]._replace(open=False, approved=approved)
 
-    def _add(self, said: dict[str, Any], record: Record, status: str) -> None:
-        release = said["release"]
+    def _add(self, event_fields: dict[str, Any], record: Record, status: str) -> None:
+        release = event_fields["release"]
         if release in self.entries:
             raise LedgerDamaged(f"the release `{release}` is in the ledger twice")
-        content = self._content(said["body"], record, self.month)
-        self.entries[release] = Entry(status, record.sequence, record.sequence, content)
-        if status in COUNTED:
+        content = self._content(event_fields["body"], record, self.month)
+        self.entries[release] = ReleaseEntry(status, record.sequence, record.sequence, content)
+        if status in SPENDING_STATUSES:
             self._count(release, content, 1)
 
     def _replace(
@@ -225,42 +225,42 @@ class State:
         old = self.entry(release)
         new = old._replace(status=status or old.status)
         if record is not None:
-            content = self._content(body, record, self.contents[old.content].month)
+            content = self._content(body, record, self.charge_groups[old.charge_group].month)
             new = new._replace(charged=record.sequence, content=content)
-        self.open.pop(release, None) if status else None
+        self.open_reservations.pop(release, None) if status else None
         self.entries[release] = new
-        before, after = old.status in COUNTED, new.status in COUNTED
-        if (before, old.content) != (after, new.content):
-            self._count(release, old.content, -before)
-            self._count(release, new.content, after)
+        before, after = old.status in SPENDING_STATUSES, new.status in SPENDING_STATUSES
+        if (before, old.charge_group) != (after, new.charge_group):
+            self._count(release, old.charge_group, -before)
+            self._count(release, new.charge_group, after)
 
     def _count(self, release: str, content: int, more: int) -> None:
-        held = self.contents[content]
+        held = self.charge_groups[content]
         held.count += more
         if more > 0:
-            held.releases.append(release)
+            held.release_ids.append(release)
         self._changed.add(content)
 
     def _content(self, body: Any, record: Record, month: int) -> int:
         """The number of the content of a record, which is new if nobody asked for it before."""
         if not isinstance(body, dict):
             raise LedgerDamaged("a record has a `body` of the wrong shape")
-        key = (body.get("by", ""), mechanisms_of(record.payload), month)
+        key = (body.get("by", ""), mechanism_bytes(record.payload), month)
         number = self._numbers.get(key) if isinstance(key[0], str) else None
         if number is None:
             check_body(body)
-            number = self._numbers[key] = len(self.contents)
-            self.contents.append(Content(*key))
+            number = self._numbers[key] = len(self.charge_groups)
+            self.charge_groups.append(ChargeGroup(*key))
         return number
 
     def _change_policy(self, policy: CompiledPolicy) -> None:
         self.policy = policy
-        self._account = Account(policy)
-        self._changed = set(range(len(self.contents)))
+        self._account = SpendingTotals(policy)
+        self._changed = set(range(len(self.charge_groups)))
 
 
 @lru_cache(maxsize=1024)
-def month_of(at: str) -> int:
+def first_day_of_month(at: str) -> int:
     """The first day of the month of a time such as 2026-10-28T12:00:00+00:00."""
     try:
         return date.fromisoformat(f"{at[:7]}-01").toordinal()
@@ -268,6 +268,6 @@ def month_of(at: str) -> int:
         raise LedgerDamaged(f"a record was written at `{at[:40]}`, which is no time") from None
 
 
-def compiled_of(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
+def compile_recorded_policy(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
     """The policy of an event, compiled from its own texts."""
     return compile_policy([Source(name, text) for name, text in event.sources])

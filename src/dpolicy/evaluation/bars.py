@@ -15,7 +15,7 @@ from io import StringIO
 from statistics import mean
 from typing import Any
 
-from dpolicy.evaluation.experiment import SCENARIOS, SYSTEMS, Result
+from dpolicy.evaluation.experiment import SCENARIOS, SYSTEMS, EvaluationResult
 from dpolicy.evaluation.workload import FILES
 
 UTILITY = "utility"
@@ -58,9 +58,9 @@ class Bar:
         return self.budget is not None and max(self.values) > self.budget
 
 
-def bars_of(results: Sequence[Result]) -> list[Bar]:
+def comparison_bars(results: Sequence[EvaluationResult]) -> list[Bar]:
     """The bars of some results, in the order of the figures."""
-    grouped: dict[tuple[str, str, str, int, str], list[Result]] = {}
+    grouped: dict[tuple[str, str, str, int, str], list[EvaluationResult]] = {}
     for result in results:
         run = result.run
         for measure in (UTILITY, *result.spent):
@@ -69,11 +69,11 @@ def bars_of(results: Sequence[Result]) -> list[Bar]:
     return sorted((_bar(key, found) for key, found in grouped.items()), key=_place)
 
 
-def _bar(key: tuple[str, str, str, int, str], results: Sequence[Result]) -> Bar:
+def _bar(key: tuple[str, str, str, int, str], results: Sequence[EvaluationResult]) -> Bar:
     scenario, system, measure, total, strategy = key
     values = tuple(r.utility if measure == UTILITY else r.spent[measure] for r in results)
     budget = None if measure == UTILITY else results[0].budgets[measure]
-    paper = published(scenario, system, measure, total)
+    paper = published_value(scenario, system, measure, total)
     return Bar(scenario, system, measure, total, strategy, values, paper, budget)
 
 
@@ -82,7 +82,7 @@ def _place(bar: Bar) -> tuple[Any, ...]:
     return names.index(bar.scenario), SYSTEMS.index(bar.system), bar.measure != UTILITY
 
 
-def published(scenario: str, system: str, measure: str, total: int) -> float | None:
+def published_value(scenario: str, system: str, measure: str, total: int) -> float | None:
     """What the paper reports; None where it does not."""
     known = _published()
     values = known.get(scenario, {}).get(system, {}).get(measure)
@@ -98,7 +98,7 @@ def _published() -> Mapping[str, Any]:
     return found
 
 
-def markdown(bars: Sequence[Bar]) -> str:
+def format_markdown(bars: Sequence[Bar]) -> str:
     """A table for each scenario: a line for the paper and one for each strategy."""
     parts = []
     for scenario in SCENARIOS.values():
@@ -149,7 +149,7 @@ def _shown(value: float, measure: str) -> str:
     return f"{value / MILLION:.3f}" if measure == UTILITY else f"{value:.2f}"
 
 
-def comma_separated(results: Sequence[Result]) -> str:
+def format_csv(results: Sequence[EvaluationResult]) -> str:
     """A line for every measure of every run."""
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -162,7 +162,7 @@ def comma_separated(results: Sequence[Result]) -> str:
         after = [result.rules, result.kept, result.accepted, f"{result.seconds:.2f}"]
         after += [f"{result.slowest:.3f}", result.memory]
         for measure, value in {UTILITY: result.utility, **result.spent}.items():
-            paper = published(run.scenario, run.system, measure, run.total)
+            paper = published_value(run.scenario, run.system, measure, run.total)
             told = [measure, value, result.budgets.get(measure, ""), "" if paper is None else paper]
             table.writerow([*before, *told, *after])
     return text.getvalue()

@@ -15,20 +15,20 @@ from multiprocessing import get_context
 from time import process_time
 from typing import Any
 
-from dpolicy.allocation.rounds import Arrival, Outcome, Simulation
+from dpolicy.allocation.rounds import Arrival, RoundOutcome, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.unlocking import Rotation
-from dpolicy.errors import Misused
-from dpolicy.evaluation.generator import generated
-from dpolicy.evaluation.measures import spent
-from dpolicy.evaluation.readings import in_blocks, with_timed_share
+from dpolicy.allocation.unlocking import CohortRotation
+from dpolicy.errors import OperationRejected
+from dpolicy.evaluation.generator import generate_workload
+from dpolicy.evaluation.measures import largest_spending
+from dpolicy.evaluation.readings import charge_coarse_blocks, with_timed_share
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    arrivals_of,
-    policy_of,
-    ready_made,
+    resolve_arrivals,
+    policy_for_workload,
+    bundled_workload,
 )
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.rules.compiler import CompiledPolicy
@@ -39,7 +39,7 @@ SYSTEMS = (OURS, BASELINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class PaperScenario:
     """A scenario of the evaluation: its title, its workload, and the rules behind each measure."""
 
     name: str
@@ -70,12 +70,12 @@ def _of_whole(workload: Workload) -> Mapping[str, Sequence[str]]:
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario(
+        PaperScenario(
             "S1", "Context", "context", lambda _: {"standard": ["standard"], "total": ["any"]}
         ),
-        Scenario("S2", "Scope", "scope", _of_scope),
-        Scenario("S3", "Privacy unit", "time", lambda _: {"month": ["each-month"]}),
-        Scenario("whole", "All at once", "whole", _of_whole),
+        PaperScenario("S2", "Scope", "scope", _of_scope),
+        PaperScenario("S3", "Privacy unit", "time", lambda _: {"month": ["each-month"]}),
+        PaperScenario("whole", "All at once", "whole", _of_whole),
     )
 }
 
@@ -85,7 +85,7 @@ PUBLISHED = ("S1", "S2", "S3")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EvaluationRun:
     """What one process does; without a `seed` it takes the ready-made workload.
 
     `timed` is another share of requests on data that has a time, for S3; `rounds` how many to run.
@@ -103,13 +103,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EvaluationResult:
     """What a run gave: ε spent and allowed by measure, rules before and after pruning, CPU seconds.
 
     `slowest` is the longest round, `memory` the most of the process in MB.
     """
 
-    run: Run
+    run: EvaluationRun
     utility: float
     bound: float
     accepted: int
@@ -130,11 +130,11 @@ class Result:
         return asdict(self)
 
 
-def run_all(runs: Sequence[Run], processes: int) -> Iterator[Result]:
+def run_all(runs: Sequence[EvaluationRun], processes: int) -> Iterator[EvaluationResult]:
     """The results as they come, from so many processes at a time."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, max_tasks_per_child=1) as pool:
-        waiting = [pool.submit(result_of, run) for run in runs]
+        waiting = [pool.submit(execute_run, run) for run in runs]
         try:
             for done in as_completed(waiting):
                 yield done.result()
@@ -142,67 +142,67 @@ def run_all(runs: Sequence[Run], processes: int) -> Iterator[Result]:
             pool.shutdown(cancel_futures=True)
 
 
-def result_of(run: Run) -> Result:
+def execute_run(run: EvaluationRun) -> EvaluationResult:
     """Run the rounds of a run on its workload."""
-    return evaluated(run, workload_of(run))
+    return evaluate_workload(run, workload_for(run))
 
 
-def evaluated(run: Run, workload: Workload) -> Result:
+def evaluate_workload(run: EvaluationRun, workload: Workload) -> EvaluationResult:
     """Run the rounds on some requests and measure what they spent."""
     policy = policy_for(run, workload)
     outcomes = _outcomes(run, workload, policy)
     ids = {name for outcome in outcomes for name in outcome.accepted}
     utility = sum(outcome.utility for outcome in outcomes)
-    spent_, budgets = measured(run, workload, ids)
-    return Result(
+    spent_, budgets = measure_spending(run, workload, ids)
+    return EvaluationResult(
         run,
         utility,
         sum(outcome.bound for outcome in outcomes),
         len(ids),
         spent_,
         budgets,
-        policy.total,
-        policy.kept,
-        sum(outcome.seconds for outcome in outcomes),
-        max(outcome.seconds for outcome in outcomes),
+        policy.rule_count,
+        policy.kept_count,
+        sum(outcome.total_seconds for outcome in outcomes),
+        max(outcome.total_seconds for outcome in outcomes),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     )
 
 
-def workload_of(run: Run) -> Workload:
+def workload_for(run: EvaluationRun) -> Workload:
     """The requests of a run: ready-made, or generated from its seed."""
     name = SCENARIOS[run.scenario].workload
     if run.seed is None and run.scenario in PUBLISHED:
-        workload = ready_made(name)
+        workload = bundled_workload(name)
     else:
-        workload = generated(name, run.seed or 0)
+        workload = generate_workload(name, run.seed or 0)
     last = ROUNDS[: run.rounds][-1]
     early = tuple(said for said in workload.requests if said["round"] <= last)
     workload = replace(workload, requests=early)
     return workload if run.timed is None else with_timed_share(workload, run.timed, run.seed or 0)
 
 
-def policy_for(run: Run, workload: Workload) -> CompiledPolicy:
+def policy_for(run: EvaluationRun, workload: Workload) -> CompiledPolicy:
     """The policy set that chooses in a run."""
     baseline = run.system == BASELINE
-    return policy_of(workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile)
+    return policy_for_workload(workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile)
 
 
-def _outcomes(run: Run, workload: Workload, policy: CompiledPolicy) -> list[Outcome]:
-    arrivals = arrivals_of(workload, policy)
+def _outcomes(run: EvaluationRun, workload: Workload, policy: CompiledPolicy) -> list[RoundOutcome]:
+    arrivals = resolve_arrivals(workload, policy)
     if run.scenario == "S3" and run.system == OURS and run.as_run:
-        arrivals = in_blocks(workload, arrivals, _rotation())
+        arrivals = charge_coarse_blocks(workload, arrivals, _rotation())
     simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE, process_time)
     return list(simulation.run(arrivals, ROUNDS[: run.rounds]))
 
 
-def measured(
-    run: Run, workload: Workload, ids: set[str]
+def measure_spending(
+    run: EvaluationRun, workload: Workload, ids: set[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What the chosen requests spent by measure, and what the scenario's policy allows."""
     chosen = tuple(said for said in workload.requests if str(said["id"]) in ids)
     policy = policy_for(replace(run, system=OURS), workload)
-    arrivals = arrivals_of(replace(workload, requests=chosen), policy)
+    arrivals = resolve_arrivals(replace(workload, requests=chosen), policy)
     rules = {rule.name: rule for rule, _ in policy.all_rules}
     costs: dict[str, float] = {}
     budgets: dict[str, float] = {}
@@ -216,21 +216,21 @@ def measured(
 
 
 def _spent(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
-    return spent(policy, rule, arrivals, _rotation(), full_lives(ROUNDS, _rotation()))
+    return largest_spending(policy, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation()))
 
 
-def full_lives(rounds: range, rotation: Rotation) -> range:
+def cohorts_with_full_life(rounds: range, rotation: CohortRotation) -> range:
     """The cohorts whose whole life lies in some rounds."""
     return range(rounds.start, rounds.stop - rotation.active + 1)
 
 
-def _rotation() -> Rotation:
+def _rotation() -> CohortRotation:
     if SCHEDULE.rotation is None:
-        raise Misused("the scenario of the evaluation says no `cohorts`")
+        raise OperationRejected("the scenario of the evaluation says no `cohorts`")
     return SCHEDULE.rotation
 
 
 def _epsilon(rule: Rule) -> float:
     if not isinstance(rule.budget, EpsilonDelta):
-        raise Misused(f"`{rule.name}` has no budget in ε")
+        raise OperationRejected(f"`{rule.name}` has no budget in ε")
     return float(rule.budget.epsilon)

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from dpolicy.evaluation.experiment import BASELINE, Run, policy_for, workload_of
+from dpolicy.evaluation.experiment import BASELINE, EvaluationRun, policy_for, workload_for
 from dpolicy.evaluation.workload import (
     SCENARIO_FILE,
     Workload,
@@ -24,9 +24,9 @@ from dpolicy.evaluation.workload import (
 from dpolicy.rules.compiler import CompiledPolicy
 
 
-def export(run: Run, directory: Path) -> None:
+def export_run(run: EvaluationRun, directory: Path) -> None:
     """Write policy, releases and scenario of a run into a directory of their own."""
-    workload = workload_of(run)
+    workload = workload_for(run)
     sources = policy_sources(
         workload,
         run.total,
@@ -39,14 +39,14 @@ def export(run: Run, directory: Path) -> None:
     for name, source in zip(("accounting", "schema", "policies"), sources, strict=True):
         (policy / f"{name}.yaml").write_text(source.text, "utf-8")
     lines = (
-        f"- {json.dumps(release)}\n" for release in releases(workload, policy_for(run, workload))
+        f"- {json.dumps(release)}\n" for release in workload_releases(workload, policy_for(run, workload))
     )
     with (directory / "requests.yaml").open("w", encoding="utf-8") as file:
         file.writelines(lines)
     shutil.copyfile(SCENARIO_FILE, directory / "scenario.yaml")
 
 
-def releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, Any]]:
+def workload_releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, Any]]:
     """The requests of a workload as releases, each with its round."""
     curves = [
         {
@@ -55,7 +55,7 @@ def releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, A
         }
         for said in workload.mechanisms
     ]
-    timed = "user-month" in policy.checked.vocabulary.units
+    timed = "user-month" in policy.checked_policy_set.vocabulary.units
     for said in workload.requests:
         yield {
             "round": said["round"],
@@ -65,17 +65,17 @@ def releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, A
         }
 
 
-def _mechanism(said: Mapping[str, Any], renyi: Mapping[str, float], timed: bool) -> dict[str, Any]:
+def _mechanism(request: Mapping[str, Any], renyi: Mapping[str, float], timed: bool) -> dict[str, Any]:
     mechanism: dict[str, Any] = {
         "name": "query",
         "mechanism": {"kind": "declared", "renyi": renyi},
         "unit": "user",
-        "attributes": said["attributes"],
-        "labels": {"deployment": said["deployment"]},
-        "where": [{"slot": {"from": low, "to": high}} for low, high in said["ranges"]],
+        "attributes": request["attributes"],
+        "labels": {"deployment": request["deployment"]},
+        "where": [{"slot": {"from": low, "to": high}} for low, high in request["ranges"]],
     }
-    if timed and "month" in said:
-        ((first, last),) = month_days(said["month"]).intervals
+    if timed and "month" in request:
+        ((first, last),) = month_days(request["month"]).intervals
         days = {"from": first, "to": last}
         mechanism["time"] = {
             key: date.fromordinal(day or 1).isoformat() for key, day in days.items()

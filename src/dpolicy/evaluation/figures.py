@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.evaluation.bars import MILLION, UTILITY, Bar
 from dpolicy.evaluation.experiment import SYSTEMS
 
@@ -50,7 +50,7 @@ FORMATS = ("png", "svg")
 def draw(bars: Sequence[Bar], directory: Path) -> list[Path]:
     """Write the figures that the bars are enough for. Raises `Misused` without matplotlib."""
     if find_spec("matplotlib") is None:
-        raise Misused("figures need matplotlib: pip install 'dpolicy[plot]'")
+        raise OperationRejected("figures need matplotlib: pip install 'dpolicy[plot]'")
     there = [name for name in STACKS if any(bar.scenario == name for bar in bars)]
     written = _figure(bars, [(name, STACKS[name]) for name in there], directory / "figure-3")
     if "S2" in there:

@@ -14,12 +14,12 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from dpolicy.errors import Misused
-from dpolicy.evaluation.workload import ROUNDS, Workload, latest_month, read_workload
-from dpolicy.privacy.cost import bounds_of, runs
-from dpolicy.privacy.mechanism import read_mechanism
-from dpolicy.privacy.mechanisms.bounds import Curve, whole_curve
-from dpolicy.privacy.units import Relation
+from dpolicy.errors import OperationRejected
+from dpolicy.evaluation.workload import ROUNDS, Workload, latest_month, parse_workload
+from dpolicy.privacy.cost import single_run_bounds, run_count
+from dpolicy.privacy.mechanism import parse_mechanism
+from dpolicy.privacy.mechanisms.bounds import Curve, smallest_curve
+from dpolicy.privacy.units import NeighbouringRelation
 
 ORDERS = (1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6, 1e10)
 SLOTS = 204_800
@@ -67,15 +67,15 @@ MONTHS = range(-4, 3)
 MONTH_WEIGHTS = tuple(3 if month == 0 else 1 for month in MONTHS)
 
 
-def generated(scenario: str, seed: int) -> Workload:
+def generate_workload(scenario: str, seed: int) -> Workload:
     """The workload of a scenario and a seed: always the same."""
-    return read_workload(plain(scenario, seed))
+    return parse_workload(workload_document(scenario, seed))
 
 
-def plain(scenario: str, seed: int) -> dict[str, Any]:
+def workload_document(scenario: str, seed: int) -> dict[str, Any]:
     """The same as plain values, as a workload file has them."""
     if scenario not in _LABELLING:
-        raise Misused(f"no scenario `{scenario}`; one of {', '.join(_LABELLING)}")
+        raise OperationRejected(f"no scenario `{scenario}`; one of {', '.join(_LABELLING)}")
     rng = Random(seed)
     requests = _requests(rng)
     categories, attributes = _LABELLING[scenario](requests, rng)
@@ -111,10 +111,10 @@ def mechanisms() -> tuple[Mapping[str, Any], ...]:
 
 def _curve(name: str, noise: Fraction, rate: Fraction) -> Curve:
     """The Rényi divergence of a mechanism on a Poisson sample."""
-    mechanism, problems = read_mechanism(_fields(name, noise, rate))
+    mechanism, problems = parse_mechanism(_fields(name, noise, rate))
     if mechanism is None:
         raise problems[0]
-    one, times = whole_curve(bounds_of(mechanism, 1, Relation.ADD_REMOVE)), runs(mechanism)
+    one, times = smallest_curve(single_run_bounds(mechanism, 1, NeighbouringRelation.ADD_REMOVE)), run_count(mechanism)
     return lambda order: times * one(order)
 
 
@@ -215,13 +215,13 @@ def _scope(requests: Sequence[dict[str, Any]], rng: Random) -> _Schema:
     return categories, attributes
 
 
-def _popularity(of: Mapping[str, Mapping[str, Any]], exponent: float) -> dict[str, float]:
+def _popularity(items: Mapping[str, Mapping[str, Any]], exponent: float) -> dict[str, float]:
     """Zipf with the ranks of all spread evenly over the names of each risk."""
     by_risk: dict[str, list[str]] = {}
-    for name, facts in of.items():
+    for name, facts in items.items():
         by_risk.setdefault(facts["risk"], []).append(name)
     return {
-        name: (1 + rank * len(of) / len(names)) ** -exponent
+        name: (1 + rank * len(items) / len(names)) ** -exponent
         for names in by_risk.values()
         for rank, name in enumerate(names)
     }

@@ -13,10 +13,10 @@ from dataclasses import replace
 from random import Random
 
 from dpolicy.allocation.rounds import Arrival
-from dpolicy.allocation.unlocking import Rotation
+from dpolicy.allocation.unlocking import CohortRotation
 from dpolicy.enforcement.places import ALL_TIME
 from dpolicy.evaluation.workload import Workload, latest_month, month_days
-from dpolicy.releases.regions import Box, Interval, region_of
+from dpolicy.releases.regions import Box, Interval, region_from_boxes
 
 #: Single months that a cohort keeps, from the one in which it joins.
 SINGLE_MONTHS = 4
@@ -24,13 +24,13 @@ SINGLE_MONTHS = 4
 STATIC, TIMED = ["a0"], ["a0", "a1"]
 
 
-def in_blocks(workload: Workload, arrivals: Sequence[Arrival], rotation: Rotation) -> list[Arrival]:
+def charge_coarse_blocks(workload: Workload, arrivals: Sequence[Arrival], rotation: CohortRotation) -> list[Arrival]:
     """Requests of S3, charged to all of the past or the future of a cohort where that is coarse."""
     found = []
     for said, arrival in zip(workload.requests, arrivals, strict=True):
-        boxes = list(_boxes(said["ranges"], said["month"], rotation.cohorts(arrival.round)))
+        boxes = list(_boxes(said["ranges"], said["month"], rotation.active_cohorts(arrival.round)))
         (mechanism,) = arrival.mechanisms
-        charged = replace(mechanism, region=region_of(boxes))
+        charged = replace(mechanism, region=region_from_boxes(boxes))
         found.append(replace(arrival, mechanisms=(charged,)))
     return found
 
@@ -39,10 +39,10 @@ def _boxes(ranges: Sequence[Sequence[int]], month: int, cohorts: Interval) -> It
     """Slots × cohorts × days, in the order of the partitions."""
     for cohort in range(max(0, cohorts[0]), cohorts[1]):
         for low, high in ranges:
-            yield (low, high + 1), (cohort, cohort + 1), block_of(cohort, month)
+            yield (low, high + 1), (cohort, cohort + 1), coarse_block(cohort, month)
 
 
-def block_of(cohort: int, month: int) -> Interval:
+def coarse_block(cohort: int, month: int) -> Interval:
     """The days that a cohort keeps together with a month."""
     first = latest_month(cohort)
     if month < first:

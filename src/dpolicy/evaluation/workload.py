@@ -21,15 +21,15 @@ from typing import Any
 
 from dpolicy.allocation.rounds import Arrival
 from dpolicy.allocation.scenario import load_scenario
-from dpolicy.enforcement.check import certificates_of
-from dpolicy.enforcement.resolution import resolve
+from dpolicy.enforcement.check import certificates_for
+from dpolicy.enforcement.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
 from dpolicy.language.parser import read_source
 from dpolicy.language.source import Source
-from dpolicy.privacy.calendars import Kind, Period, index_of, start_of
-from dpolicy.privacy.certificates import shown_order
-from dpolicy.privacy.mechanism import Mechanism, read_mechanism
-from dpolicy.privacy.units import Touched
+from dpolicy.privacy.calendars import PeriodKind, Period, block_index, block_start
+from dpolicy.privacy.certificates import format_order
+from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
+from dpolicy.privacy.units import TouchedDays
 from dpolicy.releases.request import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 
@@ -66,27 +66,27 @@ class Workload:
 def load_workload(file: Path) -> Workload:
     """The workload of a file, packed or not."""
     raw = file.read_bytes()
-    return read_workload(json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw))
+    return parse_workload(json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw))
 
 
-def ready_made(scenario: str) -> Workload:
+def bundled_workload(scenario: str) -> Workload:
     """The workload of a scenario that comes with the package."""
     return load_workload(FILES / "data" / f"{scenario}.json.gz")
 
 
-def read_workload(said: Mapping[str, Any]) -> Workload:
+def parse_workload(document: Mapping[str, Any]) -> Workload:
     """The workload of plain values, as a file has them."""
     return Workload(
-        said["scenario"],
-        tuple(said["orders"]),
-        said["attributes"],
-        said["categories"],
-        tuple(said["mechanisms"]),
-        tuple(said["requests"]),
+        document["scenario"],
+        tuple(document["orders"]),
+        document["attributes"],
+        document["categories"],
+        tuple(document["mechanisms"]),
+        tuple(document["requests"]),
     )
 
 
-def policy_of(
+def policy_for_workload(
     workload: Workload,
     total: int,
     *,
@@ -122,11 +122,11 @@ def schema_text(workload: Workload) -> str:
     )
 
 
-def _entries(said: Mapping[str, Any]) -> str:
-    if not said:
+def _entries(entries: Mapping[str, Any]) -> str:
+    if not entries:
         return " {}"
     lines = []
-    for name, facts in said.items():
+    for name, facts in entries.items():
         parts = [
             f"{k}: [{', '.join(v)}]" if k != "risk" else f"risk: {v}" for k, v in facts.items()
         ]
@@ -147,34 +147,34 @@ schema:
 """
 
 
-def arrivals_of(workload: Workload, policy: CompiledPolicy) -> list[Arrival]:
+def resolve_arrivals(workload: Workload, policy: CompiledPolicy) -> list[Arrival]:
     """The requests of a workload, resolved for a policy; cohorts are left to the rounds."""
     curves = [_curve(said, workload.orders, policy) for said in workload.mechanisms]
     return [_arrival(said, curves[said["mechanism"]], policy) for said in workload.requests]
 
 
 def curve_points(
-    said: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
+    fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
 ) -> dict[str, Fraction]:
     """The Rényi values of a mechanism at the orders of a policy, as the decimals of the file."""
-    usable = set(policy.policies.accounting.orders)
-    values = ((Fraction(repr(o)), v) for o, v in zip(orders, said["renyi"], strict=True))
-    return {shown_order(order): Fraction(repr(v)) for order, v in values if order in usable}
+    usable = set(policy.policy_set.accounting.orders)
+    values = ((Fraction(repr(o)), v) for o, v in zip(orders, fields["renyi"], strict=True))
+    return {format_order(order): Fraction(repr(v)) for order, v in values if order in usable}
 
 
-def _curve(said: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy) -> Mechanism:
-    points = curve_points(said, orders, policy)
-    mechanism, problems = read_mechanism({"kind": "declared", "renyi": points})
+def _curve(fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy) -> Mechanism:
+    points = curve_points(fields, orders, policy)
+    mechanism, problems = parse_mechanism({"kind": "declared", "renyi": points})
     if mechanism is None:
         raise problems[0]
     return mechanism
 
 
-def _arrival(said: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy) -> Arrival:
+def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy) -> Arrival:
     where: tuple[Mapping[str, Selection], ...] = tuple(
-        {"slot": (low, high)} for low, high in said["ranges"]
+        {"slot": (low, high)} for low, high in fields["ranges"]
     )
-    month = said.get("month") if "user-month" in policy.checked.vocabulary.units else None
+    month = fields.get("month") if "user-month" in policy.checked_policy_set.vocabulary.units else None
     request = MechanismRequest(
         name="query",
         kind="declared",
@@ -182,17 +182,17 @@ def _arrival(said: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy) 
         unit="user",
         relation=None,
         additive=False,
-        also={} if month is None else {"user-month": curve},
-        attributes=tuple(said["attributes"]),
-        labels={"deployment": said["deployment"]},
+        restatements={} if month is None else {"user-month": curve},
+        attributes=tuple(fields["attributes"]),
+        labels={"deployment": fields["deployment"]},
         where=where,
-        touched=None if month is None else month_days(month),
+        days_read=None if month is None else month_days(month),
     )
-    release = Release(str(said["id"]), "", None, (request,), {})
-    mechanisms, problems = resolve(release, policy, certificates_of(policy))
+    release = Release(str(fields["id"]), "", None, (request,), {})
+    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
     if problems:
         raise ReleaseRejected(problems)
-    return Arrival(release.id, said["round"], float(said["utility"]), mechanisms)
+    return Arrival(release.id, fields["round"], float(fields["utility"]), mechanisms)
 
 
 def latest_month(round_: int) -> int:
@@ -201,8 +201,8 @@ def latest_month(round_: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def month_days(number: int) -> Touched:
+def month_days(number: int) -> TouchedDays:
     """The days of a month of the file."""
-    period = Period(Kind.MONTH)
-    index = index_of(period, date(*FIRST_MONTH, 1).toordinal()) + number
-    return Touched(((start_of(period, index), start_of(period, index + 1) - 1),))
+    period = Period(PeriodKind.MONTH)
+    index = block_index(period, date(*FIRST_MONTH, 1).toordinal()) + number
+    return TouchedDays(((block_start(period, index), block_start(period, index + 1) - 1),))

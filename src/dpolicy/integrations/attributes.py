@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 
 #: The attributes that a column tells something about, where that is not its own name.
 Names = Mapping[str, str | Sequence[str]]
@@ -21,10 +21,10 @@ def check_attributes(used: Collection[str], names: Names, declared: Collection[s
     missing = sorted(found - set(declared))
     if missing:
         shown = ", ".join(f"`{name}`" for name in missing)
-        raise Misused(f"the query uses {shown}, which its attributes do not name")
+        raise OperationRejected(f"the query uses {shown}, which its attributes do not name")
 
 
-def named_in(text: str, columns: Collection[str]) -> list[str]:
+def columns_named_in(text: str, columns: Collection[str]) -> list[str]:
     """The columns whose names stand in an SQL text, be it in a constant; case does not matter."""
     folded = text.casefold()
     words = set(re.findall(r"\w+", folded))

@@ -14,11 +14,11 @@ from typing import Any
 
 from dpolicy.errors import InvalidValue
 from dpolicy.integrations.cohere_export import (
-    blocks_of,
-    requests_of,
-    schema_of,
-    their_unit,
-    unit_of,
+    export_blocks,
+    export_requests,
+    export_schema,
+    cohere_unit_name,
+    dpolicy_unit_name,
 )
 from dpolicy.integrations.cohere_files import (
     RULES,
@@ -26,16 +26,16 @@ from dpolicy.integrations.cohere_files import (
     CohereBlock,
     CohereRequest,
     CohereSchema,
-    Costs,
+    CohereCosts,
     Dnf,
-    Domain,
+    CohereDomain,
     Eq,
     In,
     Intervals,
     Neq,
-    Range,
-    Section,
-    Test,
+    CohereRange,
+    CohereSection,
+    CohereTest,
     blocks_json,
     requests_json,
     schema_json,
@@ -47,8 +47,8 @@ from dpolicy.integrations.cohere_reading import (
     read_schema,
 )
 from dpolicy.language.shape import NAME
-from dpolicy.privacy.certificates import MIN_ORDER, shown_order
-from dpolicy.privacy.mechanism import read_mechanism
+from dpolicy.privacy.certificates import MIN_ORDER, format_order
+from dpolicy.privacy.mechanism import parse_mechanism
 from dpolicy.privacy.parameters import LARGEST, MAX_STATED_ORDER, SMALLEST
 from dpolicy.releases.regions import MAX_BOXES, Interval
 
@@ -56,43 +56,43 @@ __all__ = [
     "CohereBlock",
     "CohereRequest",
     "CohereSchema",
-    "Section",
+    "CohereSection",
     "blocks_json",
-    "blocks_of",
-    "partitions_of",
-    "places_of",
+    "export_blocks",
+    "partitions_from_schema",
+    "boxes_from_formula",
     "read_blocks",
     "read_requests",
     "read_schema",
-    "release_body",
+    "release_body_from_request",
     "requests_json",
-    "requests_of",
-    "rules_named",
+    "export_requests",
+    "charged_rules",
     "schema_json",
-    "schema_of",
-    "their_unit",
-    "unit_of",
+    "export_schema",
+    "cohere_unit_name",
+    "dpolicy_unit_name",
 ]
 
 
-def partitions_of(schema: CohereSchema) -> dict[str, Any]:
+def partitions_from_schema(schema: CohereSchema) -> dict[str, Any]:
     """The partitions of a schema, as a policy text writes them; `Rules` is none."""
     return {
         name: {"from": domain.first, "to": domain.last}
-        if isinstance(domain, Range)
+        if isinstance(domain, CohereRange)
         else {"values": [str(value) for value in domain]}
         for name, domain in schema.domains.items()
         if name != RULES
     }
 
 
-def rules_named(request: CohereRequest, schema: CohereSchema) -> tuple[str, ...]:
+def charged_rules(request: CohereRequest, schema: CohereSchema) -> tuple[str, ...]:
     """The rules that a request is charged to anywhere; all of them where it does not say."""
     found = {rule for _, rules in _charged(request.dnf, schema) for rule in rules}
     return tuple(rule for rule in _rules(schema) if rule in found)
 
 
-def release_body(
+def release_body_from_request(
     request: CohereRequest,
     schema: CohereSchema,
     *,
@@ -112,16 +112,16 @@ def release_body(
     try:
         if not known:
             raise InvalidValue("C011", "its costs say nothing at orders from 1.01 to 1,000,000")
-        wheres = [(places_of(dnf, schema, cohort, chosen), rules) for dnf, rules in groups]
+        wheres = [(boxes_from_formula(dnf, schema, cohort, chosen), rules) for dnf, rules in groups]
         if not any(where for where, _ in wheres):
             raise InvalidValue("C009", "it selects nobody")
     except InvalidValue as error:
         return None, (_told(request.id, error),)
     first, *others = known
     declared = {unit: {"kind": "declared", "renyi": losses[unit]} for unit in known}
-    shared: dict[str, Any] = {"mechanism": declared[first], "unit": unit_of(first)}
+    shared: dict[str, Any] = {"mechanism": declared[first], "unit": dpolicy_unit_name(first)}
     if others:
-        shared["also"] = {unit_of(unit): {"renyi": losses[unit]} for unit in others}
+        shared["also"] = {dpolicy_unit_name(unit): {"renyi": losses[unit]} for unit in others}
     if request.attributes:
         shared["attributes"] = sorted(set(request.attributes))
     mechanisms = [
@@ -133,14 +133,14 @@ def release_body(
         for where, rules in wheres
         if where
     ]
-    problems = [p for said in declared.values() for p in read_mechanism(_numbered(said))[1]]
+    problems = [p for said in declared.values() for p in parse_mechanism(_numbered(said))[1]]
     problems += _name_problems(mechanisms)
     if problems:
         return None, tuple(_told(request.id, problem) for problem in problems)
     return {"release": str(request.id), "utility": request.profit, "mechanisms": mechanisms}, ()
 
 
-def places_of(
+def boxes_from_formula(
     dnf: Dnf, schema: CohereSchema, cohort: str | None = None, chosen: Intervals | None = None
 ) -> list[dict[str, Any]]:
     """A formula → boxes whose union it is; `Rules` says nothing about places. None: nobody."""
@@ -162,18 +162,18 @@ def places_of(
     return boxes
 
 
-def _sides(test: Test, domain: Domain) -> list[Any]:
+def _sides(test: CohereTest, domain: CohereDomain) -> list[Any]:
     """What a test selects of its attribute, in as few selections as a release needs."""
     runs = _runs(test, domain)
-    if isinstance(domain, Range):
+    if isinstance(domain, CohereRange):
         return [{"from": low, "to": high - 1} for low, high in runs]
     values = [str(value) for low, high in runs for value in domain[low:high]]
     return [sorted(values)] if values else []
 
 
-def _runs(test: Test | None, domain: Domain) -> tuple[Interval, ...]:
+def _runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]:
     """What a test selects, by whole number or by position in the domain."""
-    low, high = (domain.first, domain.last + 1) if isinstance(domain, Range) else (0, len(domain))
+    low, high = (domain.first, domain.last + 1) if isinstance(domain, CohereRange) else (0, len(domain))
     match test:
         case None:
             runs = [(low, high)]
@@ -188,8 +188,8 @@ def _runs(test: Test | None, domain: Domain) -> tuple[Interval, ...]:
     return _merged(runs)
 
 
-def _place(value: str | int, domain: Domain) -> int:
-    return int(value) if isinstance(domain, Range) else domain.index(value)
+def _place(value: str | int, domain: CohereDomain) -> int:
+    return int(value) if isinstance(domain, CohereRange) else domain.index(value)
 
 
 def _merged(runs: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -205,7 +205,7 @@ def _merged(runs: Iterable[Interval]) -> tuple[Interval, ...]:
 
 def _rules(schema: CohereSchema) -> tuple[str, ...]:
     domain = schema.domains.get(RULES, ())
-    if isinstance(domain, Range):
+    if isinstance(domain, CohereRange):
         return tuple(map(str, range(domain.first, domain.last + 1)))
     return tuple(map(str, domain))
 
@@ -215,7 +215,7 @@ def _charged(dnf: Dnf, schema: CohereSchema) -> tuple[tuple[Dnf, tuple[str, ...]
     domain, names = schema.domains.get(RULES), _rules(schema)
     if domain is None:
         return ((dnf, ()),)
-    start = domain.first if isinstance(domain, Range) else 0
+    start = domain.first if isinstance(domain, CohereRange) else 0
     said_by: list[list[int]] = [[] for _ in names]
     for number, conjunction in enumerate(dnf):
         for low, high in _runs(conjunction.get(RULES), domain):
@@ -235,10 +235,10 @@ def _chosen(request: CohereRequest, cohort: str | None) -> Intervals | None:
     return tuple((low, high - 1) for low, high in _merged(runs))
 
 
-def _points(costs: Costs, orders: Sequence[Fraction]) -> dict[str, Fraction]:
+def _points(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fraction]:
     """What a release may declare: the orders and sizes it knows; nothing is declared as 1e-9."""
     return {
-        shown_order(order): max(cost, SMALLEST)
+        format_order(order): max(cost, SMALLEST)
         for order, cost in zip(orders, costs, strict=True)
         if cost is not None and cost <= LARGEST and MIN_ORDER <= order <= MAX_STATED_ORDER
     }

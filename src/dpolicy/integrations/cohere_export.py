@@ -16,9 +16,9 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import count
 
-from dpolicy.enforcement.check import prepared
-from dpolicy.enforcement.places import Axis, space_of
-from dpolicy.enforcement.resolution import Resolved, resolve
+from dpolicy.enforcement.check import enforced_sections
+from dpolicy.enforcement.places import PartitionAxis, partition_space_for
+from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.integrations.cohere_files import (
     RULES,
@@ -27,38 +27,38 @@ from dpolicy.integrations.cohere_files import (
     CohereRequest,
     CohereSchema,
     Conjunction,
-    Costs,
-    Domain,
+    CohereCosts,
+    CohereDomain,
     Eq,
     In,
     Intervals,
-    Range,
-    Section,
-    Test,
+    CohereRange,
+    CohereSection,
+    CohereTest,
 )
 from dpolicy.integrations.cohere_reading import Problems
-from dpolicy.privacy.budget import EpsilonDelta, Unlimited, describe
+from dpolicy.privacy.budget import EpsilonDelta, Unlimited, format_budget
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, renyi
 from dpolicy.privacy.loss import INFINITE, Certificates
-from dpolicy.privacy.rows import Rows, added
-from dpolicy.releases.regions import Box, region_of
+from dpolicy.privacy.rows import LossArray, add_saturating
+from dpolicy.releases.regions import Box, region_from_boxes
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,11}")
 
 
-def their_unit(name: str) -> str:
+def cohere_unit_name(name: str) -> str:
     """The name of one of our units in Cohere's files: `user-month` is `UserMonth`."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
 
 
-def unit_of(name: str) -> str:
+def dpolicy_unit_name(name: str) -> str:
     """The name of one of Cohere's units in our files."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
-def schema_of(
+def export_schema(
     policy: CompiledPolicy, *, window: int, cohort: str | None = None
 ) -> tuple[CohereSchema | None, Problems]:
     """A policy → the schema; the partition `cohort` is left to blocks, which live `window` rounds.
@@ -68,17 +68,17 @@ def schema_of(
     written, problems = _written(policy), _problems(policy, cohort)
     if problems:
         return None, problems
-    domains: dict[str, Domain] = {
-        axis.name: axis.values or Range(axis.extent[0], axis.extent[1] - 1)
-        for axis in space_of(policy).axes
+    domains: dict[str, CohereDomain] = {
+        axis.name: axis.values or CohereRange(axis.extent[0], axis.extent[1] - 1)
+        for axis in partition_space_for(policy).axes
         if axis.name != cohort
     }
     domains[RULES] = tuple(dict.fromkeys(rule.name for rule in written.values()))
-    units = tuple(map(their_unit, _units(policy)))
-    return CohereSchema(domains, units, window, policy.policies.accounting.orders), ()
+    units = tuple(map(cohere_unit_name, _units(policy)))
+    return CohereSchema(domains, units, window, policy.policy_set.accounting.orders), ()
 
 
-def blocks_of(
+def export_blocks(
     policy: CompiledPolicy, cohorts: Iterable[int], *, window: int
 ) -> tuple[tuple[CohereBlock, ...] | None, Problems]:
     """Cohorts by the round they join → a block for each unit, with a section for each kept rule."""
@@ -87,7 +87,7 @@ def blocks_of(
         return None, problems
     sections = {
         unit: tuple(
-            Section(rule.budget, ({RULES: Eq(rule.name)},))
+            CohereSection(rule.budget, ({RULES: Eq(rule.name)},))
             for rule in _written(policy).values()
             if rule.unit == unit
         )
@@ -97,7 +97,7 @@ def blocks_of(
     return tuple(
         CohereBlock(
             number,
-            their_unit(unit),
+            cohere_unit_name(unit),
             cohort,
             cohort + window,
             ((cohort, cohort),),
@@ -108,7 +108,7 @@ def blocks_of(
     ), ()
 
 
-def requests_of(
+def export_requests(
     policy: CompiledPolicy,
     releases: Sequence[Release],
     *,
@@ -146,7 +146,7 @@ class _Written:
 def _written(policy: CompiledPolicy) -> dict[int, _Written]:
     """The kept rules over all releases by number; what never denies is not written."""
     section = policy.cumulative
-    kept = (section.rules[int(number)] for number in section.pruned.kept.nonzero()[0])
+    kept = (section.rules[int(number)] for number in section.pruning.kept.nonzero()[0])
     return {
         rule.number: _Written(rule.name, rule.unit, rule.budget)
         for rule in kept
@@ -157,7 +157,7 @@ def _written(policy: CompiledPolicy) -> dict[int, _Written]:
 def _units(policy: CompiledPolicy) -> tuple[str, ...]:
     """The units that a written rule is for, in the order of the policy."""
     used = {rule.unit for rule in _written(policy).values()}
-    return tuple(name for name in policy.checked.vocabulary.units if name in used)
+    return tuple(name for name in policy.checked_policy_set.vocabulary.units if name in used)
 
 
 def _problems(policy: CompiledPolicy, cohort: str | None) -> Problems:
@@ -166,18 +166,18 @@ def _problems(policy: CompiledPolicy, cohort: str | None) -> Problems:
 
 
 def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[InvalidValue]:
-    for rule in policy.rules:
+    for rule in policy.kept_rules:
         budget = rule.budget
         pure = isinstance(budget, EpsilonDelta) and not budget.delta
         if rule.each_release or isinstance(budget, Unlimited):
             continue
         if pure or not isinstance(budget, EpsilonDelta):
-            shown = f"the rule `{rule.name}` has the budget {describe(budget)}"
+            shown = f"the rule `{rule.name}` has the budget {format_budget(budget)}"
             yield InvalidValue("C020", f"{shown}; the files hold ε with a δ above 0 only")
     for unit in _units(policy):
-        if unit_of(their_unit(unit)) != unit:
+        if dpolicy_unit_name(cohere_unit_name(unit)) != unit:
             yield InvalidValue("C021", f"the unit `{unit}` would come back under another name")
-    axes = {axis.name: axis for axis in space_of(policy).axes}
+    axes = {axis.name: axis for axis in partition_space_for(policy).axes}
     if RULES in axes and cohort != RULES:
         yield InvalidValue("C021", f"the partition `{RULES}` has the name that rules ride under")
     if cohort is not None and (cohort not in axes or axes[cohort].values):
@@ -196,12 +196,12 @@ class _Charged:
     """What a release is charged: rules with their boxes, the cost a unit, and what it reads."""
 
     boxes: tuple[tuple[Box, tuple[str, ...]], ...]
-    costs: Rows
+    costs: LossArray
     attributes: tuple[str, ...]
 
 
 def _charged(release: Release, policy: CompiledPolicy) -> tuple[_Charged | None, Problems]:
-    mechanisms, problems = resolve(release, policy, _certificates(policy))
+    mechanisms, problems = resolve_release(release, policy, _certificates(policy))
     if problems:
         return None, problems
     found: list[InvalidValue] = []
@@ -221,30 +221,30 @@ def _charged(release: Release, policy: CompiledPolicy) -> tuple[_Charged | None,
         found.append(InvalidValue("C023", "no rule that the files hold bounds it"))
     if found:
         return None, tuple(found)
-    attributes = sorted({name for mechanism in mechanisms for name in mechanism.facts.attributes})
-    return _Charged(tuple(boxes), reduce(added, rows), tuple(attributes)), ()
+    attributes = sorted({name for mechanism in mechanisms for name in mechanism.predicate_input.attributes})
+    return _Charged(tuple(boxes), reduce(add_saturating, rows), tuple(attributes)), ()
 
 
 @lru_cache(maxsize=8)
 def _certificates(policy: CompiledPolicy) -> Certificates:
-    return tuple(map(renyi, policy.policies.accounting.orders))
+    return tuple(map(renyi, policy.policy_set.accounting.orders))
 
 
-def _boxes(mechanism: Resolved, policy: CompiledPolicy) -> list[tuple[Box, tuple[str, ...]]]:
+def _boxes(mechanism: ResolvedMechanism, policy: CompiledPolicy) -> list[tuple[Box, tuple[str, ...]]]:
     """The boxes that a mechanism is charged in, each with the rules that are charged there."""
-    of, _ = prepared(policy)
-    numbers = of.section.index.matching(mechanism.facts)
-    if not numbers and not policy.policies.accounting.allow_uncovered:
+    of, _ = enforced_sections(policy)
+    numbers = of.compiled.index.matching_rules(mechanism.predicate_input)
+    if not numbers and not policy.policy_set.accounting.allow_uncovered:
         raise InvalidValue("C023", "no rule over all releases bounds it")
-    written, units = _written(policy), list(policy.checked.vocabulary.units)
+    written, units = _written(policy), list(policy.checked_policy_set.vocabulary.units)
     by_box: dict[Box, list[str]] = {}
     for number in numbers:
         if number not in written:
             continue
         if mechanism.costs[units.index(written[number].unit), -1]:
             raise InvalidValue("C022", "it may leak with some δ, and Rényi costs cannot say so")
-        blocks = of.layout.blocks(mechanism.region, number)
-        for box in region_of(box[:-1] for box in blocks.boxes).boxes:  # time is not split
+        blocks = of.granularities.blocks(mechanism.region, number)
+        for box in region_from_boxes(box[:-1] for box in blocks.boxes).boxes:  # time is not split
             by_box.setdefault(box, []).append(written[number].name)
     return [(box, tuple(dict.fromkeys(names))) for box, names in by_box.items()]
 
@@ -257,19 +257,19 @@ def _request(
     policy: CompiledPolicy,
     cohort: str | None,
 ) -> CohereRequest:
-    axes, units = space_of(policy).axes, list(policy.checked.vocabulary.units)
+    axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
     drawn = [_conjunction(box, rules, axes, cohort) for box, rules in charged.boxes]
     selection: dict[str, Intervals] = {}
     for place, axis in enumerate(axes):
         if axis.name == cohort:
-            runs = region_of((box[place],) for box, _ in charged.boxes).boxes
+            runs = region_from_boxes((box[place],) for box, _ in charged.boxes).boxes
             chosen = tuple((low, high - 1) for ((low, high),) in runs)
-            selection = dict.fromkeys(map(their_unit, _units(policy)), chosen)
+            selection = dict.fromkeys(map(cohere_unit_name, _units(policy)), chosen)
     return CohereRequest(
         number,
         created,
         round(release.utility or 0),
-        {their_unit(u): _costs(charged.costs, units.index(u)) for u in _units(policy)},
+        {cohere_unit_name(u): _costs(charged.costs, units.index(u)) for u in _units(policy)},
         tuple({tuple(conjunction.items()): conjunction for conjunction in drawn}.values()),
         selection,
         charged.attributes,
@@ -277,9 +277,9 @@ def _request(
 
 
 def _conjunction(
-    box: Box, rules: tuple[str, ...], axes: Sequence[Axis], cohort: str | None
+    box: Box, rules: tuple[str, ...], axes: Sequence[PartitionAxis], cohort: str | None
 ) -> Conjunction:
-    tests: dict[str, Test] = {}
+    tests: dict[str, CohereTest] = {}
     for axis, (low, high) in zip(axes, box, strict=True):
         if axis.name == cohort or (low, high) == axis.extent:
             continue
@@ -291,7 +291,7 @@ def _conjunction(
     return {**tests, RULES: In(rules)}
 
 
-def _costs(rows: Rows, unit: int) -> Costs:
+def _costs(rows: LossArray, unit: int) -> CohereCosts:
     return tuple(
         None if amount >= INFINITE else Fraction(amount, QUANTA_PER_UNIT)
         for amount in rows[unit, :-1].tolist()

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import SATURATION
-from dpolicy.privacy.report import shown_up
+from dpolicy.privacy.report import round_up_to_printed_float
 
 #: Every code, and what it means for whoever made the file.
 PROBLEMS: Mapping[str, str] = {
@@ -40,11 +40,11 @@ PROBLEMS: Mapping[str, str] = {
 RULES = "Rules"
 
 #: One entry of a listed domain.
-Value = str | int
+CohereValue = str | int
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class CohereRange:
     """Whole numbers, both ends included."""
 
     first: int
@@ -52,21 +52,21 @@ class Range:
 
 
 #: What an attribute can be: listed values, or a range.
-Domain = tuple[Value, ...] | Range
+CohereDomain = tuple[CohereValue, ...] | CohereRange
 
 
 @dataclass(frozen=True, slots=True)
 class Eq:
     """This value."""
 
-    value: Value
+    value: CohereValue
 
 
 @dataclass(frozen=True, slots=True)
 class Neq:
     """All values but this one."""
 
-    value: Value
+    value: CohereValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class Between:
 class In:
     """These values."""
 
-    values: tuple[Value, ...]
+    values: tuple[CohereValue, ...]
 
 
-Test = Eq | Neq | Between | In
+CohereTest = Eq | Neq | Between | In
 
 #: All tests hold; an attribute without one may be anything.
-Conjunction = Mapping[str, Test]
+Conjunction = Mapping[str, CohereTest]
 
 #: At least one conjunction holds.
 Dnf = tuple[Conjunction, ...]
@@ -96,14 +96,14 @@ Dnf = tuple[Conjunction, ...]
 Intervals = tuple[tuple[int, int], ...]
 
 #: One amount per order; None where there is no bound.
-Costs = tuple[Fraction | None, ...]
+CohereCosts = tuple[Fraction | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CohereSchema:
     """Attributes, the rules among them, and how losses are counted."""
 
-    domains: Mapping[str, Domain]
+    domains: Mapping[str, CohereDomain]
     units: tuple[str, ...]
     window: int
     orders: tuple[Fraction, ...]
@@ -116,14 +116,14 @@ class CohereRequest:
     id: int
     created: int
     profit: int
-    costs: Mapping[str, Costs]
+    costs: Mapping[str, CohereCosts]
     dnf: Dnf
     selection: Mapping[str, Intervals] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class CohereSection:
     """A budget for the points of a block that a formula selects."""
 
     budget: EpsilonDelta
@@ -140,7 +140,7 @@ class CohereBlock:
     retired: int | None
     selection: Intervals | None
     budget: EpsilonDelta | None
-    sections: tuple[Section, ...] = ()
+    sections: tuple[CohereSection, ...] = ()
     request_ids: tuple[int, ...] = ()
 
 
@@ -149,7 +149,7 @@ def schema_json(schema: CohereSchema) -> dict[str, Any]:
     return {
         "attributes": [
             {"name": name, "value_domain": _ends_json(domain.first, domain.last)}
-            if isinstance(domain, Range)
+            if isinstance(domain, CohereRange)
             else {"name": name, "value_domain": list(domain)}
             for name, domain in schema.domains.items()
         ],
@@ -207,7 +207,7 @@ def _ends_json(first: int, last: int) -> dict[str, int]:
 
 
 def _cost_json(cost: Fraction | None) -> float:
-    return float(SATURATION) if cost is None else shown_up(cost)
+    return float(SATURATION) if cost is None else round_up_to_printed_float(cost)
 
 
 def _intervals_json(chosen: Intervals) -> list[list[int]]:
@@ -218,7 +218,7 @@ def _dnf_json(dnf: Dnf) -> dict[str, Any]:
     return {"conjunctions": [{"predicates": {n: _test_json(t) for n, t in c.items()}} for c in dnf]}
 
 
-def _test_json(test: Test) -> dict[str, Any]:
+def _test_json(test: CohereTest) -> dict[str, Any]:
     match test:
         case Eq(value=value):
             return {"Eq": value}

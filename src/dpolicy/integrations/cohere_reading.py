@@ -22,20 +22,20 @@ from dpolicy.integrations.cohere_files import (
     CohereRequest,
     CohereSchema,
     Conjunction,
-    Costs,
+    CohereCosts,
     Dnf,
-    Domain,
+    CohereDomain,
     Eq,
     In,
     Intervals,
     Neq,
-    Range,
-    Section,
-    Test,
-    Value,
+    CohereRange,
+    CohereSection,
+    CohereTest,
+    CohereValue,
 )
 from dpolicy.language.model import DEFAULT_MAX_RULES
-from dpolicy.language.schema_shapes import MAX_PARTITION
+from dpolicy.language.schema_shapes import MAX_PARTITION_VALUES
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import SATURATION
 
@@ -57,7 +57,7 @@ def read_requests(
 ) -> tuple[tuple[CohereRequest, ...] | None, Problems]:
     """`requests_N.json` → its requests, every name looked up in the schema."""
     reading = _Reading()
-    read = reading.listed(data, "requests", lambda item, at: reading.request(item, at, schema))
+    read = reading.read_list(data, "requests", lambda item, at: reading.request(item, at, schema))
     reading.distinct((request.id for request in read), "requests", "request_id")
     return reading.result(read)
 
@@ -65,7 +65,7 @@ def read_requests(
 def read_blocks(data: Any, schema: CohereSchema) -> tuple[tuple[CohereBlock, ...] | None, Problems]:
     """`blocks_N.json` → its blocks, every name looked up in the schema."""
     reading = _Reading()
-    read = reading.listed(data, "blocks", lambda item, at: reading.block(item, at, schema))
+    read = reading.read_list(data, "blocks", lambda item, at: reading.block(item, at, schema))
     reading.distinct((block.id for block in read), "blocks", "id")
     return reading.result(read)
 
@@ -105,7 +105,7 @@ class _Reading:
         """The same for a key that may be missing or null: None."""
         return (data.get(key) if isinstance(data, Mapping) else None), f"{at}.{key}"
 
-    def listed(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> tuple[Read, ...]:
+    def read_list(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> tuple[Read, ...]:
         if data is _MISSING:
             return ()
         if not isinstance(data, list | tuple):
@@ -113,7 +113,7 @@ class _Reading:
             return ()
         return tuple([read(item, f"{at}[{n}]") for n, item in enumerate(data)])
 
-    def mapped(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> dict[str, Read]:
+    def read_map(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> dict[str, Read]:
         if data is _MISSING:
             return {}
         if not isinstance(data, Mapping):
@@ -121,11 +121,11 @@ class _Reading:
             return {}
         return {str(key): read(item, f"{at}.{key}") for key, item in data.items()}
 
-    def whole(self, data: Any, at: str, least: int = -MAX_PARTITION) -> int:
-        if isinstance(data, int) and not isinstance(data, bool) and least <= data <= MAX_PARTITION:
+    def read_integer(self, data: Any, at: str, least: int = -MAX_PARTITION_VALUES) -> int:
+        if isinstance(data, int) and not isinstance(data, bool) and least <= data <= MAX_PARTITION_VALUES:
             return data
         if data is not _MISSING:
-            limits = f"from {least} to {MAX_PARTITION}"
+            limits = f"from {least} to {MAX_PARTITION_VALUES}"
             self.wrong("C001", at, f"a whole number {limits} is expected, not `{_short(data)}`")
         return max(least, 0)
 
@@ -145,14 +145,14 @@ class _Reading:
             self.wrong("C001", at, f"a name is expected, not `{_short(data)}`")
         return ""
 
-    def value(self, data: Any, at: str) -> Value:
-        return data if isinstance(data, str) else self.whole(data, at)
+    def value(self, data: Any, at: str) -> CohereValue:
+        return data if isinstance(data, str) else self.read_integer(data, at)
 
     def ends(self, data: Any, at: str) -> tuple[int, int]:
         """The ends of a range or interval, as {min, max} or as a pair."""
         if isinstance(data, list | tuple) and len(data) == 2:
             data = {"min": data[0], "max": data[1]}
-        first, last = (self.whole(*self.field(data, key, at)) for key in ("min", "max"))
+        first, last = (self.read_integer(*self.field(data, key, at)) for key in ("min", "max"))
         if first > last:
             self.wrong("C003", at, f"there is nothing from {first} to {last}")
         return first, last
@@ -165,24 +165,24 @@ class _Reading:
     # What the files hold
 
     def schema(self, data: Any, orders: Sequence[Fraction] | None) -> CohereSchema:
-        named = self.listed(*self.field(data, "attributes", ""), self.attribute)
+        named = self.read_list(*self.field(data, "attributes", ""), self.attribute)
         self.distinct((name for name, _ in named), "attributes", "attribute")
-        units = self.listed(*self.field(data, "privacy_units", ""), self.text)
+        units = self.read_list(*self.field(data, "privacy_units", ""), self.text)
         self.distinct(units, "privacy_units", "unit")
-        window = self.whole(*self.field(data, "block_sliding_window_size", ""), 1)
+        window = self.read_integer(*self.field(data, "block_sliding_window_size", ""), 1)
         given = self.eps_values(*self.field(data, "accounting_type", ""))
         known = self.orders(given, orders)
         return CohereSchema(dict(named), units, window, known)
 
-    def attribute(self, data: Any, at: str) -> tuple[str, Domain]:
+    def attribute(self, data: Any, at: str) -> tuple[str, CohereDomain]:
         name = self.text(*self.field(data, "name", at))
         said, place = self.field(data, "value_domain", at)
         if not isinstance(said, list | tuple):
             first, last = self.ends(said, place)
             if name == RULES and last - first >= DEFAULT_MAX_RULES:
                 self.wrong("C003", place, f"there are more than {DEFAULT_MAX_RULES} rules")
-            return name, Range(first, last)
-        values = self.listed(said, place, self.value)
+            return name, CohereRange(first, last)
+        values = self.read_list(said, place, self.value)
         self.distinct(map(str, values), place, "value")
         if not values:
             self.wrong("C003", place, "a domain needs a value")
@@ -191,7 +191,7 @@ class _Reading:
     def eps_values(self, data: Any, at: str) -> tuple[Fraction, ...]:
         """The amounts of {Rdp: {eps_values}}."""
         inner, place = self.field(data, "Rdp", at)
-        return self.listed(*self.field(inner, "eps_values", place), self.number)
+        return self.read_list(*self.field(inner, "eps_values", place), self.number)
 
     def orders(
         self, given: tuple[Fraction, ...], orders: Sequence[Fraction] | None
@@ -210,22 +210,22 @@ class _Reading:
 
     def request(self, data: Any, at: str, schema: CohereSchema) -> CohereRequest:
         said, place = self.field(data, "request_cost", at)
-        costs = self.mapped(said, place, lambda item, where: self.costs(item, where, schema))
+        costs = self.read_map(said, place, lambda item, where: self.costs(item, where, schema))
         if said is not _MISSING and not costs:
             self.wrong("C011", place, "a request needs the cost for a unit")
         self.units(costs, place, schema)
         names, named_at = self.optional(data, "attributes", at)
         return CohereRequest(
-            self.whole(*self.field(data, "request_id", at), 0),
-            self.whole(*self.field(data, "created", at), 0),
-            self.whole(*self.field(data, "profit", at), 0),
+            self.read_integer(*self.field(data, "request_id", at), 0),
+            self.read_integer(*self.field(data, "created", at), 0),
+            self.read_integer(*self.field(data, "profit", at), 0),
             costs,
             self.dnf(*self.field(data, "dnf", at), schema),
             self.selection(*self.optional(data, "privacy_unit_selection", at), schema),
-            () if names is None else self.listed(names, named_at, self.text),
+            () if names is None else self.read_list(names, named_at, self.text),
         )
 
-    def costs(self, data: Any, at: str, schema: CohereSchema) -> Costs:
+    def costs(self, data: Any, at: str, schema: CohereSchema) -> CohereCosts:
         before = len(self.told)
         given = self.eps_values(data, at)
         if len(self.told) == before and len(given) != len(schema.orders):
@@ -242,20 +242,20 @@ class _Reading:
         if data is None:
             return {}
         if isinstance(data, list | tuple):
-            return dict.fromkeys(schema.units, self.listed(data, at, self.ends))
-        chosen = self.mapped(data, at, lambda item, place: self.listed(item, place, self.ends))
+            return dict.fromkeys(schema.units, self.read_list(data, at, self.ends))
+        chosen = self.read_map(data, at, lambda item, place: self.read_list(item, place, self.ends))
         self.units(chosen, at, schema)
         return chosen
 
     def dnf(self, data: Any, at: str, schema: CohereSchema) -> Dnf:
         def conjunction(item: Any, place: str) -> Conjunction:
             tests, where = self.field(item, "predicates", place)
-            named = self.mapped(tests, where, lambda test, _: test)
+            named = self.read_map(tests, where, lambda test, _: test)
             return {name: self.test(test, name, where, schema) for name, test in named.items()}
 
-        return self.listed(*self.field(data, "conjunctions", at), conjunction)
+        return self.read_list(*self.field(data, "conjunctions", at), conjunction)
 
-    def test(self, data: Any, name: str, place: str, schema: CohereSchema) -> Test:
+    def test(self, data: Any, name: str, place: str, schema: CohereSchema) -> CohereTest:
         at, domain = f"{place}.{name}", schema.domains.get(name)
         if domain is None:
             self.wrong("C004", at, f"the schema has no attribute `{_short(name)}`")
@@ -268,26 +268,26 @@ class _Reading:
             first, last = self.ends(said, at)
             self.within(range(first, last + 1), domain, at)
             return Between(first, last)
-        values = self.listed(said, at, self.value) if kind == "In" else (self.value(said, at),)
+        values = self.read_list(said, at, self.value) if kind == "In" else (self.value(said, at),)
         for value in values:
             self.within(value, domain, at)
         if kind == "In":
             return In(values)
         return Eq(values[0]) if kind == "Eq" else Neq(values[0])
 
-    def within(self, said: Value | range, domain: Domain | None, at: str) -> None:
+    def within(self, value: CohereValue | range, domain: CohereDomain | None, at: str) -> None:
         """Report what lies outside of a domain."""
-        match domain, said:
-            case Range(first=first, last=last), int():
-                inside = first <= said <= last
-            case Range(first=first, last=last), range():
-                inside = first <= said.start and said.stop <= last + 1
+        match domain, value:
+            case CohereRange(first=first, last=last), int():
+                inside = first <= value <= last
+            case CohereRange(first=first, last=last), range():
+                inside = first <= value.start and value.stop <= last + 1
             case tuple(), str() | int():
-                inside = said in domain
+                inside = value in domain
             case _:
                 inside = domain is None
         if not inside:
-            shown = f"{said.start} to {said.stop - 1}" if isinstance(said, range) else said
+            shown = f"{value.start} to {value.stop - 1}" if isinstance(value, range) else value
             self.wrong("C005", at, f"`{_short(shown)}` is not in the domain")
 
     def block(self, data: Any, at: str, schema: CohereSchema) -> CohereBlock:
@@ -295,25 +295,25 @@ class _Reading:
         name = self.text(unit, unit_at)
         self.units([name] if name else [], unit_at, schema)
         retired, retired_at = self.optional(data, "retired", at)
-        created = self.whole(*self.field(data, "created", at), 0)
+        created = self.read_integer(*self.field(data, "created", at), 0)
         chosen, chosen_at = self.optional(data, "privacy_unit_selection", at)
         total, total_at = self.optional(data, "total_budget", at)
         sections, sections_at = self.optional(data, "budget_by_section", at)
         charged, charged_at = self.optional(data, "request_ids", at)
         return CohereBlock(
-            self.whole(*self.field(data, "id", at), 0),
+            self.read_integer(*self.field(data, "id", at), 0),
             name,
             created,
-            None if retired is None else self.whole(retired, retired_at, created),
-            None if chosen is None else self.listed(chosen, chosen_at, self.ends),
+            None if retired is None else self.read_integer(retired, retired_at, created),
+            None if chosen is None else self.read_list(chosen, chosen_at, self.ends),
             None if total is None else self.budget(total, total_at),
-            self.listed(sections or (), sections_at, lambda s, p: self.section(s, p, schema)),
-            self.listed(charged or (), charged_at, lambda i, p: self.whole(i, p, 0)),
+            self.read_list(sections or (), sections_at, lambda s, p: self.section(s, p, schema)),
+            self.read_list(charged or (), charged_at, lambda i, p: self.read_integer(i, p, 0)),
         )
 
-    def section(self, data: Any, at: str, schema: CohereSchema) -> Section:
+    def section(self, data: Any, at: str, schema: CohereSchema) -> CohereSection:
         budget = self.budget(*self.field(data, "total_budget", at))
-        return Section(budget, self.dnf(*self.field(data, "dnf", at), schema))
+        return CohereSection(budget, self.dnf(*self.field(data, "dnf", at), schema))
 
     def budget(self, data: Any, at: str) -> EpsilonDelta:
         said, place = self.field(data, "EpsDeltaDp", at)

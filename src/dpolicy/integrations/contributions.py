@@ -21,16 +21,16 @@ from itertools import pairwise
 from math import isqrt
 from typing import Any
 
-from dpolicy.errors import InvariantBroken, Misused
-from dpolicy.privacy.calendars import Period, index_of, is_window, start_of
+from dpolicy.errors import InvariantBroken, OperationRejected
+from dpolicy.privacy.calendars import Period, block_index, is_window, block_start
 from dpolicy.privacy.units import (
-    Relation,
-    Touched,
-    Unit,
+    NeighbouringRelation,
+    TouchedDays,
+    PrivacyUnit,
     add_remove_size,
     group_size,
-    touched,
-    within,
+    touched_days,
+    period_within,
 )
 
 #: The first and the last of some days.
@@ -41,10 +41,10 @@ DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ContributionLimit:
     """The most records of one unit that are kept."""
 
-    unit: Unit
+    unit: PrivacyUnit
     most: int
 
 
@@ -88,8 +88,8 @@ class Contributions:
     all that sensitivities are wanted for.
     """
 
-    units: tuple[Unit, ...]
-    limits: tuple[Limit, ...]
+    units: tuple[PrivacyUnit, ...]
+    limits: tuple[ContributionLimit, ...]
     first: date
     last: date
     per_cell: int | None = None
@@ -105,38 +105,38 @@ class Contributions:
         No day can then take the place of another, so days stay apart; in exchange, people whose
         records are of few days keep fewer of them.
         """
-        finest, every = self.limits[0], touched((self.first, self.last))
+        finest, every = self.limits[0], touched_days((self.first, self.last))
         shares = [
             limit.most // _size(finest.unit.period, limit.unit.period, every)
             for limit in self.limits
         ]
         if min(shares) == 0:
             tight = self.limits[shares.index(0)]
-            raise Misused(
+            raise OperationRejected(
                 f"{tight.most} records of a `{tight.unit.name}` leave none for each of its "
                 f"`{finest.unit.name}`; help: raise the limit, or share"
             )
-        return replace(self, limits=(Limit(finest.unit, min(shares)),))
+        return replace(self, limits=(ContributionLimit(finest.unit, min(shares)),))
 
-    def read(self, about: Days | None = None) -> Days:
+    def days_read(self, about: Days | None = None) -> Days:
         """The days that influence a histogram of the days `about` (theory 5.4)."""
         first, last = self._about(about)
         period = self.limits[-1].unit.period
         if period is None:
             return self.first, self.last
-        low = start_of(period, index_of(period, first.toordinal()))
-        high = start_of(period, index_of(period, last.toordinal()) + 1) - 1
+        low = block_start(period, block_index(period, first.toordinal()))
+        high = block_start(period, block_index(period, last.toordinal()) + 1) - 1
         return (
             max(self.first, date.fromordinal(low)),
             min(self.last, date.fromordinal(high)),
         )
 
-    def sensitivity(self, unit: Unit, relation: Relation, about: Days | None = None) -> Sensitivity:
+    def sensitivity(self, unit: PrivacyUnit, relation: NeighbouringRelation, about: Days | None = None) -> Sensitivity:
         """What one change of a unit does to a histogram of the days `about`."""
-        if unit.entity != self.entity or relation is Relation.REPLACE:
+        if unit.entity != self.entity or relation is NeighbouringRelation.REPLACE:
             what = f"`{unit.name}` under `{relation}`"
-            raise Misused(f"limits on `{self.entity}` say nothing of {what}; the closure may")
-        shown, read = touched(self._about(about)), touched(self.read(about))
+            raise OperationRejected(f"limits on `{self.entity}` say nothing of {what}; the closure may")
+        shown, read = touched_days(self._about(about)), touched_days(self.days_read(about))
         coarsest = self.limits[-1]
         groups = _size(coarsest.unit.period, unit.period, read)
         whole = add_remove_size(coarsest.unit.period, unit.period, read) == groups
@@ -144,17 +144,17 @@ class Contributions:
         reached = unit.period if whole else None
         count = min(self._most(unit.period, read), self._most(reached, shown))
         added = count
-        if relation is Relation.ADD_REMOVE:  # only a group that is cut lets other records in
+        if relation is NeighbouringRelation.ADD_REMOVE:  # only a group that is cut lets other records in
             added = 0 if whole else min(count, coarsest.most * min(groups, 2))
         cell = count
         if self.per_cell is not None:
             cell = self.per_cell * _size(self.limits[0].unit.period, reached, shown)
         return Sensitivity(count, added, cell)
 
-    def stated(
+    def mechanism_statement(
         self,
         mechanism: Mapping[str, Any],
-        relation: Relation | None = None,
+        relation: NeighbouringRelation | None = None,
         about: Days | None = None,
     ) -> dict[str, Any]:
         """Noise on a histogram of kept records as a release states it: for every unit, with time.
@@ -163,7 +163,7 @@ class Contributions:
         """
         norm = NORMS.get(str(mechanism.get("kind")))
         if norm is None or "sensitivity" in mechanism:
-            raise Misused(f"give the noise of one of {', '.join(NORMS)}, without its sensitivity")
+            raise OperationRejected(f"give the noise of one of {', '.join(NORMS)}, without its sensitivity")
         finest = self.limits[0].unit
         under = relation or finest.relation
         sizes = {
@@ -172,7 +172,7 @@ class Contributions:
             if unit.entity == self.entity
         }
         own = sizes.pop(finest.name)
-        first, last = self.read(about)
+        first, last = self.days_read(about)
         return {
             "mechanism": {**mechanism, "sensitivity": own},
             "unit": finest.name,
@@ -184,16 +184,16 @@ class Contributions:
     def _about(self, about: Days | None) -> Days:
         first, last = about or (self.first, self.last)
         if not self.first <= first <= last <= self.last:
-            raise Misused(f"`{first}` to `{last}` is not within `{self.first}` to `{self.last}`")
+            raise OperationRejected(f"`{first}` to `{last}` is not within `{self.first}` to `{self.last}`")
         return first, last
 
-    def _most(self, period: Period | None, days: Touched) -> int:
+    def _most(self, period: Period | None, days: TouchedDays) -> int:
         """The most records that are kept of one block of a period, within some days."""
         return min(limit.most * _size(limit.unit.period, period, days) for limit in self.limits)
 
 
-def contributions(
-    units: Mapping[str, Unit],
+def contributions_from_limits(
+    units: Mapping[str, PrivacyUnit],
     limits: Mapping[str, int],
     days: Days,
     per_cell: int | None = None,
@@ -205,25 +205,25 @@ def contributions(
     """
     for name, most in {**limits, "one cell": 1 if per_cell is None else per_cell}.items():
         if not isinstance(most, int) or most < 1:
-            raise Misused(f"the limit of `{name}` must be a whole number from 1, not `{most}`")
+            raise OperationRejected(f"the limit of `{name}` must be a whole number from 1, not `{most}`")
     unknown = [name for name in limits if name not in units]
     if unknown or not limits:
-        raise Misused(f"there is no unit `{unknown[0]}`" if unknown else "give at least one limit")
-    found = tuple(Limit(units[name], most) for name, most in limits.items())
+        raise OperationRejected(f"there is no unit `{unknown[0]}`" if unknown else "give at least one limit")
+    found = tuple(ContributionLimit(units[name], most) for name, most in limits.items())
     for limit in found:
         if limit.unit.period is not None and is_window(limit.unit.period):
-            raise Misused(
+            raise OperationRejected(
                 f"`{limit.unit.name}` does not split time into blocks: limit another unit"
             )
     for fine, coarse in pairwise(found):
-        nested = within(fine.unit.period, coarse.unit.period)
+        nested = period_within(fine.unit.period, coarse.unit.period)
         if fine.unit.entity != coarse.unit.entity or not nested:
-            raise Misused(f"a `{fine.unit.name}` does not lie in one `{coarse.unit.name}`")
-    touched(days)
+            raise OperationRejected(f"a `{fine.unit.name}` does not lie in one `{coarse.unit.name}`")
+    touched_days(days)
     return Contributions(tuple(units.values()), found, *days, per_cell=per_cell)
 
 
-def _size(src: Period | None, dst: Period | None, days: Touched) -> int:
+def _size(src: Period | None, dst: Period | None, days: TouchedDays) -> int:
     size = group_size(src, dst, days)
     if size is None:
         raise InvariantBroken("days that end have no bound on their blocks")

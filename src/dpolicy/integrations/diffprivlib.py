@@ -13,20 +13,20 @@ from typing import NoReturn
 from diffprivlib import BudgetAccountant
 from diffprivlib.utils import PrivacyLeakWarning
 
-from dpolicy.errors import Misused
-from dpolicy.integrations.gate import Gate, Run
-from dpolicy.integrations.rounding import loss, upward
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.gate import Gate, GatedRun
+from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class _Own(local):
     """What one thread has reserved and not yet spent."""
 
-    run: Run | None = None
-    asked: tuple[float, float] | None = None
+    run: GatedRun | None = None
+    requested_loss: tuple[float, float] | None = None
     spending = False
 
 
-class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
+class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
     """An accountant that asks the policy: pass it as `accountant`, or work `with` it.
 
     diffprivlib knows of no unit and has no relation of its own, so the gate must say both.
@@ -34,7 +34,7 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
 
     def __init__(self, gate: Gate, name: str = "diffprivlib") -> None:
         if gate.unit is None or gate.relation is None:
-            raise Misused("say the gate's `unit` and `relation`: diffprivlib has neither")
+            raise OperationRejected("say the gate's `unit` and `relation`: diffprivlib has neither")
         self._gate = gate
         self._name = name
         self._own = _Own()
@@ -46,15 +46,15 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
             return True
         super().check(epsilon, delta)
         self._end()
-        said = {"kind": "declared", "epsilon": loss(epsilon)}
-        mechanism = {**said, "delta": upward(delta)} if delta else said
-        self._own.run = self._gate.reserve(self._name, self._gate.stated(mechanism))
-        self._own.asked = (epsilon, delta)
+        said = {"kind": "declared", "epsilon": round_loss_up(epsilon)}
+        mechanism = {**said, "delta": round_up(delta)} if delta else said
+        self._own.run = self._gate.reserve(self._name, self._gate.mechanism_fields(mechanism))
+        self._own.requested_loss = (epsilon, delta)
         return True
 
-    def spend(self, epsilon: float, delta: float) -> GatedAccountant:
+    def spend(self, epsilon: float, delta: float) -> GatedDiffprivlibAccountant:
         """Commit what was reserved for this loss; reserve it first if nothing was."""
-        if self._own.run is None or self._own.asked != (epsilon, delta):
+        if self._own.run is None or self._own.requested_loss != (epsilon, delta):
             self.check(epsilon, delta)
         self._own.spending = True
         try:
@@ -64,7 +64,7 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
         self._end()
         return self
 
-    def __enter__(self) -> GatedAccountant:
+    def __enter__(self) -> GatedDiffprivlibAccountant:
         super().__enter__()
         return self
 
@@ -72,12 +72,12 @@ class GatedAccountant(BudgetAccountant):  # type: ignore[misc]
         self._end()
         super().__exit__(*error)
 
-    def __deepcopy__(self, memo: object) -> GatedAccountant:
+    def __deepcopy__(self, memo: object) -> GatedDiffprivlibAccountant:
         """Itself: scikit-learn copies estimators with their accountant, and all of them pay."""
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise Misused("a gate cannot go to another process; help: n_jobs=1, or threads")
+        raise OperationRejected("a gate cannot go to another process; help: n_jobs=1, or threads")
 
     def _end(self) -> None:
         run, self._own.run = self._own.run, None

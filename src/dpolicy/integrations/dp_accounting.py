@@ -13,20 +13,20 @@ from typing import Any
 
 import dp_accounting as dpa
 
-from dpolicy.errors import Misused
-from dpolicy.integrations.dp_events import mechanisms_of, repeated
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.dp_events import mechanisms_from_event, repeat_mechanisms
 from dpolicy.integrations.gate import Gate
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 
 #: What each relation of dp_accounting is here, and whether it is about records that become zero.
 _RELATIONS = {
-    "ADD_OR_REMOVE_ONE": (Relation.ADD_REMOVE, False),
-    "REPLACE_ONE": (Relation.REPLACE, False),
-    "REPLACE_SPECIAL": (Relation.ADD_REMOVE, True),
+    "ADD_OR_REMOVE_ONE": (NeighbouringRelation.ADD_REMOVE, False),
+    "REPLACE_ONE": (NeighbouringRelation.REPLACE, False),
+    "REPLACE_SPECIAL": (NeighbouringRelation.ADD_REMOVE, True),
 }
 
 
-class GatedAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
+class GatedPrivacyAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
     """Composes events that the policy allows, and raises `Denied` at the others."""
 
     def __init__(self, gate: Gate, accountant: dpa.PrivacyAccountant, name: str = "event") -> None:
@@ -35,7 +35,7 @@ class GatedAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
         self._name = name
         relation, self._zeroed = _RELATIONS[accountant.neighboring_relation.name]
         if gate.relation not in (None, str(relation)):
-            raise Misused(f"the accountant's relation is `{relation}`, not `{gate.relation}`")
+            raise OperationRejected(f"the accountant's relation is `{relation}`, not `{gate.relation}`")
         self._relation = relation
         self._gate = replace(gate, relation=str(relation))
 
@@ -43,19 +43,19 @@ class GatedAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
     def running(self, event: dpa.DpEvent, count: int = 1) -> Iterator[None]:
         """Hold the cost of an event while its mechanism runs within the block."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise Misused(f"`{count}` is no count; it must be a whole number of at least 1")
-        mechanisms = repeated(mechanisms_of(event, self._relation, zeroed=self._zeroed), count)
+            raise OperationRejected(f"`{count}` is no count; it must be a whole number of at least 1")
+        mechanisms = repeat_mechanisms(mechanisms_from_event(event, self._relation, zeroed=self._zeroed), count)
         if not self._accountant.supports(event):
             raise dpa.UnsupportedEventError(f"{type(self._accountant).__name__}: {event}")
         if not mechanisms:
             self._accountant.compose(event, count)
             yield
             return
-        with self._gate.reserve(self._name, *map(self._gate.stated, mechanisms)):
+        with self._gate.reserve(self._name, *map(self._gate.mechanism_fields, mechanisms)):
             self._accountant.compose(event, count)
             yield
 
-    def compose(self, event: dpa.DpEvent, count: int = 1) -> GatedAccountant:
+    def compose(self, event: dpa.DpEvent, count: int = 1) -> GatedPrivacyAccountant:
         """Charge an event whose mechanism runs after this."""
         with self.running(event, count):
             return self
@@ -78,4 +78,4 @@ class GatedAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
         return float(self._accountant.get_delta(target_epsilon))
 
     def _maybe_compose(self, event: dpa.DpEvent, count: int, do_compose: bool) -> Any:
-        raise Misused("an event is composed by `compose` or `running`, which ask the policy")
+        raise OperationRejected("an event is composed by `compose` or `running`, which ask the policy")

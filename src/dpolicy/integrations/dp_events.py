@@ -14,8 +14,8 @@ from typing import Any
 
 from dp_accounting import dp_event as events
 
-from dpolicy.errors import Misused
-from dpolicy.integrations.rounding import downward, loss, upward
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.rounding import round_down, round_loss_up, round_up
 from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.declared import DeclaredGdp, DeclaredPure, DeclaredZcdp
 from dpolicy.privacy.mechanisms.gaussian import (
@@ -27,11 +27,11 @@ from dpolicy.privacy.mechanisms.gaussian import (
 )
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace
 from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
-from dpolicy.privacy.mechanisms.selection import Exponential, ReportNoisyMax, SparseVector
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, SparseVector
+from dpolicy.privacy.units import NeighbouringRelation
 
 #: The fields of a mechanism, as a release states them.
-Fields = dict[str, Any]
+MechanismFields = dict[str, Any]
 
 _NOT_POISSON = "a batch of fixed size is not a Poisson sample (theory 3.6)"
 
@@ -47,25 +47,25 @@ REFUSED = {
 }
 
 
-def mechanisms_of(
-    event: events.DpEvent, relation: Relation = Relation.ADD_REMOVE, *, zeroed: bool = False
-) -> list[Fields]:
+def mechanisms_from_event(
+    event: events.DpEvent, relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE, *, zeroed: bool = False
+) -> list[MechanismFields]:
     """The mechanisms that an event is, for neighbours under a relation.
 
     `zeroed` says that the event is about a record that becomes zero. For sums that is its removal;
     of other events nothing follows.
     """
-    moved = 1 if relation is Relation.ADD_REMOVE else 2
+    moved = 1 if relation is NeighbouringRelation.ADD_REMOVE else 2
     match _name(event):
         case "NoOpDpEvent":
             return []
         case "GaussianDpEvent":
             return [_gaussian(event.noise_multiplier, moved)]
         case "LaplaceDpEvent":
-            scale = downward(_noise(event.noise_multiplier))
+            scale = round_down(_noise(event.noise_multiplier))
             return [{"kind": "laplace", "scale": scale, "sensitivity": moved}]
         case "DiscreteLaplaceDpEvent":
-            scale = downward(_less(1 / _noise(event.noise_parameter)))
+            scale = round_down(_less(1 / _noise(event.noise_parameter)))
             shift = moved * _whole(event.sensitivity)
             return [{"kind": "discrete-laplace", "scale": scale, "sensitivity": shift}]
         case "SingleEpochTreeAggregationDpEvent":
@@ -73,28 +73,28 @@ def mechanisms_of(
         case "ZCDpEvent" | "RandomizedResponseDpEvent" if zeroed:
             raise _refused(event, "it is stated for a record that becomes zero")
         case "ZCDpEvent":
-            return [{"kind": "declared", "rho": loss(event.rho), "xi": upward(event.xi)}]
+            return [{"kind": "declared", "rho": round_loss_up(event.rho), "xi": round_up(event.xi)}]
         case "RandomizedResponseDpEvent":
             return _response(event, relation)
     return _composed(event, relation, zeroed)
 
 
-def _composed(event: events.DpEvent, relation: Relation, zeroed: bool) -> list[Fields]:
+def _composed(event: events.DpEvent, relation: NeighbouringRelation, zeroed: bool) -> list[MechanismFields]:
     """Events that are made of events."""
     match _name(event):
         case "ComposedDpEvent":
-            parts = [mechanisms_of(part, relation, zeroed=zeroed) for part in event.events]
+            parts = [mechanisms_from_event(part, relation, zeroed=zeroed) for part in event.events]
             return [mechanism for part in parts for mechanism in part]
         case "SelfComposedDpEvent":
-            inner = mechanisms_of(event.event, relation, zeroed=zeroed)
-            return repeated(inner, _whole(event.count))
+            inner = mechanisms_from_event(event.event, relation, zeroed=zeroed)
+            return repeat_mechanisms(inner, _whole(event.count))
         case "PoissonSampledDpEvent":
-            inner = mechanisms_of(event.event, relation, zeroed=zeroed)
+            inner = mechanisms_from_event(event.event, relation, zeroed=zeroed)
             return _sampled(event, inner)
     raise _refused(event, REFUSED.get(_name(event), "it is not known here"))
 
 
-def repeated(mechanisms: list[Fields], count: int) -> list[Fields]:
+def repeat_mechanisms(mechanisms: list[MechanismFields], count: int) -> list[MechanismFields]:
     """All of the mechanisms so many times."""
     return [{**fields, "count": fields.get("count", 1) * count} for fields in mechanisms]
 
@@ -105,15 +105,15 @@ def _name(event: events.DpEvent) -> str:
     return kind.__name__ if kind.__module__ == events.__name__ else ""
 
 
-def _refused(event: events.DpEvent, why: str) -> Misused:
-    return Misused(f"`{type(event).__name__}` cannot be charged: {why}")
+def _refused(event: events.DpEvent, why: str) -> OperationRejected:
+    return OperationRejected(f"`{type(event).__name__}` cannot be charged: {why}")
 
 
-def _gaussian(noise: float, moved: int) -> Fields:
-    return {"kind": "gaussian", "sigma": downward(_noise(noise)), "sensitivity": moved}
+def _gaussian(noise: float, moved: int) -> MechanismFields:
+    return {"kind": "gaussian", "sigma": round_down(_noise(noise)), "sensitivity": moved}
 
 
-def _tree(event: Any, moved: int) -> Fields:
+def _tree(event: Any, moved: int) -> MechanismFields:
     """A record is in one of the trees only, so the deepest decides."""
     steps = (
         event.step_counts if isinstance(event.step_counts, list | tuple) else [event.step_counts]
@@ -121,22 +121,22 @@ def _tree(event: Any, moved: int) -> Fields:
     deepest = max((_whole(count) for count in steps), default=0)
     if not deepest:
         raise _refused(event, "it has no steps")
-    noise = downward(_noise(event.noise_multiplier)) / moved
+    noise = round_down(_noise(event.noise_multiplier)) / moved
     return {"kind": "tree-aggregation", "noise-multiplier": noise, "steps": deepest}
 
 
-def _response(event: Any, relation: Relation) -> list[Fields]:
+def _response(event: Any, relation: NeighbouringRelation) -> list[MechanismFields]:
     noise, values = event.noise_parameter, _whole(event.num_buckets)
-    if relation is Relation.ADD_REMOVE:
+    if relation is NeighbouringRelation.ADD_REMOVE:
         raise _refused(event, "an answer that is there or not is no secret; use `replace`")
     if not 0 < noise <= 1:
         raise _refused(event, f"a noise of `{noise}` hides nothing")
     if noise == 1 or values == 1:
         return []
-    return [{"kind": "randomized-response", "values": values, "noise": downward(noise)}]
+    return [{"kind": "randomized-response", "values": values, "noise": round_down(noise)}]
 
 
-def _sampled(event: Any, inner: list[Fields]) -> list[Fields]:
+def _sampled(event: Any, inner: list[MechanismFields]) -> list[MechanismFields]:
     """One sample for all that is inside. Gaussians on it are one Gaussian; others do not add up."""
     rate = event.sampling_probability
     if not 0 <= rate <= 1:
@@ -147,11 +147,11 @@ def _sampled(event: Any, inner: list[Fields]) -> list[Fields]:
         inner = [_joined(inner)]
     if len(inner) > 1 or inner[0].get("count", 1) > 1:
         raise _refused(event, "several mechanisms on one sample are not each on a sample of it")
-    again = upward(rate) * inner[0].get("sampling-rate", 1)
-    return [{**inner[0], "sampling-rate": upward(_more(float(again)))}]
+    again = round_up(rate) * inner[0].get("sampling-rate", 1)
+    return [{**inner[0], "sampling-rate": round_up(_more(float(again)))}]
 
 
-def _joined(gaussians: list[Fields]) -> Fields:
+def _joined(gaussians: list[MechanismFields]) -> MechanismFields:
     """Several Gaussians on the same records: one with 1/σ² the sum of theirs."""
     if len(gaussians) == 1 and "count" not in gaussians[0]:
         return gaussians[0]
@@ -162,7 +162,7 @@ def _joined(gaussians: list[Fields]) -> Fields:
 
 def _noise(value: float) -> float:
     if not value > 0:
-        raise Misused(f"a noise of `{value}` hides nothing")
+        raise OperationRejected(f"a noise of `{value}` hides nothing")
     return value
 
 
@@ -170,11 +170,11 @@ def _whole(value: Any) -> int:
     """A count; a negative one would give budget back."""
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole or value < 1:
-        raise Misused(f"`{value}` is no count; it must be a whole number of at least 1")
+        raise OperationRejected(f"`{value}` is no count; it must be a whole number of at least 1")
     return int(value)
 
 
-def event_of(mechanism: Mechanism) -> events.DpEvent:
+def event_from_mechanism(mechanism: Mechanism) -> events.DpEvent:
     """A DpEvent that loses at least what a mechanism loses, under the relation it is stated for.
 
     dp_accounting counts trees and randomized responses under a relation of `REPLACE` only.
@@ -215,7 +215,7 @@ def _one_run(m: Mechanism) -> events.DpEvent:
             return events.RandomizedResponseDpEvent(_below(m.noise), m.values)
     epsilon = _pure(m)
     if epsilon is None:
-        raise Misused(f"no DpEvent states `{type(replace(m, count=1)).__name__}`")
+        raise OperationRejected(f"no DpEvent states `{type(replace(m, count=1)).__name__}`")
     return events.DiscreteLaplaceDpEvent(_above(epsilon), 1)
 
 
@@ -224,7 +224,7 @@ def _pure(m: Mechanism) -> Fraction | None:
     match m:
         case DiscreteLaplace():
             return m.sensitivity / m.scale
-        case Exponential() | ReportNoisyMax():
+        case ExponentialMechanism() | ReportNoisyMax():
             return m.epsilon
         case SparseVector():
             return m.epsilon_threshold + m.epsilon_queries + m.epsilon_values

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.contributions import Contributions
-from dpolicy.privacy.calendars import Period, index_of
+from dpolicy.privacy.calendars import Period, block_index
 
 #: Every day of interest and the number of its block.
 Blocks = dict[date, int]
 
 #: The blocks of a limit, the columns that it further splits them by, and the most that are kept.
-Step = tuple[Blocks, list[str], int]
+TruncationStep = tuple[Blocks, list[str], int]
 
 
-def keep(
+def bound_contributions(
     frame: Any,
     limits: Contributions,
     *,
@@ -38,8 +38,8 @@ def keep(
     the histogram: they are needed where the limits have a `per_cell`.
     """
     if (limits.per_cell is None) is not (not cells):
-        raise Misused("give `cells` where the limits have a `per_cell`, and only there")
-    steps: list[Step] = [
+        raise OperationRejected("give `cells` where the limits have a `per_cell`, and only there")
+    steps: list[TruncationStep] = [
         (_blocks(limit.unit.period, limits.first, limits.last), [], limit.most)
         for limit in limits.limits
     ]
@@ -50,19 +50,19 @@ def keep(
         return _keep_polars(frame, steps, entity, day, list(order))
     if library == "pandas" and hasattr(frame, "groupby"):
         return _keep_pandas(frame, steps, entity, day, list(order))
-    raise Misused(f"records are a DataFrame of Polars or pandas, not a `{type(frame).__name__}`")
+    raise OperationRejected(f"records are a DataFrame of Polars or pandas, not a `{type(frame).__name__}`")
 
 
 def _blocks(period: Period | None, first: date, last: date) -> Blocks:
     days = range(first.toordinal(), last.toordinal() + 1)
-    return {date.fromordinal(d): 0 if period is None else index_of(period, d) for d in days}
+    return {date.fromordinal(d): 0 if period is None else block_index(period, d) for d in days}
 
 
-def _keep_polars(frame: Any, steps: list[Step], entity: str, day: str, order: list[str]) -> Any:
+def _keep_polars(frame: Any, steps: list[TruncationStep], entity: str, day: str, order: list[str]) -> Any:
     import polars as pl
 
     if frame.schema[day] != pl.Date and not isinstance(frame.schema[day], pl.Datetime):
-        raise Misused(f"column `{day}` must hold dates, not `{frame.schema[day]}`")
+        raise OperationRejected(f"column `{day}` must hold dates, not `{frame.schema[day]}`")
     when = pl.col(day).dt.date()  # in the column's own zone; a cast would take the day in UTC
     person = pl.col(entity).is_not_null()
     if frame.schema[entity].is_float():
@@ -76,9 +76,9 @@ def _keep_polars(frame: Any, steps: list[Step], entity: str, day: str, order: li
     return frame
 
 
-def _keep_pandas(frame: Any, steps: list[Step], entity: str, day: str, order: list[str]) -> Any:
+def _keep_pandas(frame: Any, steps: list[TruncationStep], entity: str, day: str, order: list[str]) -> Any:
     if frame[day].dtype.kind != "M":
-        raise Misused(f"column `{day}` must hold dates, not `{frame[day].dtype}`")
+        raise OperationRejected(f"column `{day}` must hold dates, not `{frame[day].dtype}`")
     frame = frame[frame[entity].notna() & frame[day].dt.date.isin(list(steps[0][0]))]
     frame = frame.sort_values(order, kind="stable") if order else frame
     for blocks, cells, most in steps:

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any, Protocol
 from uuid import uuid4
 
-from dpolicy.errors import Denied, Misused, Refused
+from dpolicy.errors import Denied, OperationRejected, RequestRefused
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 
 
-class Reserves(Protocol):
+class ReservationService(Protocol):
     """A decision point, in this process or behind a client."""
 
     def reserve(self, release: Body, /) -> Decision:
@@ -39,7 +39,7 @@ class Gate:
     output; integrations that can read them off a query refuse one that uses others.
     """
 
-    point: Reserves
+    point: ReservationService
     by: str = ""
     labels: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     attributes: Sequence[str] = ()
@@ -49,7 +49,7 @@ class Gate:
     where: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     time: Mapping[str, Any] | None = None
 
-    def stated(
+    def mechanism_fields(
         self,
         mechanism: Mapping[str, Any],
         *,
@@ -71,7 +71,7 @@ class Gate:
         }
         return {key: value for key, value in said.items() if value}
 
-    def reserve(self, name: str, *mechanisms: Body, release: str | None = None) -> Run:
+    def reserve(self, name: str, *mechanisms: Body, release: str | None = None) -> GatedRun:
         """Hold the cost of mechanisms, or raise `Denied`. Run them `with` what is returned.
 
         The id of the release is the name and something that makes it unique, so that every run is
@@ -82,26 +82,26 @@ class Gate:
         if not decision.allowed:
             raise Denied(decision)
         if release and decision.replayed:  # a unique id is replayed only by a client that retries
-            raise Misused(f"`{release}` was run before; a re-run is another release: name it anew")
-        return Run(self, asked, decision)
+            raise OperationRejected(f"`{release}` was run before; a re-run is another release: name it anew")
+        return GatedRun(self, asked, decision)
 
     def _body(self, release: str, mechanisms: Sequence[Body]) -> Body:
         body: dict[str, Any] = {"release": release, "mechanisms": list(mechanisms)}
         return {**body, "by": self.by} if self.by else body
 
 
-class Run:
+class GatedRun:
     """A reserved release, while it is run. Leaving it commits: in full after any exception."""
 
-    def __init__(self, gate: Gate, asked: Body, decision: Decision) -> None:
-        self.release: str = asked["release"]
+    def __init__(self, gate: Gate, body: Body, decision: Decision) -> None:
+        self.release: str = body["release"]
         self.decision = decision
         self._gate = gate
-        self._asked = asked
+        self._asked = body
         self._used: Body | None = None
         self._open = True
 
-    def used(self, *mechanisms: Body) -> None:
+    def report_used(self, *mechanisms: Body) -> None:
         """Say that less was run than reserved; it holds if the run then ends without exception.
 
         Sound only if stopping depended on nothing but outputs (theory 7).
@@ -109,7 +109,7 @@ class Run:
         self._check_open()
         self._used = self._gate._body(self.release, mechanisms)
 
-    def nothing_read(self, because: str) -> None:
+    def void_unread(self, because: str) -> None:
         """Void the release: it is certain that no data was read, and none will be."""
         self._check_open()
         self._gate.point.void(self.release, because=because)
@@ -124,10 +124,10 @@ class Run:
     def _end(self) -> None:
         try:
             self._gate.point.commit(self.release, used=self._used)
-        except Misused:
+        except OperationRejected:
             if self._used is not None or not self._ran_out():
                 raise
-        except Refused as error:
+        except RequestRefused as error:
             if self._used is None or error.code != "needs-second-person":
                 raise
             self._used = None  # nobody gives back alone there: all of it is spent
@@ -142,9 +142,9 @@ class Run:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise Misused(f"the run of `{self.release}` has ended")
+            raise OperationRejected(f"the run of `{self.release}` has ended")
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> GatedRun:
         self._check_open()
         return self
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import COUNTED, Entry
-from dpolicy.errors import Misused
-from dpolicy.integrations.registry import entry_of, entry_text
-from dpolicy.ledger.events import Event, body_of, from_bytes
-from dpolicy.releases.body import release_of
+from dpolicy.enforcement.state import SPENDING_STATUSES, ReleaseEntry
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.registry import registry_entry, entry_text
+from dpolicy.ledger.events import Event, release_body_in, from_bytes
+from dpolicy.releases.body import release_from_body
 
 COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes")
 
@@ -26,12 +26,12 @@ def csv_lines(point: DecisionPoint) -> Iterator[str]:
     """Every mechanism of every release, with how the release stands."""
     yield _csv(COLUMNS)
     for event, entry in _charged(point, point.entries):
-        body = body_of(event)
+        body = release_body_in(event)
         for position, said in enumerate(body["mechanisms"], 1):
             yield _csv(
                 (
                     body["release"],
-                    entry.asked,
+                    entry.request_record,
                     event.at,
                     getattr(event, "by", ""),
                     entry.status,
@@ -50,32 +50,32 @@ def registry_entries(
     policy, entries = point.policy, point.entries
     if policy is None:
         said = "losses are told under a policy: `dpolicy apply` puts one in force"
-        raise Misused(said, "no-policy")
+        raise OperationRejected(said, "no-policy")
     if release is not None:
         entries = {release: _spent(release, entries.get(release))}
-    counted = {name: entry for name, entry in entries.items() if entry.status in COUNTED}
+    counted = {name: entry for name, entry in entries.items() if entry.status in SPENDING_STATUSES}
 
     def documents() -> Iterator[str]:
         for number, (event, entry) in enumerate(_charged(point, counted)):
-            asked = release_of(body_of(event))
-            found = entry_of(asked, policy, event.at[:10], entry.status, curator)
+            asked = release_from_body(release_body_in(event))
+            found = registry_entry(asked, policy, event.at[:10], entry.status, curator)
             yield ("---\n" if number else "") + entry_text(found)
 
     return documents()
 
 
-def _spent(release: str, entry: Entry | None) -> Entry:
+def _spent(release: str, entry: ReleaseEntry | None) -> ReleaseEntry:
     """A release that counts."""
     if entry is None:
-        raise Misused(f"there is no release `{release}`", "not-found")
-    if entry.status not in COUNTED:
-        raise Misused(f"the release `{release}` was {entry.status}: nothing was spent")
+        raise OperationRejected(f"there is no release `{release}`", "not-found")
+    if entry.status not in SPENDING_STATUSES:
+        raise OperationRejected(f"the release `{release}` was {entry.status}: nothing was spent")
     return entry
 
 
-def _charged(point: DecisionPoint, entries: Mapping[str, Entry]) -> Iterator[tuple[Event, Entry]]:
+def _charged(point: DecisionPoint, entries: Mapping[str, ReleaseEntry]) -> Iterator[tuple[Event, ReleaseEntry]]:
     """The events that releases are charged for, in the order of the ledger."""
-    wanted = {entry.charged: entry for entry in entries.values()}
+    wanted = {entry.charge_record: entry for entry in entries.values()}
     for record in point.records():
         if record.sequence in wanted:
             yield from_bytes(record.payload), wanted[record.sequence]

@@ -20,9 +20,9 @@ from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 
-from dpolicy.errors import InvariantBroken, Misused
+from dpolicy.errors import InvariantBroken, OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import downward, upward
+from dpolicy.integrations.rounding import round_down, round_up
 
 #: What may be passed on to Opacus. The rest changes what a step is, or how it is sampled.
 OPTIONS = frozenset({"batch_first", "loss_reduction", "grad_sample_mode"})
@@ -31,7 +31,7 @@ OPTIONS = frozenset({"batch_first", "loss_reduction", "grad_sample_mode"})
 MODES = frozenset({"hooks", "functorch", "ew"})
 
 
-class Training:
+class GatedTraining:
     """What Opacus made private, and how much of the plan is left."""
 
     def __init__(self, steps: int, noise_multiplier: float) -> None:
@@ -45,13 +45,13 @@ class Training:
         self._fresh = False
         self._open = True
 
-    def stopped(self, because: str) -> None:
+    def stop_early(self, because: str) -> None:
         """Say why fewer steps are taken than planned: by outputs alone, or nothing of the data.
 
         Only then is the rest given back (theory 7). A loss on private data is no such reason.
         """
         if not because.strip():
-            raise Misused("say `because`: what made the training stop must be attested")
+            raise OperationRejected("say `because`: what made the training stop must be attested")
         self.because = because
 
     def _draw(self, loader: Any) -> Iterator[Any]:
@@ -62,22 +62,22 @@ class Training:
     def _begin(self, optimizer: Any) -> None:
         """Count a step, or refuse it before it does anything."""
         if not self._open:
-            raise Misused("the training is over; what is run now is another release")
+            raise OperationRejected("the training is over; what is run now is another release")
         if self.steps_taken >= self._steps:
-            raise Misused(f"all {self._steps} steps that were reserved have been taken")
+            raise OperationRejected(f"all {self._steps} steps that were reserved have been taken")
         if not optimizer.noise_multiplier >= self._noise:  # NaN is no noise
             said = f"`{optimizer.noise_multiplier}`, below the reserved `{self._noise}`"
-            raise Misused(f"the noise multiplier is {said}")
+            raise OperationRejected(f"the noise multiplier is {said}")
         if optimizer.accumulated_iterations != 1:
-            raise Misused("a step takes one batch: several are not one Poisson sample")
+            raise OperationRejected("a step takes one batch: several are not one Poisson sample")
         if not self._fresh:
-            raise Misused("a batch takes one step: the next needs a fresh sample")
+            raise OperationRejected("a batch takes one step: the next needs a fresh sample")
         self._fresh = False
         self.steps_taken += 1
 
 
 @contextmanager
-def training(
+def gated_training(
     gate: Gate,
     *,
     module: Any,
@@ -90,16 +90,16 @@ def training(
     engine: PrivacyEngine | None = None,
     poisson_sampling: bool = True,
     **options: Any,
-) -> Iterator[Training]:
+) -> Iterator[GatedTraining]:
     """Reserve so many steps, make a training private, and commit it when the block ends.
 
     The arguments are those of `PrivacyEngine.make_private`, and `steps`. All steps are charged,
     unless the training says that it `stopped`.
     """
     if not poisson_sampling:
-        raise Misused("batches that are not Poisson samples cost more than is known (theory 3.6)")
+        raise OperationRejected("batches that are not Poisson samples cost more than is known (theory 3.6)")
     _check(gate, module, optimizer, options)
-    made = Training(steps, noise_multiplier)
+    made = GatedTraining(steps, noise_multiplier)
     rate = 1 / len(data_loader)
     planned = replace(gate, relation="add-remove")
     with planned.reserve(name, _stated(planned, noise_multiplier, rate, steps)) as run:
@@ -120,38 +120,38 @@ def training(
             made._open = False
         if made.because and made.steps_taken < steps:
             taken = max(1, made.steps_taken)
-            run.used(_stated(planned, noise_multiplier, rate, taken))
+            run.report_used(_stated(planned, noise_multiplier, rate, taken))
 
 
 def _check(gate: Gate, module: Any, optimizer: Any, options: dict[str, Any]) -> None:
     """Everything that can be refused before anything is reserved."""
     if gate.relation not in (None, "add-remove"):
-        raise Misused(f"Opacus bounds what is added or removed, not `{gate.relation}`")
+        raise OperationRejected(f"Opacus bounds what is added or removed, not `{gate.relation}`")
     unknown = sorted(options.keys() - OPTIONS)
     if unknown:
-        raise Misused(f"`{unknown[0]}` is not passed on: it changes what a step costs")
+        raise OperationRejected(f"`{unknown[0]}` is not passed on: it changes what a step costs")
     if options.get("grad_sample_mode", "hooks") not in MODES:
-        raise Misused(f"`grad_sample_mode` must be one of {', '.join(sorted(MODES))}")
+        raise OperationRejected(f"`grad_sample_mode` must be one of {', '.join(sorted(MODES))}")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        raise Misused("a training on several machines is not gated")
+        raise OperationRejected("a training on several machines is not gated")
     ModuleValidator.validate(module, strict=True)
     held = {id(parameter) for parameter in module.parameters()}
     if any(id(p) not in held for group in optimizer.param_groups for p in group["params"]):
-        raise Misused("the optimizer has parameters that are not the module's")
+        raise OperationRejected("the optimizer has parameters that are not the module's")
 
 
 def _stated(gate: Gate, noise: float, rate: float, steps: int) -> dict[str, Any]:
-    return gate.stated(
+    return gate.mechanism_fields(
         {
             "kind": "dp-sgd",
-            "noise-multiplier": downward(noise),
-            "sampling-rate": min(upward(rate), 1),
+            "noise-multiplier": round_down(noise),
+            "sampling-rate": min(round_up(rate), 1),
             "steps": steps,
         }
     )
 
 
-def _make_private(made: Training, engine: PrivacyEngine, rate: float, **arguments: Any) -> None:
+def _make_private(made: GatedTraining, engine: PrivacyEngine, rate: float, **arguments: Any) -> None:
     """Let Opacus do its part, and put the plan in front of every step."""
     module, optimizer, loader = engine.make_private(poisson_sampling=True, **arguments)
     if type(optimizer) is not DPOptimizer or not isinstance(loader, DPDataLoader):
@@ -166,7 +166,7 @@ def _make_private(made: Training, engine: PrivacyEngine, rate: float, **argument
 class _Batches:
     """The batches of a loader, counted as they are handed out."""
 
-    def __init__(self, made: Training, loader: Any) -> None:
+    def __init__(self, made: GatedTraining, loader: Any) -> None:
         self._made = made
         self._loader = loader
 
@@ -180,7 +180,7 @@ class _Batches:
 class _GatedOptimizer(DPOptimizer):  # type: ignore[misc]
     """An optimizer that begins no step outside of its plan."""
 
-    training: Training
+    training: GatedTraining
     step_hook: Callable[[Any], None] | None
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -202,4 +202,4 @@ class _GatedOptimizer(DPOptimizer):  # type: ignore[misc]
     def signal_skip_step(self, do_skip: bool = True) -> None:
         """Nothing sees which batches a step gathers when others are skipped, so none may be."""
         if do_skip:
-            raise Misused("virtual steps are not gated: a step could gather several samples")
+            raise OperationRejected("virtual steps are not gated: a step could gather several samples")

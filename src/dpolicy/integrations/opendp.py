@@ -19,14 +19,14 @@ import polars as pl
 from opendp.extras.polars import LazyFrameQuery, LazyGroupByQuery, OnceFrame
 from opendp.mod import Measurement
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.attributes import Names, check_attributes
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.opendp_plan import columns_of
-from dpolicy.integrations.rounding import loss, upward
+from dpolicy.integrations.opendp_plan import columns_used
+from dpolicy.integrations.rounding import round_loss_up, round_up
 
 #: A unit as `dp.unit_of` makes it: a metric, and the distance of neighbours in it.
-Neighbours = tuple[Any, Any]
+NeighbourDistance = tuple[Any, Any]
 
 #: How neighbours differ in each metric (theory 0.1). Of the others the gate must say it.
 _RELATIONS = {
@@ -58,7 +58,7 @@ class GatedContext:
         gate: Gate,
         data: Any,
         *,
-        units: Mapping[str, Neighbours],
+        units: Mapping[str, NeighbourDistance],
         measure: Any,
         margins: Sequence[Any] = (),
         domain: Any = None,
@@ -74,10 +74,10 @@ class GatedContext:
         self._name = name
         frame = isinstance(data, pl.LazyFrame)
         if frame and domain is not None:
-            raise Misused("a domain of a frame may hold an invariant; help: describe it by margins")
+            raise OperationRejected("a domain of a frame may hold an invariant; help: describe it by margins")
         if (gate.where or gate.time) and not selected:
             if not frame:
-                raise Misused("the gate selects `where` or `time`, which only a frame can be")
+                raise OperationRejected("the gate selects `where` or `time`, which only a frame can be")
             data = data.filter(_selection(gate, day))
         self._known = frozenset(data.collect_schema().names()) if frame else frozenset()
         approximate = "Approximate" in str(measure)
@@ -107,16 +107,16 @@ class GatedContext:
     @property
     def queryable(self) -> Any:
         """OpenDP's own way to the data, which asks nobody."""
-        raise Misused("`queryable` asks no policy; use `query()`")
+        raise OperationRejected("`queryable` asks no policy; use `query()`")
 
     def _run(self, measurement: Any, declared: tuple[str, ...], columns: frozenset[str]) -> Any:
         """Reserve what a measurement costs, and only then let it see the data."""
         if not isinstance(measurement, Measurement):
-            raise Misused("what has no bound on its loss, such as an odometer, cannot be reserved")
+            raise OperationRejected("what has no bound on its loss, such as an odometer, cannot be reserved")
         check_attributes(columns, self._attributes, declared)
         gate = replace(self._gate, attributes=declared)
         (_, stated), *others = self._losses(measurement).items()
-        mechanism = gate.stated({"kind": "declared", **stated}, also=dict(others))
+        mechanism = gate.mechanism_fields({"kind": "declared", **stated}, also=dict(others))
         with gate.reserve(self._name, mechanism):
             answer = self._inner(measurement)
             # A frame that is collected here cannot be collected again with fresh noise.
@@ -134,10 +134,10 @@ class _Asking:
 
     run: Callable[[Any, tuple[str, ...], frozenset[str]], Any]
     declared: tuple[str, ...]
-    known: frozenset[str]
+    columns: frozenset[str]
 
     def __call__(self, measurement: Any) -> Any:
-        return self.run(measurement, self.declared, self.known)
+        return self.run(measurement, self.declared, self.columns)
 
 
 class _GatedQuery(LazyFrameQuery):  # type: ignore[misc]
@@ -153,7 +153,7 @@ class _GatedQuery(LazyFrameQuery):  # type: ignore[misc]
         """The answer, if the policy allows it."""
         plan, query = (object.__getattribute__(self, name) for name in ("polars_plan", "_query"))
         asking = query._context
-        return asking.run(self.resolve(), asking.declared, columns_of(plan, asking.known))
+        return asking.run(self.resolve(), asking.declared, columns_used(plan, asking.known))
 
 
 class _GatedGroups(LazyGroupByQuery):  # type: ignore[misc]
@@ -173,15 +173,15 @@ def _gated(made: Any) -> Any:
     return made
 
 
-def _checked(units: Mapping[str, Neighbours], margins: Sequence[Any]) -> Neighbours:
+def _checked(units: Mapping[str, NeighbourDistance], margins: Sequence[Any]) -> NeighbourDistance:
     """The first unit, if all are measured alike and nothing is left unprotected."""
     if not units:
-        raise Misused("a context needs at least one unit")
+        raise OperationRejected("a context needs at least one unit")
     (metric, distance), *others = units.values()
     if any(other != metric for other, _ in others):
-        raise Misused("all units of a context must be stated in the same metric")
+        raise OperationRejected("all units of a context must be stated in the same metric")
     if any(margin.invariant for margin in margins):
-        raise Misused(
+        raise OperationRejected(
             "a margin with an `invariant` is not protected, so its loss would be more than its map"
             " says; help: name the groups by `with_keys`, or give a δ to find them"
         )
@@ -192,25 +192,25 @@ def _relation(gate: Gate, metric: Any) -> str:
     inner = str(metric).removeprefix("FrameDistance(")
     relation = _RELATIONS.get(re.split(r"\W", inner, maxsplit=1)[0], gate.relation)
     if relation is None:
-        raise Misused(f"say the gate's `relation`: `{metric}` can mean any")
+        raise OperationRejected(f"say the gate's `relation`: `{metric}` can mean any")
     if gate.relation not in (None, relation):
-        raise Misused(f"neighbours in `{metric}` are `{relation}`, not `{gate.relation}`")
+        raise OperationRejected(f"neighbours in `{metric}` are `{relation}`, not `{gate.relation}`")
     return relation
 
 
-def _loss(measure: str, found: Any) -> dict[str, Any]:
+def _loss(measure: str, value: Any) -> dict[str, Any]:
     """The loss at a distance, in the words of a release."""
     match measure:
         case "MaxDivergence":
-            return {"epsilon": loss(found)}
+            return {"epsilon": round_loss_up(value)}
         case "Approximate(MaxDivergence)":
-            epsilon, delta = found
-            return {"epsilon": loss(epsilon), "delta": upward(delta)}
+            epsilon, delta = value
+            return {"epsilon": round_loss_up(epsilon), "delta": round_up(delta)}
         case "ZeroConcentratedDivergence":
-            return {"rho": loss(found)}
+            return {"rho": round_loss_up(value)}
         case "RenyiDivergence":
-            return {"renyi": {order: loss(found(float(order))) for order in _ORDERS}}
-    raise Misused(f"a loss in `{measure}` cannot be stated; help: use ε, (ε, δ) or ρ")
+            return {"renyi": {order: round_loss_up(value(float(order))) for order in _ORDERS}}
+    raise OperationRejected(f"a loss in `{measure}` cannot be stated; help: use ε, (ε, δ) or ρ")
 
 
 def _selection(gate: Gate, day: str | None) -> pl.Expr:
@@ -220,7 +220,7 @@ def _selection(gate: Gate, day: str | None) -> pl.Expr:
     if not gate.time:
         return chosen
     if day is None:
-        raise Misused("the gate says its `time`: say which column is the `day`")
+        raise OperationRejected("the gate says its `time`: say which column is the `day`")
     ends = {"from": pl.Expr.ge, "to": pl.Expr.le}
     when = pl.col(day).dt.date()  # in the column's own zone; a cast would take the day in UTC
     limits = [ends[end](when, date.fromisoformat(str(value))) for end, value in gate.time.items()]

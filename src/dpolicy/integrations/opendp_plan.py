@@ -27,13 +27,13 @@ _STEPS = {
 _SWEEPING = {"Columns", "DtypeColumn", "Exclude", "IndexColumn", "Nth", "SubPlan", "Wildcard"}
 
 
-def columns_of(plan: pl.LazyFrame, known: frozenset[str]) -> frozenset[str]:
+def columns_used(plan: pl.LazyFrame, columns: frozenset[str]) -> frozenset[str]:
     """The columns among those known that a plan uses: to filter, join, group, compute or order."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the format is of this version only, as is this reader
         tree = json.loads(plan.serialize(format="json"))
     named = frozenset(_of_plan(tree))
-    return known if None in named else frozenset(name for name in named if name in known)
+    return columns if None in named else frozenset(name for name in named if name in columns)
 
 
 def _of_plan(node: Any) -> Iterator[str | None]:
@@ -51,21 +51,21 @@ def _of_plan(node: Any) -> Iterator[str | None]:
         yield None
 
 
-def _of_expression(said: Any) -> Iterator[str | None]:
+def _of_expression(expression: Any) -> Iterator[str | None]:
     """Every word that is said: one that is also the name of a column may well be meant as such."""
-    if isinstance(said, list):
-        for item in said:
+    if isinstance(expression, list):
+        for item in expression:
             yield from _of_expression(item)
-    elif isinstance(said, dict):
-        for key, value in said.items():
+    elif isinstance(expression, dict):
+        for key, value in expression.items():
             yield from _of_expression(key)
             yield from _of_selector(value) if key == "Selector" else _of_expression(value)
-    elif isinstance(said, str):
-        yield None if said in _SWEEPING else said
+    elif isinstance(expression, str):
+        yield None if expression in _SWEEPING else expression
 
 
-def _of_selector(said: Any) -> Iterator[str | None]:
-    if isinstance(said, dict) and set(said) == {"ByName"}:
-        yield from said["ByName"]["names"]
+def _of_selector(expression: Any) -> Iterator[str | None]:
+    if isinstance(expression, dict) and set(expression) == {"ByName"}:
+        yield from expression["ByName"]["names"]
     else:
         yield None

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from pipeline_dp import NaiveBudgetAccountant
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import loss, upward
+from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
@@ -32,7 +32,7 @@ class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
         name: str = "pipelinedp",
     ) -> None:
         if gate.relation not in (None, "add-remove"):
-            raise Misused(f"PipelineDP protects `add-remove`, not `{gate.relation}`")
+            raise OperationRejected(f"PipelineDP protects `add-remove`, not `{gate.relation}`")
         super().__init__(total_epsilon, total_delta, num_aggregations, aggregation_weights)
         self._gate = replace(gate, relation="add-remove")
         self._name = name
@@ -43,7 +43,7 @@ class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
             super().compute_budgets()  # which has a word for each of these, and hands out nothing
             return
         self._check_aggregation_restrictions()
-        said = {"kind": "declared", "epsilon": loss(self._total_epsilon)}
-        delta = {"delta": upward(self._total_delta)} if self._total_delta else {}
-        with self._gate.reserve(self._name, self._gate.stated({**said, **delta})):
+        said = {"kind": "declared", "epsilon": round_loss_up(self._total_epsilon)}
+        delta = {"delta": round_up(self._total_delta)} if self._total_delta else {}
+        with self._gate.reserve(self._name, self._gate.mechanism_fields({**said, **delta})):
             super().compute_budgets()

@@ -18,15 +18,15 @@ from typing import Any
 
 import yaml
 
-from dpolicy.enforcement.judgement import read_request
+from dpolicy.enforcement.judgement import parse_request
 from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.ledger.canonical import decode, encode
+from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
-from dpolicy.privacy.group import Setting
-from dpolicy.privacy.mechanism import read_mechanism
-from dpolicy.privacy.report import Costs, report, shown_up
-from dpolicy.privacy.units import Relation
-from dpolicy.releases.body import Body, plain_body
+from dpolicy.privacy.group import GroupContext
+from dpolicy.privacy.mechanism import parse_mechanism
+from dpolicy.privacy.report import CostReport, report_costs, round_up_to_printed_float
+from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.request import MechanismRequest, Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -41,10 +41,10 @@ PROBLEMS: Mapping[str, str] = {
 }
 
 #: The line of `additional_information` that carries the release.
-CARRIED = "dpolicy-release: "
+EMBEDDED_RELEASE_PREFIX = "dpolicy-release: "
 
 #: What only people know.
-TO_FILL_IN = "to be filled in"
+PLACEHOLDER = "to be filled in"
 
 #: What a curator can be.
 CURATOR_TYPES = ("Government", "Industry", "Nonprofit")
@@ -67,21 +67,21 @@ _DELTA, _SLACK = Fraction("1e-7"), Fraction(1, 10**9)
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?")
 
 
-def entry_of(
+def registry_entry(
     release: Release, policy: CompiledPolicy, on: str, status: str, curator: tuple[str, str]
 ) -> dict[str, Any]:
     """The entry of a release that was charged `on` a day; `curator` is a name and a type."""
     loss = _loss(release, policy)
     learning = {m.kind for m in release.mechanisms} <= {"dp-sgd", "tree-aggregation", "pate"}
-    moving = any(request.touched is not None for request in release.mechanisms)
+    moving = any(request.days_read is not None for request in release.mechanisms)
     about = {
         "basic": {
             "name": release.id,
             "data_curators": [{"data_curator_name": curator[0], "data_curator_type": curator[1]}],
-            "description": f"Release {release.id}, {status}. Its purpose is {TO_FILL_IN}.",
-            "intended_use": TO_FILL_IN,
+            "description": f"Release {release.id}, {status}. Its purpose is {PLACEHOLDER}.",
+            "intended_use": PLACEHOLDER,
             "data_product_type": "Machine learning model" if learning else "Summary statistics",
-            "data_product_region": TO_FILL_IN,
+            "data_product_region": PLACEHOLDER,
             "publication_date": on,
         },
         **loss,
@@ -108,13 +108,13 @@ def entry_text(entry: Mapping[str, Any]) -> str:
 
 def _loss(release: Release, policy: CompiledPolicy) -> dict[str, Any]:
     """The loss for the first unit that has a bound, beginning with those that are stated."""
-    costs, delta = _totals(release, policy), policy.policies.accounting.delta or _DELTA
+    costs, delta = _totals(release, policy), policy.policy_set.accounting.delta or _DELTA
     own = [_unit_name(request, policy) for request in release.mechanisms]
     for name in dict.fromkeys([*own, *costs] if costs else []):
         found = _parameters(costs[name], delta)
         if found is None:
             continue
-        unit = policy.checked.vocabulary.units[name]
+        unit = policy.checked_policy_set.vocabulary.units[name]
         period = "all time" if unit.period is None else f"one {unit.period}"
         told = "; ".join(f"{other}: {_told(known, delta)}" for other, known in costs.items())
         return {
@@ -129,23 +129,23 @@ def _loss(release: Release, policy: CompiledPolicy) -> dict[str, Any]:
     return {}
 
 
-def _told(costs: Costs, delta: Fraction) -> str:
+def _told(costs: CostReport, delta: Fraction) -> str:
     """What is known of a loss, for people."""
     at = max(delta, 2 * costs.delta)
     known = {"pure epsilon": _number(costs.pure), "rho": _number(costs.rho)}
-    known[f"epsilon at delta {shown_up(at)!r}"] = costs.epsilon(at)
+    known[f"epsilon at delta {round_up_to_printed_float(at)!r}"] = costs.epsilon(at)
     parts = [f"{name} {value!r}" for name, value in known.items() if value is not None]
     return ", ".join(parts) or "no bound"
 
 
 def _implementation(release: Release) -> dict[str, Any]:
     kinds = Counter(
-        encode(said["mechanism"]).decode("utf-8") for said in release.body["mechanisms"]
+        encode_canonical(said["mechanism"]).decode("utf-8") for said in release.body["mechanisms"]
     )
     return {
         "mechanisms": "; ".join(f"{count} x {text}" for text, count in kinds.items()),
         "composition": "The losses of all mechanisms are added, in every notion by itself.",
-        "additional_information": CARRIED + encode(release.body).decode("utf-8"),
+        "additional_information": EMBEDDED_RELEASE_PREFIX + encode_canonical(release.body).decode("utf-8"),
     }
 
 
@@ -156,51 +156,51 @@ def _slug(name: str) -> str:
     return slug if slug == name else f"{slug}-{digits}".strip("-")
 
 
-def _parameters(costs: Costs, delta: Fraction) -> tuple[str, dict[str, float]] | None:
+def _parameters(costs: CostReport, delta: Fraction) -> tuple[str, dict[str, float]] | None:
     """Pure ε, else (ε, δ) as it was stated, else ρ, unless ε at δ is known to be far below it."""
     if costs.pure is not None:
-        stated = {"epsilon": shown_up(costs.pure)}
+        stated = {"epsilon": round_up_to_printed_float(costs.pure)}
         if not costs.delta:
             return "Pure DP", stated
-        return "Approximate DP", {**stated, "delta": shown_up(costs.delta)}
+        return "Approximate DP", {**stated, "delta": round_up_to_printed_float(costs.delta)}
     at = max(delta, 2 * costs.delta)
     epsilon = costs.epsilon(at)
     if epsilon is None:
         return None
     rho = None if costs.delta else costs.rho
     if rho is not None and 2 * epsilon >= zcdp_to_epsilon(rho, at):
-        return "Zero-concentrated DP", {"rho": shown_up(rho)}
-    return "Approximate DP", {"epsilon": epsilon, "delta": shown_up(at)}
+        return "Zero-concentrated DP", {"rho": round_up_to_printed_float(rho)}
+    return "Approximate DP", {"epsilon": epsilon, "delta": round_up_to_printed_float(at)}
 
 
-def _totals(release: Release, policy: CompiledPolicy) -> dict[str, Costs]:
+def _totals(release: Release, policy: CompiledPolicy) -> dict[str, CostReport]:
     """The loss of all mechanisms together, by unit; nothing if a unit is not the policy's."""
-    units = policy.checked.vocabulary.units
-    named = {name for m in release.mechanisms for name in (_unit_name(m, policy), *m.also)}
+    units = policy.checked_policy_set.vocabulary.units
+    named = {name for m in release.mechanisms for name in (_unit_name(m, policy), *m.restatements)}
     if not named <= units.keys():
         return {}
     rows = [_costs(request, policy) for request in release.mechanisms]
     return {name: _sum(found) for name, *found in zip(units, *rows, strict=True)}
 
 
-def _costs(request: MechanismRequest, policy: CompiledPolicy) -> list[Costs]:
-    vocabulary = policy.checked.vocabulary
+def _costs(request: MechanismRequest, policy: CompiledPolicy) -> list[CostReport]:
+    vocabulary = policy.checked_policy_set.vocabulary
     units, name = vocabulary.units, _unit_name(request, policy)
     relation, place = request.relation or units[name].relation, list(units).index(name)
     every = tuple(units.values())
-    setting = Setting(every, request.additive, request.touched, vocabulary.covers)
-    return report(request.mechanism, place, request.also, relation, setting, ())
+    setting = GroupContext(every, request.additive, request.days_read, vocabulary.covers)
+    return report_costs(request.mechanism, place, request.restatements, relation, setting, ())
 
 
 def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str:
     """The unit that a mechanism states, or the only sensible one."""
-    units = policy.checked.vocabulary.units
+    units = policy.checked_policy_set.vocabulary.units
     return request.unit or (next(iter(units)) if len(units) == 1 else "user")
 
 
-def _sum(costs: Sequence[Costs]) -> Costs:
+def _sum(costs: Sequence[CostReport]) -> CostReport:
     curves = zip(*(found.renyi for found in costs), strict=True)
-    return Costs(
+    return CostReport(
         _added([found.pure for found in costs]),
         _added([found.rho for found in costs]),
         _added([found.mu_squared for found in costs]),
@@ -215,16 +215,16 @@ def _added(amounts: Sequence[Fraction | None]) -> Fraction | None:
 
 
 def _number(value: Fraction | None) -> float | None:
-    return None if value is None else shown_up(value)
+    return None if value is None else round_up_to_printed_float(value)
 
 
-def is_entry(value: object) -> bool:
+def is_registry_entry(value: object) -> bool:
     """Whether plain values are an entry, by their keys."""
     return isinstance(value, Mapping) and "deployment" in value and "release" not in value
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RegistryImportOptions:
     """What people say of an entry that it does not say itself.
 
     Which of the policy's units is meant, what neighbours are there, how often an entry of many
@@ -232,56 +232,56 @@ class Told:
     """
 
     unit: str | None = None
-    relation: Relation = Relation.ADD_REMOVE
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE
     times: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def release_body(
-    entry: Mapping[str, Any], policy: CompiledPolicy, told: Told
+def release_body_from_entry(
+    entry: Mapping[str, Any], policy: CompiledPolicy, options: RegistryImportOptions
 ) -> tuple[Body | None, tuple[InvalidValue, ...]]:
     """The release that an entry says has happened, or None with every problem found."""
-    if not is_entry(entry):
+    if not is_registry_entry(entry):
         return None, (InvalidValue("G001", "it is no entry: it has no `deployment`"),)
-    reading = _Reading(plain_body(entry), policy, told)
-    text = reading.carried()
-    body = reading.declared() if text is None else reading.checked(text)
+    reading = _Reading(to_plain_body(entry), policy, options)
+    text = reading.embedded_release_text()
+    body = reading.declared_release() if text is None else reading.parse_embedded_release(text)
     return (None, tuple(reading.problems)) if reading.problems else (body, ())
 
 
 class _Reading:
     """Takes what is needed out of one entry and collects what is wrong with it."""
 
-    def __init__(self, entry: Mapping[str, Any], policy: CompiledPolicy, told: Told) -> None:
-        self._entry, self._policy, self._told = entry, policy, told
+    def __init__(self, entry: Mapping[str, Any], policy: CompiledPolicy, options: RegistryImportOptions) -> None:
+        self._entry, self._policy, self._told = entry, policy, options
         self.problems: list[InvalidValue] = []
 
-    def carried(self) -> str | None:
+    def embedded_release_text(self) -> str | None:
         """The text of the release that an entry carries, if it does."""
         lines = str(self._at("deployment", "implementation", "additional_information")).split("\n")
-        texts = [line.removeprefix(CARRIED) for line in lines if line.startswith(CARRIED)]
+        texts = [line.removeprefix(EMBEDDED_RELEASE_PREFIX) for line in lines if line.startswith(EMBEDDED_RELEASE_PREFIX)]
         if len(texts) > 1:
             self._report("G005", f"it carries {len(texts)} releases; an entry is one")
         return texts[0] if texts else None
 
-    def checked(self, text: str) -> Body | None:
+    def parse_embedded_release(self, text: str) -> Body | None:
         """The release that an entry carries, which may not cost less than the entry states."""
         if self._told.times is not None:
             self._report("G004", "it carries its release, which happened once")
         try:
-            release = read_request(decode(text.encode("utf-8", "replace")))
+            release = parse_request(decode_canonical(text.encode("utf-8", "replace")))
             costs = _totals(release, self._policy)
         except (PolicyRejected, InvalidValue, ValueError, TypeError, RecursionError) as error:
-            self._report("G005", f"the line `{CARRIED.strip()}` holds no release: {error}")
+            self._report("G005", f"the line `{EMBEDDED_RELEASE_PREFIX.strip()}` holds no release: {error}")
             return None
         if costs and self._at("deployment", "privacy_loss") is not None:
             name, stated = self._unit(), self._stated()
             if name is not None and stated is not None and _below(costs[name], stated):
-                help_ = f"help: without the line `{CARRIED.strip()}` it is charged as stated"
+                help_ = f"help: without the line `{EMBEDDED_RELEASE_PREFIX.strip()}` it is charged as stated"
                 self._report("G006", f"its release costs `{name}` less than it states; {help_}")
         return release.body
 
-    def declared(self) -> Body | None:
+    def declared_release(self) -> Body | None:
         """The loss that an entry states, for everybody, all time and every attribute."""
         name, stated = self._unit(), self._stated()
         fields = {"kind": "declared", **(stated or {})}
@@ -291,13 +291,13 @@ class _Reading:
             help_ = "help: `--times` says how often for the same unit"
             self._report("G004", f"it does not say that it was published once; {help_}")
         if stated is not None:
-            self.problems += read_mechanism(fields)[1]
+            self.problems += parse_mechanism(fields)[1]
         said = {
             "name": "registry entry",
             "mechanism": fields,
             "unit": name,
             "relation": str(self._told.relation),
-            "attributes": sorted(self._policy.checked.vocabulary.schema.attributes),
+            "attributes": sorted(self._policy.checked_policy_set.vocabulary.schema.attributes),
             "labels": self._told.labels,
         }
         return {"release": self._name(), "mechanisms": [said]}
@@ -319,7 +319,7 @@ class _Reading:
 
     def _unit(self) -> str | None:
         """The policy's unit that an entry means, by its name."""
-        units = self._policy.checked.vocabulary.units
+        units = self._policy.checked_policy_set.vocabulary.units
         said = self._told.unit or self._at("deployment", "privacy_loss", "privacy_unit")
         if not isinstance(said, str):
             self._report("G001", "it has no `privacy_unit`; help: `--unit` says which is meant")
@@ -378,7 +378,7 @@ def _fields(variant: str, given: Mapping[str, Fraction | None]) -> dict[str, Any
     return None
 
 
-def _below(costs: Costs, stated: Mapping[str, Any]) -> bool:
+def _below(costs: CostReport, stated: Mapping[str, Any]) -> bool:
     """Whether a loss is below what is stated, in the notion that is stated."""
     at = stated.get("delta", Fraction(0))
     known = {"epsilon": costs.epsilon(at), "rho": _number(costs.rho), "mu": costs.mu}

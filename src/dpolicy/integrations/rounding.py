@@ -17,21 +17,21 @@ _DIGITS = 15
 _UP, _DOWN = (Context(prec=_DIGITS, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
 
 
-def upward(value: float) -> Fraction:
+def round_up(value: float) -> Fraction:
     """A decimal that is no smaller: for losses, sensitivities, sampling rates and δ."""
     return Fraction(_UP.create_decimal(_finite(value)))
 
 
-def downward(value: float) -> Fraction:
+def round_down(value: float) -> Fraction:
     """A decimal that is no larger: for noise."""
     return Fraction(_DOWN.create_decimal(_finite(value)))
 
 
-def loss(value: float) -> Fraction:
+def round_loss_up(value: float) -> Fraction:
     """A loss as it is stated: rounded up, and never so small that a release cannot say it."""
     if value < 0:
         raise InvalidValue("M005", f"a loss of `{value}` cannot be meant")
-    return max(upward(value), SMALLEST)
+    return max(round_up(value), SMALLEST)
 
 
 def _finite(value: float) -> float:

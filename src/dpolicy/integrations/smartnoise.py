@@ -19,10 +19,10 @@ from snsql._ast.expressions.sql import AggFunction
 from snsql._ast.tokens import Column
 from snsql.sql.private_reader import PrivateReader
 
-from dpolicy.errors import Misused
-from dpolicy.integrations.attributes import Names, check_attributes, named_in
+from dpolicy.errors import OperationRejected
+from dpolicy.integrations.attributes import Names, check_attributes, columns_named_in
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import loss, upward
+from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class GatedReader:
@@ -48,16 +48,16 @@ class GatedReader:
         **more: Any,
     ) -> None:
         if gate.relation not in (None, "add-remove"):
-            raise Misused(f"SmartNoise protects `add-remove`, not `{gate.relation}`")
+            raise OperationRejected(f"SmartNoise protects `add-remove`, not `{gate.relation}`")
         if (gate.where or gate.time) and not selected:
-            raise Misused("say with `selected` that the connection shows only that selection")
+            raise OperationRejected("say with `selected` that the connection shows only that selection")
         self._gate = replace(gate, relation="add-remove")
         # A copy: whoever made it could change ε between two queries, or during one.
         self._inner = _Reader.from_connection(
             connection, privacy=deepcopy(privacy), metadata=metadata, **more
         )
         if self._inner.engine == "spark":
-            raise Misused("Spark draws fresh noise whenever an answer is looked at again")
+            raise OperationRejected("Spark draws fresh noise whenever an answer is looked at again")
         self._names = columns or {}
         self._public_groups = public_groups
         self._name = name
@@ -81,16 +81,16 @@ class GatedReader:
     def _check(self, parsed: Any, query: str) -> None:
         """Refuse what would cost more than its mechanisms say."""
         if parsed.use_dpsu:
-            raise Misused("`use_dpsu` spends an ε of its own that no query is charged")
+            raise OperationRejected("`use_dpsu` spends an ε of its own that no query is charged")
         if parsed.agg is not None and not (parsed.censor_dims or self._public_groups):
-            raise Misused(
+            raise OperationRejected(
                 "without `censor_dims` the groups that exist are told as they are; help: turn it "
                 "on, or say `public_groups`"
             )
         self._check_clamped(parsed)
         tables = self._inner.metadata.tables()
         known = [column.name for table in tables for column in table.columns()]
-        check_attributes(named_in(query, known), self._names, self._gate.attributes)
+        check_attributes(columns_named_in(query, known), self._names, self._gate.attributes)
 
     def _check_clamped(self, parsed: Any) -> None:
         """Refuse sums over columns that SmartNoise fits noise to the bounds of and does not clamp:
@@ -104,12 +104,12 @@ class GatedReader:
                 for column in called.find_nodes(Column):
                     if _folded(column.name) in bare:
                         said = f"`{called.name}` of `{column.name}`, which it groups by or protects"
-                        raise Misused(f"SmartNoise does not clamp {said}; help: use other columns")
+                        raise OperationRejected(f"SmartNoise does not clamp {said}; help: use other columns")
 
     def _stated(self, mechanism: Any) -> dict[str, Any]:
-        said = {"kind": "declared", "epsilon": loss(mechanism.epsilon)}
-        return self._gate.stated(
-            {**said, "delta": upward(mechanism.delta)} if mechanism.delta else said
+        said = {"kind": "declared", "epsilon": round_loss_up(mechanism.epsilon)}
+        return self._gate.mechanism_fields(
+            {**said, "delta": round_up(mechanism.delta)} if mechanism.delta else said
         )
 
 
@@ -123,10 +123,10 @@ class _Reader(PrivateReader):  # type: ignore[misc]
         symbols = query_ast._select_symbols
         bare = [s.name for s in symbols if s.mechanism is None and not s.is_grouping_column]
         if bare:
-            raise Misused(f"nothing protects the column `{bare[0]}` of the answer")
+            raise OperationRejected(f"nothing protects the column `{bare[0]}` of the answer")
         mechanisms = [symbol.mechanism for symbol in symbols if symbol.mechanism is not None]
         if any(m.sensitivity is not None and math.isinf(m.sensitivity) for m in mechanisms):
-            raise Misused("a column without bounds has no bounded loss; help: state its bounds")
+            raise OperationRejected("a column without bounds has no bounded loss; help: state its bounds")
         self.ask(mechanisms)
         return super()._get_reader(query_ast)
 

@@ -25,11 +25,11 @@ from tmlt.analytics import (
     Session,
 )
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.attributes import Names, check_attributes
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import loss, upward
-from dpolicy.integrations.tumult_plan import Known, Use, use_of
+from dpolicy.integrations.rounding import round_loss_up, round_up
+from dpolicy.integrations.tumult_plan import NameBindings, ColumnUse, column_use
 
 #: A session of each notion that never says no: the policy does.
 _UNLIMITED = {
@@ -48,7 +48,7 @@ class GatedSession:
         session: Session,
         notion: type[PrivacyBudget],
         columns: frozenset[str],
-        tables: Mapping[str, Use],
+        tables: Mapping[str, ColumnUse],
         *,
         names: Names,
         name: str,
@@ -83,7 +83,7 @@ class GatedSession:
         `selected` says that the table holds nothing else.
         """
         if gate.relation not in (None, "add-remove"):
-            raise Misused(f"Tumult protects `add-remove`, not `{gate.relation}`")
+            raise OperationRejected(f"Tumult protects `add-remove`, not `{gate.relation}`")
         if (gate.where or gate.time) and not selected:
             dataframe = dataframe.filter(_selection(gate, day))
         session = Session.from_dataframe(_UNLIMITED[notion], source_id, dataframe, protected_change)
@@ -92,25 +92,25 @@ class GatedSession:
             session,
             notion,
             frozenset(dataframe.columns),
-            {source_id: Use(frozenset())},
+            {source_id: ColumnUse(frozenset())},
             names=columns or {},
             name=name,
         )
 
     def evaluate(self, query_expr: Query, privacy_budget: PrivacyBudget) -> Any:
         """The answer to a query, if the policy allows its loss. Spark has then computed it."""
-        use = use_of(query_expr._query_expr, self._known())
+        use = column_use(query_expr._query_expr, self._known())
         check_attributes(use.columns, self._names, self._gate.attributes)
         self._session._activate_accountant()
         # What cannot be compiled, or has no finite loss, is refused before anything is reserved.
         _, adjusted, _ = self._session._compile_and_get_info(query_expr._query_expr, privacy_budget)
-        mechanism = self._gate.stated({"kind": "declared", **_loss(adjusted)})
+        mechanism = self._gate.mechanism_fields({"kind": "declared", **_loss(adjusted)})
         with self._gate.reserve(self._name, mechanism):
             return self._session.evaluate(query_expr, privacy_budget)
 
     def create_view(self, query_expr: QueryBuilder, source_id: str, cache: bool = False) -> None:
         """A table made of another; what it uses counts for every query on it."""
-        use = use_of(query_expr._query_expr, self._known())
+        use = column_use(query_expr._query_expr, self._known())
         self._session.create_view(query_expr, source_id, cache)
         self._tables[source_id] = use
 
@@ -136,10 +136,10 @@ class GatedSession:
         it is. Without, all parts are charged everywhere: they add up.
         """
         if source_id not in self._tables:
-            raise Misused(f"there is no private table `{source_id}`")
+            raise OperationRejected(f"there is no private table `{source_id}`")
         table, part = self._tables[source_id], frozenset({column})
         if partition is not None and not table.as_is:
-            raise Misused(
+            raise OperationRejected(
                 f"`{source_id}` may have another `{column}` than the data: not a partition"
             )
         if self._session.get_id_column(source_id) is not None:  # rows are kept by a hash over all
@@ -168,9 +168,9 @@ class GatedSession:
         """Print the tables and their columns."""
         self._session.describe()
 
-    def _known(self) -> Known:
+    def _known(self) -> NameBindings:
         public = self._session.public_source_dataframes
-        return Known(
+        return NameBindings(
             self._columns,
             self._tables,
             {name: frame.columns for name, frame in public.items()},
@@ -183,8 +183,8 @@ def _loss(budget: Any) -> dict[str, Any]:
     exact = budget.value if isinstance(budget.value, tuple) else (budget.value,)
     first, *rest = (number.to_float(round_up=True) for number in exact)
     if isinstance(budget, RhoZCDPBudget):
-        return {"rho": loss(first)}
-    return {"epsilon": loss(first), **({"delta": upward(rest[0])} if rest and rest[0] else {})}
+        return {"rho": round_loss_up(first)}
+    return {"epsilon": round_loss_up(first), **({"delta": round_up(rest[0])} if rest and rest[0] else {})}
 
 
 def _narrowed(gate: Gate, partition: str | None, value: str | int) -> Gate:
@@ -193,7 +193,7 @@ def _narrowed(gate: Gate, partition: str | None, value: str | int) -> Gate:
         return gate
     boxes = [gate.where] if isinstance(gate.where, Mapping) else list(gate.where or [{}])
     if any(partition in box for box in boxes):
-        raise Misused(f"the gate already says where `{partition}` is")
+        raise OperationRejected(f"the gate already says where `{partition}` is")
     said = {"from": value, "to": value} if isinstance(value, int) else [value]
     return replace(gate, where=[{**box, partition: said} for box in boxes])
 
@@ -205,7 +205,7 @@ def _selection(gate: Gate, day: str | None) -> Any:
     if not gate.time:
         return chosen
     if day is None:
-        raise Misused("the gate says its `time`: say which column is the `day`")
+        raise OperationRejected("the gate says its `time`: say which column is the `day`")
     when = sf.to_date(sf.col(day))
     ends = {"from": when.__ge__, "to": when.__le__}
     return reduce(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tmlt.analytics import _query_expr as steps
 
-from dpolicy.integrations.attributes import named_in
+from dpolicy.integrations.attributes import columns_named_in
 
 #: Steps that leave rows or columns out, and change none.
 _LEAVING_OUT = (
@@ -27,7 +27,7 @@ _LEAVING_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ColumnUse:
     """The columns of the data that were used so far, and names that were made on the way.
 
     `as_is` says that every row is one of the data, with nothing in it changed.
@@ -39,28 +39,28 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NameBindings:
     """What names mean: the columns of the data, each table's use so far, and public tables."""
 
     columns: frozenset[str]
-    tables: Mapping[str, Use]
+    tables: Mapping[str, ColumnUse]
     public: Mapping[str, Collection[str]]
     catalog: Any
 
 
-def use_of(query: Any, known: Known) -> Use:
+def column_use(query: Any, bindings: NameBindings) -> ColumnUse:
     """All that a query uses, with what its tables already used."""
-    query.schema(known.catalog)  # raises what Tumult has to say about a query that makes no sense
+    query.schema(bindings.catalog)  # raises what Tumult has to say about a query that makes no sense
     nodes = list(_nodes(query))
-    tables = [known.tables[node.source_id] for node in nodes if _is_table(node)]
+    tables = [bindings.tables[node.source_id] for node in nodes if _is_table(node)]
     made = {name for table in tables for name in table.made}
-    made |= {name for node in nodes for name in _made(node, known)}
-    named = {name for node in nodes for name in _named(node, known)}
-    used = named & known.columns
-    if named - known.columns - made:  # such as `x_left` after a join: nobody knows of what
-        used = set(known.columns)
+    made |= {name for node in nodes for name in _made(node, bindings)}
+    named = {name for node in nodes for name in _named(node, bindings)}
+    used = named & bindings.columns
+    if named - bindings.columns - made:  # such as `x_left` after a join: nobody knows of what
+        used = set(bindings.columns)
     as_is = all(isinstance(node, _LEAVING_OUT) for node in nodes)
-    return Use(
+    return ColumnUse(
         frozenset(used.union(*(table.columns for table in tables))),
         frozenset(made),
         as_is and all(table.as_is for table in tables),
@@ -82,7 +82,7 @@ def _is_table(node: Any) -> bool:
     return isinstance(node, steps.PrivateSource)
 
 
-def _made(node: Any, known: Known) -> Collection[str]:
+def _made(node: Any, bindings: NameBindings) -> Collection[str]:
     """Names that a step makes, of columns that it names or of public tables."""
     match node:
         case steps.Rename():
@@ -91,11 +91,11 @@ def _made(node: Any, known: Known) -> Collection[str]:
             return list(node.schema_new_columns)
         case steps.JoinPublic():
             table = node.public_table
-            return known.public[table] if isinstance(table, str) else list(table.columns)
+            return bindings.public[table] if isinstance(table, str) else list(table.columns)
     return ()
 
 
-def _named(node: Any, known: Known) -> Collection[str]:
+def _named(node: Any, bindings: NameBindings) -> Collection[str]:
     """The columns that a step uses."""
     match node:
         case (
@@ -109,13 +109,13 @@ def _named(node: Any, known: Known) -> Collection[str]:
         case steps.Rename():
             return list(dict(node.column_mapper))
         case steps.Filter():
-            return named_in(node.condition, _all(node, known))
+            return columns_named_in(node.condition, _all(node, bindings))
         case steps.GetGroups() | steps.DropNullAndNan() | steps.DropInfinity():
-            return node.columns or _all(node, known)
+            return node.columns or _all(node, bindings)
         case steps.JoinPublic() if node.join_columns:
             return list(node.join_columns)
         case steps.GroupByCountDistinct():
-            return [*_keys(node), *(node.columns_to_count or _all(node, known))]
+            return [*_keys(node), *(node.columns_to_count or _all(node, bindings))]
         case steps.GroupByCount():
             return _keys(node)
         case (
@@ -127,7 +127,7 @@ def _named(node: Any, known: Known) -> Collection[str]:
             | steps.GroupByBoundedStdev()
         ):
             return [*_keys(node), node.measure_column]
-    return _all(node, known)
+    return _all(node, bindings)
 
 
 def _keys(node: Any) -> list[str]:
@@ -135,6 +135,6 @@ def _keys(node: Any) -> list[str]:
     return list(keys if isinstance(keys, tuple) else keys.columns())
 
 
-def _all(node: Any, known: Known) -> list[str]:
+def _all(node: Any, bindings: NameBindings) -> list[str]:
     """Every column that a step is given."""
-    return [name for child in _children(node) for name in child.schema(known.catalog)]
+    return [name for child in _children(node) for name in child.schema(bindings.catalog)]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from dpolicy.errors import Misused
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.releases.body import Body
 
@@ -33,9 +33,9 @@ class Trials:
         """Run one trial within the block; its number from 1. However it ends, it is charged."""
         with self._lock:
             if self._closed:
-                raise Misused("the trials are over; what is run now is another release")
+                raise OperationRejected("the trials are over; what is run now is another release")
             if self.begun == self._most:
-                raise Misused(f"all {self._most} trials that were reserved have been run")
+                raise OperationRejected(f"all {self._most} trials that were reserved have been run")
             self.begun += 1
             number = self.begun
         yield number
@@ -48,7 +48,7 @@ class Trials:
 
 
 @contextmanager
-def tuning(
+def reserve_trials(
     gate: Gate,
     *mechanisms: Body,
     trials: int,
@@ -61,7 +61,7 @@ def tuning(
     an exception all that was reserved is charged.
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise Misused(f"`{trials}` is no number of trials")
+        raise OperationRejected(f"`{trials}` is no number of trials")
     handed = Trials(trials)
     with gate.reserve(name, *_times(mechanisms, trials, labels)) as run:
         try:
@@ -69,9 +69,9 @@ def tuning(
         finally:
             begun = handed.close()
         if begun:
-            run.used(*_times(mechanisms, begun, labels))
+            run.report_used(*_times(mechanisms, begun, labels))
         else:
-            run.nothing_read("no trial was begun")
+            run.void_unread("no trial was begun")
 
 
 def _times(mechanisms: tuple[Body, ...], count: int, labels: Mapping[str, str]) -> list[Any]:

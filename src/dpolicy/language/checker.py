@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpolicy.language.diagnostics import Findings, suggestion
+from dpolicy.language.diagnostics import DiagnosticCollector, suggest
 from dpolicy.language.model import (
     ALWAYS,
     AttributePolicy,
@@ -26,11 +26,11 @@ from dpolicy.language.model import (
     base_policies,
     extensions,
 )
-from dpolicy.language.parser import read_profile, report_static
-from dpolicy.language.source import Span, Word
+from dpolicy.language.parser import read_profile, report_static_profile
+from dpolicy.language.source import Span, LocatedText
 from dpolicy.language.vocabulary import Vocabulary, read_vocabulary
-from dpolicy.predicates.arithmetic import read_function
-from dpolicy.predicates.expression import Always, Mistake, Predicate, read_predicate
+from dpolicy.predicates.arithmetic import parse_budget_function
+from dpolicy.predicates.expression import Always, ExpressionProblem, Predicate, parse_predicate
 from dpolicy.privacy.thresholds import Profile
 
 #: Which code each kind of mistake in a CEL text has.
@@ -46,7 +46,7 @@ _CEL_CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedPolicySet:
     """A policy set whose names are looked up."""
 
     policies: PolicySet
@@ -56,25 +56,25 @@ class Checked:
     faulty: frozenset[str]
 
 
-def check(policies: PolicySet, found: Findings) -> Checked:
+def check_policies(policies: PolicySet, diagnostics: DiagnosticCollector) -> CheckedPolicySet:
     """Look up every name and read every predicate; mistakes go to `found`."""
-    return _Checker(policies, found).checked()
+    return _Checker(policies, diagnostics).check_all()
 
 
 class _Checker:
     """Walks the policies once; holds what has been compiled so far."""
 
-    def __init__(self, policies: PolicySet, found: Findings) -> None:
+    def __init__(self, policies: PolicySet, diagnostics: DiagnosticCollector) -> None:
         self._policies = policies
-        self._found = found
-        self._vocabulary = read_vocabulary(policies, found)
+        self._found = diagnostics
+        self._vocabulary = read_vocabulary(policies, diagnostics)
         self._predicates: dict[str, Predicate] = {ALWAYS: Always()}
         self._functions: dict[str, Callable[[str, float], float]] = {}
         self._section: tuple[Policy, ...] = ()
         self._scopes = 0
         self._lacking = False
 
-    def checked(self) -> Checked:
+    def check_all(self) -> CheckedPolicySet:
         """Check both sections, and note which policies have mistakes."""
         faulty = set()
         misread = self._found.errors
@@ -89,7 +89,7 @@ class _Checker:
                     faulty.add(str(policy.name))
             if not self._can_be_multiplied(section, faulty):
                 faulty.update(str(policy.name) for policy in section)
-        return Checked(
+        return CheckedPolicySet(
             self._policies, self._vocabulary, self._predicates, self._functions, frozenset(faulty)
         )
 
@@ -97,7 +97,7 @@ class _Checker:
     def _too_many(self) -> bool:
         return self._scopes > self._policies.accounting.max_rules
 
-    def _check_policy(self, policy: Policy, customs: frozenset[Word]) -> None:
+    def _check_policy(self, policy: Policy, customs: frozenset[LocatedText]) -> None:
         match policy:
             case Extension():
                 self._check_extension(policy)
@@ -160,7 +160,7 @@ class _Checker:
         if policy.profile is not None:
             profile = read_profile(policy.profile, self._found)
             if profile is Profile.STATIC and self._section is self._policies.policies:
-                report_static(policy.profile.span, self._found)
+                report_static_profile(policy.profile.span, self._found)
 
     def _check_attribute_policy(self, policy: AttributePolicy) -> None:
         self._check_by_risk(policy)
@@ -194,7 +194,7 @@ class _Checker:
         self,
         policy: AttributePolicy | CategoryPolicy,
         what: str,
-        risk: Word | None,
+        risk: LocatedText | None,
         span: Span,
         code: str,
     ) -> None:
@@ -218,7 +218,7 @@ class _Checker:
                 self._found("P040", shown, said.span, help_)
 
     def _check_extension(self, policy: Extension) -> None:
-        names: dict[Word, Span] = {}
+        names: dict[LocatedText, Span] = {}
         for name in (setting.name for setting in policy.settings):
             if name in names:
                 shown = f"the setting `{name}` is defined twice (first at {names[name]})"
@@ -234,30 +234,30 @@ class _Checker:
         for setting in policy.settings:
             self._check_setting(setting, names)
 
-    def _check_setting(self, setting: Setting, names: Collection[Word]) -> None:
+    def _check_setting(self, setting: Setting, names: Collection[LocatedText]) -> None:
         self._read_predicate(setting.when)
         self._read_function(setting.function)
         self._check_below(setting.below, names, "setting")
 
-    def _check_below(self, below: tuple[Word, ...], known: Collection[Word], what: str) -> None:
+    def _check_below(self, below: tuple[LocatedText, ...], known_names: Collection[LocatedText], what: str) -> None:
         for word in below:
-            if word not in known:
+            if word not in known_names:
                 shown = f"there is no {what} `{word}` here"
-                self._found("P026", shown, word.span, suggestion(word, known))
+                self._found("P026", shown, word.span, suggest(word, known_names))
 
     def _check_known(
-        self, words: Iterable[Word], known: Iterable[str], code: str, what: str
+        self, words: Iterable[LocatedText], known_names: Iterable[str], code: str, what: str
     ) -> None:
-        names = set(known)
+        names = set(known_names)
         for word in words:
             if word not in names:
                 shown = f"there is no {what} `{word}`"
-                self._found(code, shown, word.span, suggestion(word, names))
+                self._found(code, shown, word.span, suggest(word, names))
 
-    def _read_predicate(self, text: Word) -> None:
+    def _read_predicate(self, text: LocatedText) -> None:
         if text in self._predicates:
             return
-        answer = read_predicate(str(text), self._vocabulary.schema)
+        answer = parse_predicate(str(text), self._vocabulary.schema)
         if isinstance(answer, tuple):
             self._report_cel(text, answer)
         else:
@@ -266,19 +266,19 @@ class _Checker:
     def _read_function(self, function: BudgetFunction) -> None:
         if not isinstance(function, Cel) or function.text in self._functions:
             return
-        answer = read_function(str(function.text), frozenset({"epsilon", "rho", "mu"}))
+        answer = parse_budget_function(str(function.text), frozenset({"epsilon", "rho", "mu"}))
         if isinstance(answer, tuple):
             self._report_cel(function.text, answer)
         else:
             self._functions[str(function.text)] = answer
 
-    def _report_cel(self, text: Word, mistakes: tuple[Mistake, ...]) -> None:
+    def _report_cel(self, text: LocatedText, mistakes: tuple[ExpressionProblem, ...]) -> None:
         for mistake in mistakes:
             span = _inside(text, mistake.offset, mistake.length)
             self._found(_CEL_CODES[mistake.kind], mistake.message, span, mistake.help)
 
 
-def _inside(text: Word, offset: int, length: int) -> Span:
+def _inside(text: LocatedText, offset: int, length: int) -> Span:
     """The place of a part of a one-line text; of all of it where escapes hide the part."""
     span = text.span
     if span.line != span.end_line:

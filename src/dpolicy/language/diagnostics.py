@@ -14,9 +14,9 @@ from dpolicy.language.source import Span
 #: More errors than this nobody mends in one go, and a bomb of mistakes must not cost minutes.
 MAX_ERRORS = 100
 #: Names longer than this are never suggested, nor is anything suggested for them.
-MAX_WORD = 100
+MAX_WORD_LENGTH = 100
 #: Of more names than this only the neighbours in the alphabet are compared, from either end.
-MAX_COMPARED = 200
+MAX_COMPARED_NAMES = 200
 
 
 class Severity(StrEnum):
@@ -83,7 +83,7 @@ def _window(line: str, span: Span, most: int = 120) -> tuple[str, int, int]:
     return text, start - left, max(1, min(width, most - (start - left)))
 
 
-class Findings:
+class DiagnosticCollector:
     """Collects diagnostics while a text is read: no stage stops at the first mistake."""
 
     def __init__(self) -> None:
@@ -100,10 +100,10 @@ class Findings:
             self._errors.append(diagnostic)
         if len(self._errors) > MAX_ERRORS:
             shown = f"there are more than {MAX_ERRORS} errors; the rest is not told"
-            raise PolicyRejected((*self.all, Diagnostic("P002", shown, span)))
+            raise PolicyRejected((*self.sorted_diagnostics, Diagnostic("P002", shown, span)))
 
     @property
-    def all(self) -> tuple[Diagnostic, ...]:
+    def sorted_diagnostics(self) -> tuple[Diagnostic, ...]:
         """Everything found, by place."""
         return tuple(
             sorted(
@@ -118,10 +118,10 @@ class Findings:
         return tuple(self._errors)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str | None:
+def suggest(word: str, known_names: Iterable[str]) -> str | None:
     """`did you mean …?`, or what there is to choose from where that is short."""
-    names = sorted(set(known))
-    close = closest(word, names)
+    names = sorted(set(known_names))
+    close = closest_name(word, names)
     if close is not None:
         return f"did you mean `{close}`?"
     if 0 < len(names) <= 12:
@@ -129,12 +129,12 @@ def suggestion(word: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def closest(word: str, names: Iterable[str]) -> str | None:
+def closest_name(word: str, names: Iterable[str]) -> str | None:
     """The name that a misspelt word is most like, if it is like any."""
-    candidates = sorted(name for name in names if len(name) <= MAX_WORD)
-    if len(word) > MAX_WORD:
+    candidates = sorted(name for name in names if len(name) <= MAX_WORD_LENGTH)
+    if len(word) > MAX_WORD_LENGTH:
         return None
-    if len(candidates) > MAX_COMPARED:
+    if len(candidates) > MAX_COMPARED_NAMES:
         backwards = sorted(name[::-1] for name in candidates)
         ends = (name[::-1] for name in _neighbours(word[::-1], backwards))
         candidates = sorted({*_neighbours(word, candidates), *ends})
@@ -145,4 +145,4 @@ def closest(word: str, names: Iterable[str]) -> str | None:
 def _neighbours(word: str, names: list[str]) -> list[str]:
     """The names next to a word in the alphabet: one slip leaves a long beginning alike."""
     position = bisect_left(names, word)
-    return names[max(0, position - MAX_COMPARED // 4) : position + MAX_COMPARED // 4]
+    return names[max(0, position - MAX_COMPARED_NAMES // 4) : position + MAX_COMPARED_NAMES // 4]

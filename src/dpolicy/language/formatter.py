@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 
 from dpolicy.language.model import PolicySet
-from dpolicy.language.source import List, Map, Node, Scalar, Source, plain_kind
+from dpolicy.language.source import ListNode, MapNode, TextNode, ScalarNode, Source, scalar_kind
 
 #: How long a line may be before a map or list is written over several.
 WIDTH = 100
@@ -26,7 +26,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_./]+[A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*")
 _POLICY_LISTS = ("policies", "each-release")
 
 
-def digest(policies: PolicySet) -> str:
+def policy_digest(policies: PolicySet) -> str:
     """A name for what a policy set says, whatever its layout, comments and order of names."""
     canonical = json.dumps(_value(policies), sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
@@ -45,12 +45,12 @@ def _value(value: object) -> object:
     return value if value is None or isinstance(value, bool | int) else str(value)
 
 
-def format_text(source: Source, root: Node) -> str:
+def format_text(source: Source, root: TextNode) -> str:
     """The canonical text of a document that was read from a source."""
     writer = _Writer(list(_comments(source, root)))
-    if isinstance(root, Map):
+    if isinstance(root, MapNode):
         writer.map(root, depth=0, path="")
-    elif isinstance(root, List):
+    elif isinstance(root, ListNode):
         writer.list(root, depth=0, path="")
     else:
         writer.line(0, _scalar(root), root.span.line)
@@ -65,7 +65,7 @@ class _Comment:
     alone: bool
 
 
-def _comments(source: Source, root: Node) -> Iterator[_Comment]:
+def _comments(source: Source, root: TextNode) -> Iterator[_Comment]:
     """Every comment: what follows a `#` outside of scalars, at a line's start or after a space."""
     hidden: dict[int, list[tuple[int, int]]] = {}
     for scalar in _scalars(root):
@@ -83,14 +83,14 @@ def _comments(source: Source, root: Node) -> Iterator[_Comment]:
                 break
 
 
-def _scalars(node: Node) -> Iterator[Scalar]:
+def _scalars(node: TextNode) -> Iterator[ScalarNode]:
     match node:
-        case Scalar():
+        case ScalarNode():
             yield node
-        case List(items=items):
+        case ListNode(items=items):
             for item in items:
                 yield from _scalars(item)
-        case Map(entries=entries):
+        case MapNode(entries=entries):
             for key, value in entries:
                 yield key
                 yield from _scalars(value)
@@ -103,7 +103,7 @@ class _Writer:
         self._comments = comments
         self.lines: list[str] = []
 
-    def map(self, node: Map, depth: int, path: str) -> None:
+    def map(self, node: MapNode, depth: int, path: str) -> None:
         """One entry a line, or over several."""
         for position, (key, value) in enumerate(node.entries):
             if depth == 0 and position:
@@ -111,37 +111,37 @@ class _Writer:
             inner = f"{path}.{key.text}" if path else key.text
             self.entry(f"{_scalar(key)}:", value, depth, inner, key.span.line)
 
-    def _set_apart(self, before: Node, value: Node) -> None:
+    def _set_apart(self, before: TextNode, value: TextNode) -> None:
         """A blank line between sections; short entries at the head of a file stay together."""
-        if not (isinstance(before, Scalar) and isinstance(value, Scalar)):
+        if not (isinstance(before, ScalarNode) and isinstance(value, ScalarNode)):
             self.blank()
 
-    def list(self, node: List, depth: int, path: str) -> None:
+    def list(self, node: ListNode, depth: int, path: str) -> None:
         """One item a line, or over several; policies are set apart."""
         for position, item in enumerate(node.items):
             if path in _POLICY_LISTS and position:
                 self.blank()
             self.entry("-", item, depth, f"{path}[]", item.span.line)
 
-    def entry(self, head: str, value: Node, depth: int, path: str, line: int) -> None:
+    def entry(self, head: str, value: TextNode, depth: int, path: str, line: int) -> None:
         """What a key or dash stands before, on its line if it fits."""
         self.flush(before=line, depth=depth)
-        end = max(line, value.span.end_line if isinstance(value, Scalar) else _last_line(value))
-        nothing = isinstance(value, Scalar) and value.kind == "null"
+        end = max(line, value.span.end_line if isinstance(value, ScalarNode) else _last_line(value))
+        nothing = isinstance(value, ScalarNode) and value.kind == "null"
         flow = head if nothing else f"{head} {_flow(value)}"
-        if isinstance(value, Scalar) or _empty(value) or self._fits(flow, depth, path, line, end):
+        if isinstance(value, ScalarNode) or _empty(value) or self._fits(flow, depth, path, line, end):
             self.line(depth, flow, end)
-        elif head == "-" and isinstance(value, Map):
+        elif head == "-" and isinstance(value, MapNode):
             self._item(value, depth, path)
         else:
             self.line(depth, head, line)
             deeper = depth + 1
-            if isinstance(value, Map):
+            if isinstance(value, MapNode):
                 self.map(value, deeper, path)
             else:
                 self.list(value, deeper, path)
 
-    def _item(self, value: Map, depth: int, path: str) -> None:
+    def _item(self, value: MapNode, depth: int, path: str) -> None:
         """A map in a list: its first key stands behind the dash."""
         start = len(self.lines)
         self.map(value, depth + 1, path)
@@ -175,32 +175,32 @@ class _Writer:
         self.lines.append("")
 
 
-def _last_line(node: Map | List) -> int:
+def _last_line(node: MapNode | ListNode) -> int:
     """The line of the last thing in a node; a block's own span can reach past it."""
     return max((scalar.span.end_line for scalar in _scalars(node)), default=node.span.line)
 
 
-def _empty(node: Map | List) -> bool:
-    return not (node.entries if isinstance(node, Map) else node.items)
+def _empty(node: MapNode | ListNode) -> bool:
+    return not (node.entries if isinstance(node, MapNode) else node.items)
 
 
-def _flow(node: Node) -> str:
+def _flow(node: TextNode) -> str:
     match node:
-        case Scalar():
+        case ScalarNode():
             return _scalar(node)
-        case List(items=items):
+        case ListNode(items=items):
             return f"[{', '.join(_flow(item) for item in items)}]"
-        case Map(entries=entries):
+        case MapNode(entries=entries):
             inner = ", ".join(f"{_scalar(key)}: {_flow(value)}" for key, value in entries)
             return f"{{{inner}}}"
 
 
-def _scalar(node: Scalar) -> str:
+def _scalar(node: ScalarNode) -> str:
     if node.kind == "null":
         return "null"
     if node.kind != "text":
         return node.text
-    if _SAFE.fullmatch(node.text) and plain_kind(node.text) == "text":
+    if _SAFE.fullmatch(node.text) and scalar_kind(node.text) == "text":
         return node.text
     if node.text.isprintable():
         return "'" + node.text.replace("'", "''") + "'"

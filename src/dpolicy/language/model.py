@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpolicy.language.source import Span, Word
+from dpolicy.language.source import Span, LocatedText
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 
 DEFAULT_RISK_LEVELS = ("low", "medium", "high")
 DEFAULT_MEMBERSHIP_LEVELS = ("member", "strong", "weak")
@@ -36,7 +36,7 @@ class Accounting:
     delta: Fraction | None = None
     profile: Profile = Profile.CLASSIC
     orders: tuple[Fraction, ...] = DEFAULT_ORDERS
-    relation: Relation = Relation.ADD_REMOVE
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE
     require_additive: bool = False
     allow_uncovered: bool = False
     max_rules: int = DEFAULT_MAX_RULES
@@ -48,34 +48,34 @@ class UnitStatement:
     """A privacy unit: whose data (`of`), how much of it (`period`), and what it covers."""
 
     period: str | None = None
-    of: Word | None = None
-    covers: tuple[Word, ...] = ()
-    relation: Relation | None = None
+    of: LocatedText | None = None
+    covers: tuple[LocatedText, ...] = ()
+    relation: NeighbouringRelation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
     """A group of attributes that say something together."""
 
-    risk: Word | None = None
+    risk: LocatedText | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A column of the data: its risk, and the categories it belongs to at each level."""
 
-    risk: Word | None = None
-    memberships: Mapping[Word, tuple[Word, ...]] = field(default_factory=dict)
+    risk: LocatedText | None = None
+    memberships: Mapping[LocatedText, tuple[LocatedText, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelStatement:
     """A label of releases: a choice of values, or any text."""
 
-    values: tuple[Word, ...] | None = None
+    values: tuple[LocatedText, ...] | None = None
     text: bool = False
     many: bool = False
-    default: Word | None = None
+    default: LocatedText | None = None
     required: bool = False
 
 
@@ -86,11 +86,11 @@ class Partition:
     Each unit named by `of` has one value; without it, the smallest unit that there is.
     """
 
-    values: tuple[Word, ...] | None = None
+    values: tuple[LocatedText, ...] | None = None
     first: int | None = None
     last: int | None = None
     stable: bool = True
-    of: Word | None = None
+    of: LocatedText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Through:
 class Cel:
     """A CEL expression over `budget`."""
 
-    text: Word
+    text: LocatedText
     span: Span = field(compare=False, repr=False)
 
 
@@ -151,12 +151,12 @@ BudgetFunction = Same | Times | Plus | Through | Cel
 class CustomPolicy:
     """One scope, written as a predicate."""
 
-    name: Word
-    when: Word
-    units: tuple[Word, ...]
+    name: LocatedText
+    when: LocatedText
+    units: tuple[LocatedText, ...]
     budget: BudgetStatement
-    below: tuple[Word, ...]
-    profile: Word | None
+    below: tuple[LocatedText, ...]
+    profile: LocatedText | None
     span: Span = field(compare=False, repr=False)
 
 
@@ -164,11 +164,11 @@ class CustomPolicy:
 class AttributePolicy:
     """One scope for each attribute, with a budget by risk level."""
 
-    name: Word
-    units: tuple[Word, ...]
-    budgets: Mapping[Word, BudgetStatement]
-    exceptions: Mapping[Word, BudgetStatement]
-    profile: Word | None
+    name: LocatedText
+    units: tuple[LocatedText, ...]
+    budgets: Mapping[LocatedText, BudgetStatement]
+    exceptions: Mapping[LocatedText, BudgetStatement]
+    profile: LocatedText | None
     span: Span = field(compare=False, repr=False)
 
 
@@ -176,12 +176,12 @@ class AttributePolicy:
 class CategoryPolicy:
     """One scope for each category and membership level, with a budget by risk level."""
 
-    name: Word
-    units: tuple[Word, ...]
-    budgets: Mapping[Word, BudgetStatement]
-    levels: Mapping[Word, BudgetFunction]
-    exceptions: Mapping[Word, BudgetStatement]
-    profile: Word | None
+    name: LocatedText
+    units: tuple[LocatedText, ...]
+    budgets: Mapping[LocatedText, BudgetStatement]
+    levels: Mapping[LocatedText, BudgetFunction]
+    exceptions: Mapping[LocatedText, BudgetStatement]
+    profile: LocatedText | None
     span: Span = field(compare=False, repr=False)
 
 
@@ -189,10 +189,10 @@ class CategoryPolicy:
 class Setting:
     """One context of an extension and what it does to budgets."""
 
-    name: Word
-    when: Word
+    name: LocatedText
+    when: LocatedText
     function: BudgetFunction
-    below: tuple[Word, ...]
+    below: tuple[LocatedText, ...]
     span: Span = field(compare=False, repr=False)
 
 
@@ -200,7 +200,7 @@ class Setting:
 class Extension:
     """Turns every rule into one rule for each setting."""
 
-    name: Word
+    name: LocatedText
     settings: tuple[Setting, ...]
     span: Span = field(compare=False, repr=False)
 
@@ -218,13 +218,13 @@ class PolicySet:
 
     name: str | None
     accounting: Accounting
-    units: Mapping[Word, UnitStatement]
+    units: Mapping[LocatedText, UnitStatement]
     risk_levels: tuple[str, ...]
     membership_levels: tuple[str, ...]
-    categories: Mapping[Word, Category]
-    attributes: Mapping[Word, Attribute]
-    labels: Mapping[Word, LabelStatement]
-    partitions: Mapping[Word, Partition]
+    categories: Mapping[LocatedText, Category]
+    attributes: Mapping[LocatedText, Attribute]
+    labels: Mapping[LocatedText, LabelStatement]
+    partitions: Mapping[LocatedText, Partition]
     policies: tuple[Policy, ...]
     each_release: tuple[Policy, ...]
 

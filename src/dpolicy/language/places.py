@@ -46,12 +46,12 @@ class Span(NamedTuple):
         return f"{self.source.name}:{self.line}:{self.column}"
 
 
-class Word(str):
+class LocatedText(str):
     """A text that remembers where it stands."""
 
     span: Span
 
-    def __new__(cls, text: str, span: Span) -> Word:
+    def __new__(cls, text: str, span: Span) -> LocatedText:
         word = super().__new__(cls, text)
         word.span = span
         return word
@@ -61,7 +61,7 @@ class Word(str):
 Report = Callable[[str, str, Span, str | None], None]
 
 
-def place_of(source: Source, position: int) -> tuple[int, int]:
+def line_and_column(source: Source, position: int) -> tuple[int, int]:
     """The line and column of a character of a text."""
     before = _BREAK.split(source.text[:position])
     return len(before), len(before[-1]) + 1

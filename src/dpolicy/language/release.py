@@ -10,44 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.schema_shapes import MAX_PARTITION
+from dpolicy.language.schema_shapes import MAX_PARTITION_VALUES
 from dpolicy.language.shape import (
     INVALID,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Name,
-    Number,
-    Record,
+    ChoiceShape,
+    RecordField,
+    BooleanShape,
+    ListShape,
+    MapShape,
+    NameShape,
+    NumberShape,
+    RecordShape,
     Shape,
-    wrong_type,
+    report_wrong_type,
 )
-from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, read_nodes
-from dpolicy.privacy.units import Relation
-from dpolicy.releases.body import mechanism_of
+from dpolicy.language.source import ListNode, MapNode, TextNode, Report, ScalarNode, Source, Span, read_nodes
+from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.releases.body import mechanism_from_body
 from dpolicy.releases.request import Release
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def plain(node: Node) -> Any:
+def node_to_plain(node: TextNode) -> Any:
     """A node as plain values: exact numbers, text, lists and maps."""
     match node:
-        case Map(entries=entries):
-            return {key.text: plain(value) for key, value in entries}
-        case List(items=items):
-            return [plain(item) for item in items]
-        case Scalar(kind="number"):
+        case MapNode(entries=entries):
+            return {key.text: node_to_plain(value) for key, value in entries}
+        case ListNode(items=items):
+            return [node_to_plain(item) for item in items]
+        case ScalarNode(kind="number"):
             return node.number
-        case Scalar(kind="bool", text=text):
+        case ScalarNode(kind="bool", text=text):
             return text == "true"
-        case Scalar(kind="null"):
+        case ScalarNode(kind="null"):
             return None
-        case Scalar(text=text):
+        case ScalarNode(text=text):
             return text
 
 
@@ -57,10 +57,10 @@ class _Plain:
 
     title: str
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
-        return plain(node), node.span
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, MapNode):
+            return report_wrong_type(node, self.title, report)
+        return node_to_plain(node), node.span
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
@@ -72,22 +72,22 @@ class _LabelValue:
 
     title: str = "a label's value, or a list of values"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, List):
-            return Name(self.title).read(node, report)
-        values = ListOf(Name()).read(node, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ListNode):
+            return NameShape(self.title).read(node, report)
+        values = ListShape(NameShape()).read(node, report)
         return tuple(sorted({str(value) for value in values}))
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [Name().schema(), ListOf(Name()).schema()]}
+        return {"anyOf": [NameShape().schema(), ListShape(NameShape()).schema()]}
 
 
-_WHOLE = Number(
-    "a whole number", least=Fraction(-MAX_PARTITION), most=Fraction(MAX_PARTITION), whole=True
+_WHOLE = NumberShape(
+    "a whole number", least=Fraction(-MAX_PARTITION_VALUES), most=Fraction(MAX_PARTITION_VALUES), whole=True
 )
-_RANGE = Record(
+_RANGE = RecordShape(
     "a range",
-    {"from": Field(_WHOLE, required=True), "to": Field(_WHOLE, required=True)},
+    {"from": RecordField(_WHOLE, required=True), "to": RecordField(_WHOLE, required=True)},
     lambda v, _: (v["from"], v["to"]),
 )
 
@@ -98,20 +98,20 @@ class _Selected:
 
     title: str = "a value, a list of values, or a range"
 
-    def read(self, node: Node, report: Report) -> Any:
+    def read(self, node: TextNode, report: Report) -> Any:
         match node:
-            case Map():
+            case MapNode():
                 return _RANGE.read(node, report)
-            case List():
-                values = ListOf(Name(), least=1).read(node, report)
+            case ListNode():
+                values = ListShape(NameShape(), least=1).read(node, report)
                 some = values is not INVALID and values  # none is left if each was wrong
                 return tuple(sorted(set(map(str, values)))) if some else INVALID
             case _:
-                value = Name().read(node, report)
+                value = NameShape().read(node, report)
                 return value if value is INVALID else (str(value),)
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [Name().schema(), ListOf(Name()).schema(), _RANGE.schema()]}
+        return {"anyOf": [NameShape().schema(), ListShape(NameShape()).schema(), _RANGE.schema()]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +120,27 @@ class _Where:
 
     title: str = "a map of partitions, or a list of such maps"
 
-    def read(self, node: Node, report: Report) -> Any:
-        box = MapOf(_Selected(), self.title)
-        if isinstance(node, List):
-            return ListOf(box, least=1).read(node, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        box = MapShape(_Selected(), self.title)
+        if isinstance(node, ListNode):
+            return ListShape(box, least=1).read(node, report)
         read = box.read(node, report)
         return read if read is INVALID else (read,)
 
     def schema(self) -> dict[str, Any]:
-        box = MapOf(_Selected()).schema()
+        box = MapShape(_Selected()).schema()
         return {"anyOf": [box, {"type": "array", "items": box}]}
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DateShape:
     """A date such as 2026-10-28, in a release or elsewhere."""
 
     title: str = "a date such as 2026-10-28"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Scalar) or not _DAY.fullmatch(node.text):
-            return wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ScalarNode) or not _DAY.fullmatch(node.text):
+            return report_wrong_type(node, self.title, report)
         try:
             return date.fromisoformat(node.text)
         except ValueError:
@@ -151,38 +151,38 @@ class Day:
         return {"type": "string", "format": "date"}
 
 
-_TIME = Record(
+_TIME = RecordShape(
     "`time`",
-    {"from": Field(Day(), "the first day"), "to": Field(Day(), "the last day")},
+    {"from": RecordField(DateShape(), "the first day"), "to": RecordField(DateShape(), "the last day")},
     lambda v, _: {key: day.isoformat() for key, day in v.items() if day is not None},
 )
 
-MECHANISM: Shape = Record(
+MECHANISM: Shape = RecordShape(
     "a mechanism of a release",
     {
-        "name": Field(Name(), "for reports"),
-        "mechanism": Field(_Plain("a mechanism such as {kind: gaussian}"), required=True),
-        "unit": Field(Name(), "what the sensitivity or loss is stated for"),
-        "relation": Field(Choice(tuple(Relation), "a neighbouring relation")),
-        "additive": Field(Flag(), "theory 5.3", default=False),
-        "also": Field(MapOf(_Plain("parameters for another unit")), default={}),
-        "attributes": Field(ListOf(Name()), "all that influence the output", default=()),
-        "labels": Field(MapOf(_LabelValue()), default={}),
-        "where": Field(_Where(), "left out: everybody", default=()),
-        "time": Field(_TIME, "left out: static data"),
+        "name": RecordField(NameShape(), "for reports"),
+        "mechanism": RecordField(_Plain("a mechanism such as {kind: gaussian}"), required=True),
+        "unit": RecordField(NameShape(), "what the sensitivity or loss is stated for"),
+        "relation": RecordField(ChoiceShape(tuple(NeighbouringRelation), "a neighbouring relation")),
+        "additive": RecordField(BooleanShape(), "theory 5.3", default=False),
+        "also": RecordField(MapShape(_Plain("parameters for another unit")), default={}),
+        "attributes": RecordField(ListShape(NameShape()), "all that influence the output", default=()),
+        "labels": RecordField(MapShape(_LabelValue()), default={}),
+        "where": RecordField(_Where(), "left out: everybody", default=()),
+        "time": RecordField(_TIME, "left out: static data"),
     },
     lambda values, span: {**values, "span": span},
 )
 
-RELEASE: Shape = Record(
+RELEASE: Shape = RecordShape(
     "a release",
     {
-        "release": Field(Name("an id"), "chosen by the client", required=True),
-        "by": Field(Name(), "who asks", default=""),
-        "utility": Field(
-            Number("a utility from 0 to 10¹²", least=Fraction(0), most=Fraction(10**12))
+        "release": RecordField(NameShape("an id"), "chosen by the client", required=True),
+        "by": RecordField(NameShape(), "who asks", default=""),
+        "utility": RecordField(
+            NumberShape("a utility from 0 to 10¹²", least=Fraction(0), most=Fraction(10**12))
         ),
-        "mechanisms": Field(ListOf(MECHANISM, "a list of mechanisms", least=1), required=True),
+        "mechanisms": RecordField(ListShape(MECHANISM, "a list of mechanisms", least=1), required=True),
     },
     lambda values, _: values,
 )
@@ -190,32 +190,32 @@ RELEASE: Shape = Record(
 
 def load_release(file: Path) -> Release:
     """The release of a file. Raises `PolicyRejected` with every mistake in it."""
-    found = Findings()
-    release = read_release(read_source(file), found)
+    found = DiagnosticCollector()
+    release = parse_release(read_source(file), found)
     if release is None or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     return release
 
 
-def read_release(source: Source, found: Findings) -> Release | None:
+def parse_release(source: Source, diagnostics: DiagnosticCollector) -> Release | None:
     """The release that a text asks for; mistakes go to `found`."""
-    node = read_nodes(source, found)
-    return None if node is None else release_from(node, found)
+    node = read_nodes(source, diagnostics)
+    return None if node is None else release_from_node(node, diagnostics)
 
 
-def release_from(node: Node, found: Report) -> Release | None:
+def release_from_node(node: TextNode, diagnostics: Report) -> Release | None:
     """The release that a node describes; mistakes go to `found`."""
-    values: Any = RELEASE.read(node, found)
+    values: Any = RELEASE.read(node, diagnostics)
     if values is INVALID:
         return None
     bodies = [_body(said) for said in values["mechanisms"]]
     requests, wrong = [], False
     for position, said in enumerate(values["mechanisms"], 1):
-        request, problems = mechanism_of(bodies[position - 1], position)
+        request, problems = mechanism_from_body(bodies[position - 1], position)
         requests += [request] if request else []
         for problem in problems:
             wrong = True
-            _report(problem, said["mechanism"][1], found)
+            _report(problem, said["mechanism"][1], diagnostics)
     if wrong or len(requests) < _count(node):
         return None
     name, by, utility = str(values["release"]), str(values["by"]), values["utility"]
@@ -225,19 +225,19 @@ def release_from(node: Node, found: Report) -> Release | None:
     return Release(name, by, utility, tuple(requests), body)
 
 
-def _body(said: dict[str, Any]) -> dict[str, Any]:
+def _body(fields: dict[str, Any]) -> dict[str, Any]:
     """A mechanism as plain values, without what was left out."""
     plain_parts = {
-        "name": said["name"] and str(said["name"]),
-        "mechanism": said["mechanism"][0],
-        "unit": said["unit"] and str(said["unit"]),
-        "relation": said["relation"] and str(said["relation"]),
-        "additive": said["additive"] or None,
-        "also": {str(unit): changes for unit, (changes, _) in said["also"].items()},
-        "attributes": sorted({str(name) for name in said["attributes"]}),
-        "labels": {str(k): _label(v) for k, v in said["labels"].items()},
-        "where": [{str(k): _selected(v) for k, v in box.items()} for box in said["where"]],
-        "time": said["time"],
+        "name": fields["name"] and str(fields["name"]),
+        "mechanism": fields["mechanism"][0],
+        "unit": fields["unit"] and str(fields["unit"]),
+        "relation": fields["relation"] and str(fields["relation"]),
+        "additive": fields["additive"] or None,
+        "also": {str(unit): changes for unit, (changes, _) in fields["also"].items()},
+        "attributes": sorted({str(name) for name in fields["attributes"]}),
+        "labels": {str(k): _label(v) for k, v in fields["labels"].items()},
+        "where": [{str(k): _selected(v) for k, v in box.items()} for box in fields["where"]],
+        "time": fields["time"],
     }
     return {key: value for key, value in plain_parts.items() if value or key == "mechanism"}
 
@@ -253,12 +253,12 @@ def _selected(value: Any) -> Any:
     return list(value)
 
 
-def _count(node: Node) -> int:
+def _count(node: TextNode) -> int:
     """How many mechanisms a text lists; those that are wrong were left out while reading."""
-    listed = node.get("mechanisms") if isinstance(node, Map) else None
-    return len(listed.items) if isinstance(listed, List) else 0
+    listed = node.get("mechanisms") if isinstance(node, MapNode) else None
+    return len(listed.items) if isinstance(listed, ListNode) else 0
 
 
-def _report(problem: InvalidValue, span: Span, found: Report) -> None:
+def _report(problem: InvalidValue, span: Span, diagnostics: Report) -> None:
     message, _, help_ = problem.message.partition("; help: ")
-    found(problem.code, message, span, help_ or None)
+    diagnostics(problem.code, message, span, help_ or None)

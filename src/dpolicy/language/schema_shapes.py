@@ -10,18 +10,18 @@ from typing import Any
 from dpolicy.language.model import Attribute, Collapse, Partition
 from dpolicy.language.shape import (
     INVALID,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    Name,
-    Number,
-    Record,
-    too_many,
-    wrong_type,
+    ChoiceShape,
+    RecordField,
+    BooleanShape,
+    ListShape,
+    NameShape,
+    NumberShape,
+    RecordShape,
+    report_too_many,
+    report_wrong_type,
 )
-from dpolicy.language.source import List, Map, Node, Report, Scalar, Source, Span, Word
-from dpolicy.language.tagged import ByKey
+from dpolicy.language.source import ListNode, MapNode, TextNode, Report, ScalarNode, Source, Span, LocatedText
+from dpolicy.language.tagged import KeyedUnionShape
 from dpolicy.privacy.certificates import MIN_ORDER
 from dpolicy.privacy.thresholds import weight_sum
 
@@ -31,12 +31,12 @@ MAX_VALUES = 20_000
 MAX_POINTS = 1_000
 
 #: Ranges of partitions are kept as boundaries, so this only refuses slips.
-MAX_PARTITION = 10**12
+MAX_PARTITION_VALUES = 10**12
 
 #: Stands in for a name that has been reported; it is never looked up.
-TOLD = Word("", Span(Source("", ""), 1, 1, 1, 1))
+ALREADY_REPORTED = LocatedText("", Span(Source("", ""), 1, 1, 1, 1))
 
-UNIT_NAMES = ListOf(Name(), "a list of units", least=1)
+UNIT_NAMES = ListShape(NameShape(), "a list of units", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class _Months:
 
     title: str = "a time such as `24 months`"
 
-    def read(self, node: Node, report: Report) -> Any:
-        said = _MONTHS.fullmatch(node.text) if isinstance(node, Scalar) else None
-        return int(said[1]) if said else wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        said = _MONTHS.fullmatch(node.text) if isinstance(node, ScalarNode) else None
+        return int(said[1]) if said else report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^{_MONTHS.pattern}$"}
@@ -55,12 +55,12 @@ class _Months:
 
 _MONTHS = re.compile("([1-9][0-9]{0,3}) months?")
 
-COLLAPSE = Record(
+COLLAPSE = RecordShape(
     "`collapse`",
     {
-        "after": Field(_Months(), "how long ago a step must have ended", required=True),
-        "into": Field(
-            Choice(("month", "quarter", "half", "year"), "a period"),
+        "after": RecordField(_Months(), "how long ago a step must have ended", required=True),
+        "into": RecordField(
+            ChoiceShape(("month", "quarter", "half", "year"), "a period"),
             "the blocks that steps are kept in together",
             required=True,
         ),
@@ -75,16 +75,16 @@ class _AttributeShape:
 
     title: str = "an attribute"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "null":
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "null":
             return Attribute()
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
+        if not isinstance(node, MapNode):
+            return report_wrong_type(node, self.title, report)
         risk, memberships = None, {}
         for key, child in node.entries:
             if key.text == "risk":
-                said = Name().read(child, report)
-                risk = TOLD if said is INVALID else said
+                said = NameShape().read(child, report)
+                risk = ALREADY_REPORTED if said is INVALID else said
             else:
                 said = _CATEGORIES.read(child, report)
                 memberships[key.word] = () if said is INVALID else said
@@ -93,38 +93,38 @@ class _AttributeShape:
     def schema(self) -> dict[str, Any]:
         return {
             "type": "object",
-            "properties": {"risk": Name().schema()},
+            "properties": {"risk": NameShape().schema()},
             "additionalProperties": _CATEGORIES.schema(),
         }
 
 
-_CATEGORIES = ListOf(Name(), "a list of categories")
+_CATEGORIES = ListShape(NameShape(), "a list of categories")
 ATTRIBUTE = _AttributeShape()
 
-_WHOLE = Number(
-    "a whole number", least=Fraction(-MAX_PARTITION), most=Fraction(MAX_PARTITION), whole=True
+_WHOLE = NumberShape(
+    "a whole number", least=Fraction(-MAX_PARTITION_VALUES), most=Fraction(MAX_PARTITION_VALUES), whole=True
 )
 _WHOSE = {
-    "stable": Field(Flag(), "whether a unit keeps its value for ever", default=True),
-    "of": Field(Name(), "the unit that has a value: each of them one"),
+    "stable": RecordField(BooleanShape(), "whether a unit keeps its value for ever", default=True),
+    "of": RecordField(NameShape(), "the unit that has a value: each of them one"),
 }
 
-PARTITION = ByKey(
+PARTITION = KeyedUnionShape(
     "a partition",
     {
-        "values": Record(
+        "values": RecordShape(
             "a partition by values",
             {
-                "values": Field(ListOf(Name(), least=1, most=MAX_VALUES), required=True),
+                "values": RecordField(ListShape(NameShape(), least=1, most=MAX_VALUES), required=True),
                 **_WHOSE,
             },
             lambda v, _: Partition(values=v["values"], stable=v["stable"], of=v["of"]),
         ),
-        "from": Record(
+        "from": RecordShape(
             "a partition by range",
             {
-                "from": Field(_WHOLE, required=True),
-                "to": Field(_WHOLE, required=True),
+                "from": RecordField(_WHOLE, required=True),
+                "to": RecordField(_WHOLE, required=True),
                 **_WHOSE,
             },
             lambda v, _: Partition(None, v["from"], v["to"], v["stable"], v["of"]),
@@ -132,7 +132,7 @@ PARTITION = ByKey(
     },
 )
 
-_POINT = Number("a number from 0 to 1,000,000", least=Fraction(0), most=Fraction(10**6))
+_POINT = NumberShape("a number from 0 to 1,000,000", least=Fraction(0), most=Fraction(10**6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,10 @@ class _Points:
 
     title: str = "a list of points [x, y]"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, List) or not node.items:
-            return wrong_type(node, self.title, report)
-        if too_many(len(node.items), MAX_POINTS, node, report):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ListNode) or not node.items:
+            return report_wrong_type(node, self.title, report)
+        if report_too_many(len(node.items), MAX_POINTS, node, report):
             return INVALID
         points = [self._point(item, report) for item in node.items]
         if INVALID in points:
@@ -155,9 +155,9 @@ class _Points:
                 return INVALID
         return tuple(points)
 
-    def _point(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, List) or len(node.items) != 2:
-            return wrong_type(node, "a point [x, y]", report)
+    def _point(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ListNode) or len(node.items) != 2:
+            return report_wrong_type(node, "a point [x, y]", report)
         x, y = (_POINT.read(item, report) for item in node.items)
         return INVALID if INVALID in (x, y) else (x, y)
 
@@ -169,7 +169,7 @@ class _Points:
 POINTS = _Points()
 
 
-_ORDER = Number("an order from 1.01 to 1,000,000", least=MIN_ORDER, most=Fraction(10**6))
+_ORDER = NumberShape("an order from 1.01 to 1,000,000", least=MIN_ORDER, most=Fraction(10**6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class _Orders:
 
     title: str = "`default` or a list of orders"
 
-    def read(self, node: Node, report: Report) -> Any:
-        orders = ListOf(_ORDER, self.title, most=MAX_POINTS).read(node, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        orders = ListShape(_ORDER, self.title, most=MAX_POINTS).read(node, report)
         if orders is INVALID:
             return INVALID
         grid = tuple(sorted(set(orders)))
@@ -191,7 +191,7 @@ class _Orders:
         return grid
 
     def schema(self) -> dict[str, Any]:
-        return ListOf(_ORDER, least=1).schema()
+        return ListShape(_ORDER, least=1).schema()
 
 
 ORDERS = _Orders()
@@ -203,10 +203,10 @@ class _Renyi:
 
     title: str = "a map from orders to divergences"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Map) or not node.entries:
-            return wrong_type(node, self.title, report)
-        if too_many(len(node.entries), MAX_POINTS, node, report):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, MapNode) or not node.entries:
+            return report_wrong_type(node, self.title, report)
+        if report_too_many(len(node.entries), MAX_POINTS, node, report):
             return INVALID
         pairs = [
             (_ORDER.read(_unquoted(key), report), _POINT.read(value, report))
@@ -223,10 +223,10 @@ class _Renyi:
         return {"type": "object", "additionalProperties": _POINT.schema(), "minProperties": 1}
 
 
-def _unquoted(key: Scalar) -> Scalar:
+def _unquoted(key: ScalarNode) -> ScalarNode:
     """JSON can write an order only as text."""
     number = key.text.replace(".", "", 1).isdigit()
-    return Scalar(key.span, key.text, "number") if number and key.text.isascii() else key
+    return ScalarNode(key.span, key.text, "number") if number and key.text.isascii() else key
 
 
 RENYI = _Renyi()

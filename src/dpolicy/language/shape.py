@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from dpolicy.language.diagnostics import closest, suggestion
-from dpolicy.language.source import List, Map, Node, Report, Scalar, Span, plain_kind
+from dpolicy.language.diagnostics import closest_name, suggest
+from dpolicy.language.source import ListNode, MapNode, TextNode, Report, ScalarNode, Span, scalar_kind
 
 
 class _Invalid:
@@ -37,21 +37,21 @@ class Shape(Protocol):
     def title(self) -> str:
         """What is expected, in words."""
 
-    def read(self, node: Node, report: Report) -> Any:
+    def read(self, node: TextNode, report: Report) -> Any:
         """The value of a node."""
 
     def schema(self) -> dict[str, Any]:
         """The same as JSON Schema."""
 
 
-def wrong_type(node: Node, title: str, report: Report, help_: str | None = None) -> Any:
+def report_wrong_type(node: TextNode, title: str, report: Report, help_: str | None = None) -> Any:
     """Report that a node is not what was expected, unless it has been reported already."""
-    if not (isinstance(node, Scalar) and node.kind == "invalid"):
+    if not (isinstance(node, ScalarNode) and node.kind == "invalid"):
         report("P007", f"expected {title}, found {_found(node)}", node.span, help_)
     return INVALID
 
 
-def too_many(count: int, most: int | None, node: Node, report: Report) -> bool:
+def report_too_many(count: int, most: int | None, node: TextNode, report: Report) -> bool:
     """Report a list or map that is longer than any that is meant."""
     if most is None or count <= most:
         return False
@@ -59,46 +59,46 @@ def too_many(count: int, most: int | None, node: Node, report: Report) -> bool:
     return True
 
 
-def _found(node: Node) -> str:
+def _found(node: TextNode) -> str:
     match node:
-        case List():
+        case ListNode():
             return "a list"
-        case Map():
+        case MapNode():
             return "a map"
-        case Scalar(kind="null"):
+        case ScalarNode(kind="null"):
             return "nothing"
-        case Scalar(kind="bool", text=text):
+        case ScalarNode(kind="bool", text=text):
             return f"`{text}`"
-        case Scalar(kind="number" | "non-finite", text=text):
+        case ScalarNode(kind="number" | "non-finite", text=text):
             return f"the number `{text}`"
-        case Scalar(text=text):
+        case ScalarNode(text=text):
             return f"the text `{text[:40]}`"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextShape:
     """Any text on one or more lines."""
 
     title: str = "text"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "text":
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "text":
             return node.word
-        return wrong_type(node, self.title, report)
+        return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NameShape:
     """A name: ASCII letters, digits and a few signs."""
 
     title: str = "a name"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Scalar) or node.kind not in ("text", "number", "bool"):
-            return wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ScalarNode) or node.kind not in ("text", "number", "bool"):
+            return report_wrong_type(node, self.title, report)
         if not NAME.fullmatch(node.text):
             shown = f"`{node.text[:40]}` cannot be used as a name"
             allowed = (
@@ -113,27 +113,27 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceShape:
     """One of a few words."""
 
     words: tuple[str, ...]
     title: str = "a choice"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.text in self.words and node.kind in ("text", "bool"):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.text in self.words and node.kind in ("text", "bool"):
             return node.word
-        if isinstance(node, Scalar) and node.kind == "text":
+        if isinstance(node, ScalarNode) and node.kind == "text":
             shown = f"`{node.text[:40]}` is not {self.title}"
-            report("P012", shown, node.span, suggestion(node.text, self.words))
+            report("P012", shown, node.span, suggest(node.text, self.words))
             return INVALID
-        return wrong_type(node, self.title, report)
+        return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.words)}
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberShape:
     """An exact number within limits; the limits are named where the shape is used."""
 
     title: str = "a number"
@@ -144,9 +144,9 @@ class Number:
     whole: bool = False
     help: str | None = None
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Scalar) or node.kind not in ("number", "non-finite"):
-            return wrong_type(node, self.title, report, _as_number(node))
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ScalarNode) or node.kind not in ("number", "non-finite"):
+            return report_wrong_type(node, self.title, report, _as_number(node))
         if node.kind == "non-finite" or not self._allows(node.number):
             report("P009", f"`{node.text}` is not {self.title}", node.span, self.help)
             return INVALID
@@ -172,14 +172,14 @@ class Number:
         return {"type": "integer" if self.whole else "number", **said}
 
 
-def _as_number(node: Node) -> str | None:
+def _as_number(node: TextNode) -> str | None:
     """How to write a text that is nearly a number."""
-    if not isinstance(node, Scalar) or node.kind != "text":
+    if not isinstance(node, ScalarNode) or node.kind != "text":
         return None
-    if plain_kind(node.text) == "number":
+    if scalar_kind(node.text) == "number":
         return "remove the quotes"
     plain = node.text.replace("_", "").replace(" ", "").replace(",", ".")
-    return f"write `{plain}`" if plain and plain_kind(plain) == "number" else None
+    return f"write `{plain}`" if plain and scalar_kind(plain) == "number" else None
 
 
 def _plain(value: Fraction) -> int | float:
@@ -187,25 +187,25 @@ def _plain(value: Fraction) -> int | float:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class BooleanShape:
     """true or false."""
 
     title: str = "`true` or `false`"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "bool":
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "bool":
             return node.text == "true"
-        text = node.text.lower() if isinstance(node, Scalar) and node.kind == "text" else ""
+        text = node.text.lower() if isinstance(node, ScalarNode) and node.kind == "text" else ""
         word = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text, text)
         help_ = f"write `{word}`" if word in ("true", "false") else None
-        return wrong_type(node, self.title, report, help_)
+        return report_wrong_type(node, self.title, report, help_)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListShape:
     """A list of one shape, as a tuple."""
 
     shape: Shape
@@ -213,12 +213,12 @@ class ListOf:
     least: int = 0
     most: int | None = None
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, List):
-            word = isinstance(node, Scalar) and node.kind == "text" and "," not in node.text
-            help_ = f"write `[{node.text[:40]}]`" if word and isinstance(node, Scalar) else None
-            return wrong_type(node, self.title, report, help_)
-        if too_many(len(node.items), self.most, node, report):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ListNode):
+            word = isinstance(node, ScalarNode) and node.kind == "text" and "," not in node.text
+            help_ = f"write `[{node.text[:40]}]`" if word and isinstance(node, ScalarNode) else None
+            return report_wrong_type(node, self.title, report, help_)
+        if report_too_many(len(node.items), self.most, node, report):
             return INVALID
         if len(node.items) < self.least:
             report("P007", f"expected {self.title} with an entry, found none", node.span, None)
@@ -232,7 +232,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class WordOr:
+class KeywordOrShape:
     """One of a few words that stand for values, or another shape."""
 
     words: Mapping[str, Any]
@@ -242,8 +242,8 @@ class WordOr:
     def title(self) -> str:
         return self.shape.title
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.text in self.words:
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.text in self.words:
             return self.words[node.text]
         return self.shape.read(node, report)
 
@@ -252,7 +252,7 @@ class WordOr:
 
 
 @dataclass(frozen=True, slots=True)
-class MapOf:
+class MapShape:
     """A map from names to one shape, as a dict whose keys remember their place.
 
     An entry that is not valid is reported and kept as `fallback`, where there is one, so that
@@ -261,14 +261,14 @@ class MapOf:
 
     shape: Shape
     title: str = "a map"
-    key: Shape = field(default_factory=Name)
+    key: Shape = field(default_factory=NameShape)
     fallback: Any = INVALID
     most: int | None = None
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
-        if too_many(len(node.entries), self.most, node, report):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, MapNode):
+            return report_wrong_type(node, self.title, report)
+        if report_too_many(len(node.entries), self.most, node, report):
             return INVALID
         pairs = [(self.key.read(k, report), self.shape.read(v, report)) for k, v in node.entries]
         kept = [(k, self.fallback if v is INVALID else v) for k, v in pairs if k is not INVALID]
@@ -279,7 +279,7 @@ class MapOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RecordField:
     """One key of a record; `default` stands in where it is left out."""
 
     shape: Shape
@@ -289,7 +289,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordShape:
     """A map with known keys, handed to `build` with its span once every key is valid.
 
     Where there is a `rescue`, it says what stands in for a value that is wrong or missing, so that
@@ -297,15 +297,15 @@ class Record:
     """
 
     title: str
-    fields: Mapping[str, Field]
+    fields: Mapping[str, RecordField]
     build: Callable[[dict[str, Any], Span], Any]
     rescue: Mapping[str, Callable[[Span], Any]] | None = None
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and node.kind == "null" and not self._required():
-            node = Map(node.span, ())
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and node.kind == "null" and not self._required():
+            node = MapNode(node.span, ())
+        if not isinstance(node, MapNode):
+            return report_wrong_type(node, self.title, report)
         values = {key: f.default for key, f in self.fields.items()}
         meant = [(self._meant(key, node, report), key, child) for key, child in node.entries]
         read = {
@@ -314,20 +314,20 @@ class Record:
         missing = [key for key in self._required() if key not in read]
         if missing:
             listed = " and ".join(f"`{key}`" for key in missing)
-            report("P008", f"{self.title} needs {listed}", head(node), None)
+            report("P008", f"{self.title} needs {listed}", first_line_span(node), None)
         values |= read
         wrong = [*missing, *(key for key, value in read.items() if value is INVALID)]
         if not wrong and all(name == key.text for name, key, _ in meant):
             return self.build(values, node.span)
         return self._rescued(values, wrong, node.span)
 
-    def _meant(self, key: Scalar, node: Map, report: Report) -> str | None:
+    def _meant(self, key: ScalarNode, node: MapNode, report: Report) -> str | None:
         """The field a key names. A misspelt one is told, and read as the one that it is like."""
         if key.text in self.fields:
             return key.text
         shown = f"{self.title} has no key `{key.text[:40]}`"
-        report("P006", shown, key.span, suggestion(key.text, self.fields))
-        close = closest(key.text, self.fields)
+        report("P006", shown, key.span, suggest(key.text, self.fields))
+        close = closest_name(key.text, self.fields)
         return close if close is not None and node.get(close) is None else None
 
     def _rescued(self, values: dict[str, Any], wrong: list[str], span: Span) -> Any:
@@ -353,6 +353,6 @@ class Record:
         }
 
 
-def head(node: Map) -> Span:
+def first_line_span(node: MapNode) -> Span:
     """The first line of a map: enough to point at it."""
     return node.entries[0][0].span if node.entries else node.span

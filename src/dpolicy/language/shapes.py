@@ -37,39 +37,39 @@ from dpolicy.language.schema_shapes import (
     PARTITION,
     POINTS,
     RENYI,
-    TOLD,
+    ALREADY_REPORTED,
     UNIT_NAMES,
 )
 from dpolicy.language.shape import (
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Name,
-    Number,
-    Record,
+    ChoiceShape,
+    RecordField,
+    BooleanShape,
+    ListShape,
+    MapShape,
+    NameShape,
+    NumberShape,
+    RecordShape,
     Shape,
-    Text,
-    WordOr,
+    TextShape,
+    KeywordOrShape,
 )
-from dpolicy.language.source import Span, Word
-from dpolicy.language.tagged import ByKey, ByTag
+from dpolicy.language.source import Span, LocatedText
+from dpolicy.language.tagged import KeyedUnionShape, TaggedUnionShape
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 
 #: No budget that means anything is near this; a slip of the decimal point often is.
-ABSURD = Fraction(100_000)
+MAX_BUDGET_NUMBER = Fraction(100_000)
 
-AMOUNT = Number(
+AMOUNT = NumberShape(
     "a number from 0 to 100,000",
     least=Fraction(0),
-    most=ABSURD,
+    most=MAX_BUDGET_NUMBER,
     help="a budget without a bound is `unlimited`",
 )
-DELTA = Number("a δ of at least 0 and below 1", least=Fraction(0), below=Fraction(1))
-FACTOR = Number("a factor above 0 and at most 100,000", above=Fraction(0), most=ABSURD)
-SHIFT = Number("a number from -100,000 to 100,000", least=-ABSURD, most=ABSURD)
+DELTA = NumberShape("a δ of at least 0 and below 1", least=Fraction(0), below=Fraction(1))
+FACTOR = NumberShape("a factor above 0 and at most 100,000", above=Fraction(0), most=MAX_BUDGET_NUMBER)
+SHIFT = NumberShape("a number from -100,000 to 100,000", least=-MAX_BUDGET_NUMBER, most=MAX_BUDGET_NUMBER)
 
 #: No policy set that people maintain comes near these; what compares all pairs must stay quick.
 MAX_POLICIES, MAX_SETTINGS, MAX_UNITS, MAX_LEVELS = 10_000, 1_000, 500, 100
@@ -82,77 +82,77 @@ def _statement(**names: str) -> Callable[[dict[str, Any], Span], BudgetStatement
     return build
 
 
-BUDGET = ByKey(
+BUDGET = KeyedUnionShape(
     "a budget",
     {
-        "epsilon": Record(
+        "epsilon": RecordShape(
             "an ε budget",
             {
-                "epsilon": Field(AMOUNT, "ε", required=True),
-                "delta": Field(DELTA, "δ; 0 is pure DP"),
+                "epsilon": RecordField(AMOUNT, "ε", required=True),
+                "delta": RecordField(DELTA, "δ; 0 is pure DP"),
             },
             _statement(epsilon="epsilon", delta="delta"),
         ),
-        "rho": Record(
-            "a ρ budget", {"rho": Field(AMOUNT, "ρ of zCDP", required=True)}, _statement(rho="rho")
+        "rho": RecordShape(
+            "a ρ budget", {"rho": RecordField(AMOUNT, "ρ of zCDP", required=True)}, _statement(rho="rho")
         ),
-        "mu": Record(
-            "a μ budget", {"mu": Field(AMOUNT, "μ of GDP", required=True)}, _statement(mu="mu")
+        "mu": RecordShape(
+            "a μ budget", {"mu": RecordField(AMOUNT, "μ of GDP", required=True)}, _statement(mu="mu")
         ),
-        "renyi": Record(
+        "renyi": RecordShape(
             "a Rényi budget",
-            {"renyi": Field(RENYI, "order → divergence; all must hold", required=True)},
+            {"renyi": RecordField(RENYI, "order → divergence; all must hold", required=True)},
             _statement(renyi="renyi"),
         ),
     },
     words={"unlimited": BudgetStatement(unlimited=True)},
 )
 
-FUNCTION = ByKey(
+FUNCTION = KeyedUnionShape(
     "a budget function",
     {
-        "times": Record(
+        "times": RecordShape(
             "a `times` function",
-            {"times": Field(FACTOR, "factor", required=True)},
+            {"times": RecordField(FACTOR, "factor", required=True)},
             lambda v, span: Times(v["times"], span),
         ),
-        "plus": Record(
+        "plus": RecordShape(
             "a `plus` function",
-            {"plus": Field(SHIFT, "amount", required=True)},
+            {"plus": RecordField(SHIFT, "amount", required=True)},
             lambda v, span: Plus(v["plus"], span),
         ),
-        "through": Record(
+        "through": RecordShape(
             "a `through` function",
             {
-                "through": Field(POINTS, "points on straight lines", required=True),
-                "beyond": Field(Choice(("error", "extend"), "`error` or `extend`")),
+                "through": RecordField(POINTS, "points on straight lines", required=True),
+                "beyond": RecordField(ChoiceShape(("error", "extend"), "`error` or `extend`")),
             },
             lambda v, span: Through(v["through"], v["beyond"] == "extend", span),
         ),
-        "cel": Record(
+        "cel": RecordShape(
             "a `cel` function",
-            {"cel": Field(Text(), "an expression over `budget`", required=True)},
+            {"cel": RecordField(TextShape(), "an expression over `budget`", required=True)},
             lambda v, span: Cel(v["cel"], span),
         ),
     },
     words={"same": Same()},
 )
 
-PREDICATE = Text("`always` or a CEL expression")
+PREDICATE = TextShape("`always` or a CEL expression")
 
 
-def _nameless(span: Span) -> Word:
+def _nameless(span: Span) -> LocatedText:
     """A name for what has none, so that the rest of it is checked too."""
-    return Word(f"?{span.line}:{span.column}", span)
+    return LocatedText(f"?{span.line}:{span.column}", span)
 
 
 #: What stands in for values of a policy or setting that are wrong. A policy with a mistake is never
 #: compiled, and the unit with the empty name is never looked up.
 _RESCUE: dict[str, Callable[[Span], Any]] = {
     "name": _nameless,
-    "when": lambda span: Word(ALWAYS, span),
-    "unit": lambda span: Word("", span),
-    "units": lambda span: (Word("", span),),
+    "when": lambda span: LocatedText(ALWAYS, span),
+    "unit": lambda span: LocatedText("", span),
+    "units": lambda span: (LocatedText("", span),),
     "profile": lambda _: None,
     "below": lambda _: (),
     "levels": lambda _: {},
@@ -161,25 +161,25 @@ _RESCUE: dict[str, Callable[[Span], Any]] = {
 _RESCUE_CUSTOM = {**_RESCUE, "budget": lambda _: BudgetStatement(unlimited=True)}
 _RESCUE_SETTING = {**_RESCUE, "budget": lambda _: Same()}
 
-_COMMON: dict[str, Field] = {
-    "name": Field(Name(), "names the rules", required=True),
-    "kind": Field(Text(), required=True),
+_COMMON: dict[str, RecordField] = {
+    "name": RecordField(NameShape(), "names the rules", required=True),
+    "kind": RecordField(TextShape(), required=True),
 }
-_SCOPED: dict[str, Field] = {
+_SCOPED: dict[str, RecordField] = {
     **_COMMON,
-    "unit": Field(Name(), "the privacy unit"),
-    "units": Field(UNIT_NAMES, "several privacy units"),
-    "profile": Field(Name(), "how ε becomes thresholds, for this policy's rules"),
+    "unit": RecordField(NameShape(), "the privacy unit"),
+    "units": RecordField(UNIT_NAMES, "several privacy units"),
+    "profile": RecordField(NameShape(), "how ε becomes thresholds, for this policy's rules"),
 }
-_BY_RISK: dict[str, Field] = {
+_BY_RISK: dict[str, RecordField] = {
     **_SCOPED,
-    "budgets": Field(
-        MapOf(BUDGET, fallback=BudgetStatement(unlimited=True)),
+    "budgets": RecordField(
+        MapShape(BUDGET, fallback=BudgetStatement(unlimited=True)),
         "a budget for each risk level",
         default={},
     ),
-    "except": Field(
-        MapOf(BUDGET, fallback=BudgetStatement(unlimited=True)),
+    "except": RecordField(
+        MapShape(BUDGET, fallback=BudgetStatement(unlimited=True)),
         "a budget for one attribute or category",
         default={},
     ),
@@ -194,24 +194,24 @@ def _units(values: dict[str, Any]) -> tuple[Any, ...]:
     return (one,) if one is not None else (many or ())
 
 
-POLICY = ByTag(
+POLICY = TaggedUnionShape(
     "a policy",
     "kind",
     {
-        "custom": Record(
+        "custom": RecordShape(
             "a custom policy",
             {
                 **_SCOPED,
-                "when": Field(PREDICATE, "which mechanisms", required=True),
-                "budget": Field(BUDGET, "the bound", required=True),
-                "below": Field(ListOf(Name()), "policies this scope lies inside", default=()),
+                "when": RecordField(PREDICATE, "which mechanisms", required=True),
+                "budget": RecordField(BUDGET, "the bound", required=True),
+                "below": RecordField(ListShape(NameShape()), "policies this scope lies inside", default=()),
             },
             lambda v, span: CustomPolicy(
                 v["name"], v["when"], _units(v), v["budget"], v["below"], v["profile"], span
             ),
             _RESCUE_CUSTOM,
         ),
-        "attribute": Record(
+        "attribute": RecordShape(
             "an attribute policy",
             _BY_RISK,
             lambda v, span: AttributePolicy(
@@ -219,28 +219,28 @@ POLICY = ByTag(
             ),
             _RESCUE,
         ),
-        "category": Record(
+        "category": RecordShape(
             "a category policy",
-            {**_BY_RISK, "levels": Field(MapOf(FUNCTION), "by membership level", default={})},
+            {**_BY_RISK, "levels": RecordField(MapShape(FUNCTION), "by membership level", default={})},
             lambda v, span: CategoryPolicy(
                 v["name"], _units(v), v["budgets"], v["levels"], v["except"], v["profile"], span
             ),
             _RESCUE,
         ),
-        "extension": Record(
+        "extension": RecordShape(
             "an extension policy",
             {
                 **_COMMON,
-                "settings": Field(
-                    ListOf(
-                        Record(
+                "settings": RecordField(
+                    ListShape(
+                        RecordShape(
                             "a setting",
                             {
-                                "name": Field(Name(), "names the rules", required=True),
-                                "when": Field(PREDICATE, "which mechanisms", required=True),
-                                "budget": Field(FUNCTION, "what it does to budgets", required=True),
-                                "below": Field(
-                                    ListOf(Name()), "settings it lies inside", default=()
+                                "name": RecordField(NameShape(), "names the rules", required=True),
+                                "when": RecordField(PREDICATE, "which mechanisms", required=True),
+                                "budget": RecordField(FUNCTION, "what it does to budgets", required=True),
+                                "below": RecordField(
+                                    ListShape(NameShape()), "settings it lies inside", default=()
                                 ),
                             },
                             lambda v, span: Setting(
@@ -262,26 +262,26 @@ POLICY = ByTag(
     },
 )
 
-RELATIONS = Choice(tuple(Relation), "a neighbouring relation")
+RELATIONS = ChoiceShape(tuple(NeighbouringRelation), "a neighbouring relation")
 
-ACCOUNTING = Record(
+ACCOUNTING = RecordShape(
     "`accounting`",
     {
-        "delta": Field(DELTA, "the δ of every budget that states only ε"),
-        "profile": Field(Name(), "how (ε, δ) becomes Rényi thresholds"),
-        "orders": Field(WordOr({"default": DEFAULT_ORDERS}, ORDERS), "the Rényi grid"),
-        "relation": Field(RELATIONS, "the neighbouring relation of every unit"),
-        "require": Field(Choice(("additive",), "`additive`"), "refuse mechanisms that are not"),
-        "uncovered": Field(
-            Choice(("allow", "deny"), "`allow` or `deny`"), "mechanisms that no rule covers"
+        "delta": RecordField(DELTA, "the δ of every budget that states only ε"),
+        "profile": RecordField(NameShape(), "how (ε, δ) becomes Rényi thresholds"),
+        "orders": RecordField(KeywordOrShape({"default": DEFAULT_ORDERS}, ORDERS), "the Rényi grid"),
+        "relation": RecordField(RELATIONS, "the neighbouring relation of every unit"),
+        "require": RecordField(ChoiceShape(("additive",), "`additive`"), "refuse mechanisms that are not"),
+        "uncovered": RecordField(
+            ChoiceShape(("allow", "deny"), "`allow` or `deny`"), "mechanisms that no rule covers"
         ),
-        "max-rules": Field(
-            Number(
+        "max-rules": RecordField(
+            NumberShape(
                 "a whole number of rules", above=Fraction(0), most=Fraction(8_000_000), whole=True
             ),
             "the largest rule product to compile",
         ),
-        "collapse": Field(COLLAPSE, "keep time steps of long ago together"),
+        "collapse": RecordField(COLLAPSE, "keep time steps of long ago together"),
     },
     lambda values, _: values,
     dict.fromkeys(
@@ -293,37 +293,37 @@ ACCOUNTING = Record(
 #: Stands in for a section that cannot be read; the δ keeps budgets from being reported for it.
 _ACCOUNTING_UNKNOWN = {**dict.fromkeys(ACCOUNTING.fields), "delta": Fraction(1, 10**7)}
 
-SCHEMA = Record(
+SCHEMA = RecordShape(
     "`schema`",
     {
-        "risk-levels": Field(ListOf(Name(), least=1, most=MAX_LEVELS), "lowest first"),
-        "membership-levels": Field(ListOf(Name(), least=1, most=MAX_LEVELS), "closest first"),
-        "categories": Field(
-            MapOf(
-                Record(
+        "risk-levels": RecordField(ListShape(NameShape(), least=1, most=MAX_LEVELS), "lowest first"),
+        "membership-levels": RecordField(ListShape(NameShape(), least=1, most=MAX_LEVELS), "closest first"),
+        "categories": RecordField(
+            MapShape(
+                RecordShape(
                     "a category",
-                    {"risk": Field(Name(), "its risk level")},
+                    {"risk": RecordField(NameShape(), "its risk level")},
                     lambda v, _: Category(v["risk"]),
-                    {"risk": lambda span: Word("", span)},
+                    {"risk": lambda span: LocatedText("", span)},
                 ),
-                fallback=Category(TOLD),
+                fallback=Category(ALREADY_REPORTED),
             ),
             "groups of attributes",
             default={},
         ),
-        "attributes": Field(
-            MapOf(ATTRIBUTE, fallback=Attribute(TOLD)), "the columns of the data", default={}
+        "attributes": RecordField(
+            MapShape(ATTRIBUTE, fallback=Attribute(ALREADY_REPORTED)), "the columns of the data", default={}
         ),
-        "labels": Field(
-            MapOf(
-                Record(
+        "labels": RecordField(
+            MapShape(
+                RecordShape(
                     "a label",
                     {
-                        "values": Field(ListOf(Name(), least=1, most=MAX_VALUES), "the choices"),
-                        "text": Field(Flag(), "any text", default=False),
-                        "many": Field(Flag(), "several values at once", default=False),
-                        "default": Field(Name(), "the value where none is said"),
-                        "required": Field(Flag(), "a release must say it", default=False),
+                        "values": RecordField(ListShape(NameShape(), least=1, most=MAX_VALUES), "the choices"),
+                        "text": RecordField(BooleanShape(), "any text", default=False),
+                        "many": RecordField(BooleanShape(), "several values at once", default=False),
+                        "default": RecordField(NameShape(), "the value where none is said"),
+                        "required": RecordField(BooleanShape(), "a release must say it", default=False),
                     },
                     lambda v, _: LabelStatement(
                         v["values"],
@@ -340,8 +340,8 @@ SCHEMA = Record(
             "the closed vocabulary of releases",
             default={},
         ),
-        "partitions": Field(
-            MapOf(PARTITION, fallback=Partition()), "what splits units into blocks", default={}
+        "partitions": RecordField(
+            MapShape(PARTITION, fallback=Partition()), "what splits units into blocks", default={}
         ),
     },
     lambda values, _: values,
@@ -349,38 +349,38 @@ SCHEMA = Record(
     | {key: lambda _: {} for key in ("categories", "attributes", "labels", "partitions")},
 )
 
-UNIT = Record(
+UNIT = RecordShape(
     "a unit",
     {
-        "period": Field(Text("a period such as `month`"), "how much of the data is protected"),
-        "of": Field(Name(), "whose data, `user` if left out"),
-        "covers": Field(ListOf(Name()), "units that lie inside this one", default=()),
-        "relation": Field(RELATIONS, "its own neighbouring relation"),
+        "period": RecordField(TextShape("a period such as `month`"), "how much of the data is protected"),
+        "of": RecordField(NameShape(), "whose data, `user` if left out"),
+        "covers": RecordField(ListShape(NameShape()), "units that lie inside this one", default=()),
+        "relation": RecordField(RELATIONS, "its own neighbouring relation"),
     },
     lambda v, _: UnitStatement(
-        v["period"], v["of"], v["covers"], Relation(v["relation"]) if v["relation"] else None
+        v["period"], v["of"], v["covers"], NeighbouringRelation(v["relation"]) if v["relation"] else None
     ),
 )
 
-FILE: Shape = Record(
+FILE: Shape = RecordShape(
     "a policy file",
     {
-        "dpolicy": Field(
-            Number("the version `1`", least=Fraction(1), most=Fraction(1), whole=True)
+        "dpolicy": RecordField(
+            NumberShape("the version `1`", least=Fraction(1), most=Fraction(1), whole=True)
         ),
-        "name": Field(Name(), "the name of the policy set"),
-        "accounting": Field(ACCOUNTING),
-        "units": Field(
-            MapOf(UNIT, fallback=UnitStatement(), most=MAX_UNITS), "privacy units", default={}
+        "name": RecordField(NameShape(), "the name of the policy set"),
+        "accounting": RecordField(ACCOUNTING),
+        "units": RecordField(
+            MapShape(UNIT, fallback=UnitStatement(), most=MAX_UNITS), "privacy units", default={}
         ),
-        "schema": Field(SCHEMA),
-        "policies": Field(
-            ListOf(POLICY, "a list of policies", most=MAX_POLICIES),
+        "schema": RecordField(SCHEMA),
+        "policies": RecordField(
+            ListShape(POLICY, "a list of policies", most=MAX_POLICIES),
             "hold for all releases together",
             default=(),
         ),
-        "each-release": Field(
-            ListOf(POLICY, "a list of policies", most=MAX_POLICIES),
+        "each-release": RecordField(
+            ListShape(POLICY, "a list of policies", most=MAX_POLICIES),
             "hold for every release by itself",
             default=(),
         ),

@@ -19,8 +19,8 @@ import yaml
 from dpolicy.language.places import Report as Report
 from dpolicy.language.places import Source as Source
 from dpolicy.language.places import Span as Span
-from dpolicy.language.places import Word as Word
-from dpolicy.language.unreadable import report_hidden, report_syntax
+from dpolicy.language.places import LocatedText as LocatedText
+from dpolicy.language.unreadable import report_hidden_character, report_syntax
 
 #: Two megabytes are some 20,000 attributes; more is a slip or an attack, and takes over a second.
 MAX_BYTES = 2_000_000
@@ -42,7 +42,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A text, number, truth value or nothing, as `kind` says; `style` is its quoting, if any."""
 
     span: Span
@@ -51,9 +51,9 @@ class Scalar:
     style: str | None = None
 
     @property
-    def word(self) -> Word:
+    def word(self) -> LocatedText:
         """The text with its place."""
-        return Word(self.text, self.span)
+        return LocatedText(self.text, self.span)
 
     @property
     def number(self) -> Fraction:
@@ -62,39 +62,39 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class List:
+class ListNode:
     """A sequence of nodes."""
 
     span: Span
-    items: tuple[Node, ...]
+    items: tuple[TextNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class MapNode:
     """Entries in the order they were written; keys are distinct."""
 
     span: Span
-    entries: tuple[tuple[Scalar, Node], ...]
+    entries: tuple[tuple[ScalarNode, TextNode], ...]
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> TextNode | None:
         """The value of a key, if it is there."""
         return next((value for name, value in self.entries if name.text == key), None)
 
 
-Node = Scalar | List | Map
+TextNode = ScalarNode | ListNode | MapNode
 
 
 class _Refused(Exception):
     """Reading cannot go on; the reason has been reported."""
 
 
-def read_nodes(source: Source, report: Report) -> Node | None:
+def read_nodes(source: Source, report: Report) -> TextNode | None:
     """The one document of a source, or None if it cannot be read (the reason is reported)."""
     start = Span(source, 1, 1, 1, 2)
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         report("P002", f"the file is larger than {MAX_BYTES:,} bytes", start, "split it into files")
         return None
-    if report_hidden(source, report):
+    if report_hidden_character(source, report):
         return None
     try:
         return _Composer(source, report).document()
@@ -107,7 +107,7 @@ def read_nodes(source: Source, report: Report) -> Node | None:
         return fallback
 
 
-def read_json(source: Source, report: Report) -> Node | None:
+def read_json(source: Source, report: Report) -> TextNode | None:
     """JSON that YAML cannot read (escapes such as `\\/`), or that a program made: every node stands
     for the whole text.
     """
@@ -116,28 +116,28 @@ def read_json(source: Source, report: Report) -> Node | None:
     lines = source.text.split("\n")
     span = Span(source, 1, 1, len(lines), len(lines[-1]) + 1)
 
-    def pairs(entries: list[tuple[str, Any]]) -> Map:
+    def pairs(entries: list[tuple[str, Any]]) -> MapNode:
         seen: set[str] = set()
         for key, _ in entries:
             if key in seen:
                 report("P004", f"the key `{key}` stands here twice", span, "remove one of them")
             seen.add(key)
-        return Map(span, tuple((Scalar(span, key, "text", '"'), node(v)) for key, v in entries))
+        return MapNode(span, tuple((ScalarNode(span, key, "text", '"'), node(v)) for key, v in entries))
 
-    def node(value: Any) -> Node:
+    def node(value: Any) -> TextNode:
         match value:
-            case Map() | Scalar():
+            case MapNode() | ScalarNode():
                 return value
             case list():
-                return List(span, tuple(node(item) for item in value))
+                return ListNode(span, tuple(node(item) for item in value))
             case str():
-                return Scalar(span, value, "text", '"')
+                return ScalarNode(span, value, "text", '"')
             case bool():
-                return Scalar(span, "true" if value else "false", "bool")
+                return ScalarNode(span, "true" if value else "false", "bool")
             case _:
-                return Scalar(span, "null", "null")
+                return ScalarNode(span, "null", "null")
 
-    def number(text: str) -> Scalar:
+    def number(text: str) -> ScalarNode:
         return _plain(text, span, report)
 
     try:
@@ -154,7 +154,7 @@ def read_json(source: Source, report: Report) -> Node | None:
         return None
 
 
-def plain_kind(text: str) -> str:
+def scalar_kind(text: str) -> str:
     """What an unquoted scalar is, by the YAML 1.2 core schema."""
     if text in ("", "~", "null"):
         return "null"
@@ -169,16 +169,16 @@ def plain_kind(text: str) -> str:
     return "text"
 
 
-def _plain(text: str, span: Span, report: Report) -> Scalar:
+def _plain(text: str, span: Span, report: Report) -> ScalarNode:
     """An unquoted scalar; a number that is not what it looks like is reported."""
-    kind = plain_kind(text)
+    kind = scalar_kind(text)
     if kind != "number":
-        return Scalar(span, text, kind)
+        return ScalarNode(span, text, kind)
     if _LEADING_ZERO.fullmatch(text):
         shown = f"the number `{_cut(text)}` has a leading zero"
         without = re.sub(r"^([-+]?)0+(?=\d)", r"\1", text)
         report("P005", shown, span, f"write `{_cut(without)}`, or quote it if it is text")
-        return Scalar(span, "0", "invalid")
+        return ScalarNode(span, "0", "invalid")
     return _number(text, span, report)
 
 
@@ -187,7 +187,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _number(text: str, span: Span, report: Report) -> Scalar:
+def _number(text: str, span: Span, report: Report) -> ScalarNode:
     mantissa, _, exponent = text.lower().partition("e")
     absurd = (
         len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
@@ -196,8 +196,8 @@ def _number(text: str, span: Span, report: Report) -> Scalar:
         shown = f"the number `{_cut(text)}` is absurd"
         limits = f"at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
         report("P009", shown, span, limits)
-        return Scalar(span, "0", "invalid")
-    return Scalar(span, text, "number")
+        return ScalarNode(span, "0", "invalid")
+    return ScalarNode(span, text, "number")
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -220,9 +220,9 @@ class _Composer:
         self._events = _events(source.text)
         self._nodes = 0
 
-    def document(self) -> Node:
+    def document(self) -> TextNode:
         """The only document; nothing but its end may follow it."""
-        root: Node | None = None
+        root: TextNode | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
@@ -230,9 +230,9 @@ class _Composer:
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event, depth=1)
         start = Span(self._source, 1, 1, 1, 2)
-        return root if root is not None else Scalar(start, "", "null")
+        return root if root is not None else ScalarNode(start, "", "null")
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _node(self, event: Any, depth: int) -> TextNode:
         if depth > MAX_DEPTH:
             self._refuse("P002", f"nesting deeper than {MAX_DEPTH} levels", event, None)
         self._nodes += 1
@@ -240,29 +240,29 @@ class _Composer:
             self._refuse("P002", f"more than {MAX_NODES:,} values", event, "split it into files")
         plain = self._is_plain(event)
         if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
-            return self._scalar(event) if plain else Scalar(self._span(event, event), "", "invalid")
+            return self._scalar(event) if plain else ScalarNode(self._span(event, event), "", "invalid")
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(event, depth)
         return self._map(event, depth)
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _scalar(self, event: Any) -> ScalarNode:
         span = self._span(event, event)
         if not event.style and event.implicit[0]:
             return _plain(event.value, span, self._report)
-        return Scalar(span, event.value, "text", event.style)
+        return ScalarNode(span, event.value, "text", event.style)
 
-    def _list(self, start: Any, depth: int) -> List:
+    def _list(self, start: Any, depth: int) -> ListNode:
         items = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(event, depth + 1))
-        return List(self._span(start, event), tuple(items))
+        return ListNode(self._span(start, event), tuple(items))
 
-    def _map(self, start: Any, depth: int) -> Map:
-        entries: dict[str, tuple[Scalar, Node]] = {}
+    def _map(self, start: Any, depth: int) -> MapNode:
+        entries: dict[str, tuple[ScalarNode, TextNode]] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
-            if not isinstance(key, Scalar) or key.kind == "null":
+            if not isinstance(key, ScalarNode) or key.kind == "null":
                 self._report("P007", "a key must be text", key.span, None)
             elif key.kind == "invalid":
                 continue
@@ -274,7 +274,7 @@ class _Composer:
                 self._report("P004", shown, key.span, "remove one of them")
             else:
                 entries[key.text] = (key, value)
-        return Map(self._span(start, event), tuple(entries.values()))
+        return MapNode(self._span(start, event), tuple(entries.values()))
 
     def _is_plain(self, event: Any) -> bool:
         """Whether a node says what stands there. One that does not is told, and read over."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dpolicy.language.places import Report, Source, Span, place_of
+from dpolicy.language.places import Report, Source, Span, line_and_column
 
 #: Bytes that are not UTF-8, line breaks that editors do not show, and marks that turn text round.
 _HIDDEN = re.compile("[\ud800-\udfff\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -44,15 +44,15 @@ def report_syntax(source: Source, error: yaml.YAMLError, report: Report) -> None
 
 def _offending_character(source: Source, error: yaml.YAMLError) -> tuple[int, int]:
     """The line and column of a character that YAML does not allow at all."""
-    return place_of(source, getattr(error, "position", 0) or 0)
+    return line_and_column(source, getattr(error, "position", 0) or 0)
 
 
-def report_hidden(source: Source, report: Report) -> bool:
+def report_hidden_character(source: Source, report: Report) -> bool:
     """Tell of the first character that no editor shows; whether there is one."""
     found = _HIDDEN.search(source.text)
     if found is None:
         return False
-    line, column = place_of(source, found.start())
+    line, column = line_and_column(source, found.start())
     code = ord(found[0])
     span = Span(source, line, column, line, column + 1)
     if 0xDC80 <= code <= 0xDCFF:  # how `read_source` keeps a byte that is not UTF-8

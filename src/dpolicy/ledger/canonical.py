@@ -15,14 +15,14 @@ from typing import Any
 from dpolicy.errors import InvariantBroken
 
 #: Numbers of policies and releases are far shorter.
-MOST_DIGITS = 2_000
+MAX_DECIMAL_DIGITS = 2_000
 
 #: Stands for a number inside the text that the JSON library writes; see `encode`.
 _MARK = "\x00"
 _MARKED = re.compile(r'"\\u0000([^"]*)"')
 
 
-def encode(value: object) -> bytes:
+def encode_canonical(value: object) -> bytes:
     """The only bytes of a value.
 
     The JSON library writes all but exact numbers. Those are marked, and freed of their quotes
@@ -36,7 +36,7 @@ def encode(value: object) -> bytes:
             if item.denominator == 1 and abs(item.numerator) < 10**21:
                 return item.numerator
             numbers += 1
-            return _MARK + decimal(item)
+            return _MARK + format_decimal(item)
         if isinstance(item, Mapping):
             return dict(item)
         raise InvariantBroken(f"{type(item).__name__} has no canonical form")
@@ -44,7 +44,7 @@ def encode(value: object) -> bytes:
     text = _encoder(plain).encode(value)
     if text.count("\\u0000") == numbers:
         return _MARKED.sub(r"\1", text).encode("utf-8")
-    return spelt(value).encode("utf-8")
+    return canonical_text(value).encode("utf-8")
 
 
 def _encoder(plain: Callable[[object], object]) -> json.JSONEncoder:
@@ -53,7 +53,7 @@ def _encoder(plain: Callable[[object], object]) -> json.JSONEncoder:
     )
 
 
-def decode(data: bytes) -> Any:
+def decode_canonical(data: bytes) -> Any:
     """The value of canonical bytes; numbers come back as exact fractions."""
     return json.loads(
         data.decode("utf-8"), parse_float=_number, parse_int=_number, parse_constant=_refused
@@ -63,7 +63,7 @@ def decode(data: bytes) -> Any:
 def _number(text: str) -> Fraction:
     """An exact number; one that would take an age to write out was not written by us."""
     _, _, exponent = text.lower().partition("e")
-    if len(text) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
+    if len(text) > MAX_DECIMAL_DIGITS or (exponent and abs(int(exponent)) > MAX_DECIMAL_DIGITS):
         raise ValueError(f"{text[:40]} is absurd")
     return Fraction(text)
 
@@ -72,26 +72,26 @@ def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is no number")
 
 
-def spelt(value: object) -> str:
+def canonical_text(value: object) -> str:
     """The canonical text, value by value."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int | Fraction):
-        return decimal(Fraction(value))
+        return format_decimal(Fraction(value))
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise InvariantBroken("only text can be a key")
         pairs = sorted(value.items())
-        inner = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{spelt(v)}" for k, v in pairs)
+        inner = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{canonical_text(v)}" for k, v in pairs)
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):
-        return f"[{','.join(spelt(item) for item in value)}]"
+        return f"[{','.join(canonical_text(item) for item in value)}]"
     raise InvariantBroken(f"{type(value).__name__} has no canonical form")
 
 
-def decimal(value: Fraction) -> str:
+def format_decimal(value: Fraction) -> str:
     """A fraction as a plain decimal, or with an exponent where that is shorter."""
     numerator, denominator = value.numerator, value.denominator
     if denominator == 1 and abs(numerator) < 10**21:

@@ -21,13 +21,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged
-from dpolicy.ledger.canonical import decode, encode
-from dpolicy.privacy.units import Relation
+from dpolicy.ledger.canonical import decode_canonical, encode_canonical
+from dpolicy.privacy.units import NeighbouringRelation
 
 #: The format of the places in which records are kept.
 FORMAT = 1
 #: The newest format of a record that this code writes and reads.
-NEWEST = 2
+NEWEST_FORMAT = 2
 
 #: The hash before the first record.
 GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
@@ -232,7 +232,7 @@ def _whole(value: Any) -> bool:
 
 _TEXT, _NONE = _is(str), _is(type(None))
 _NUMBER = _either(_is(Fraction), _either(_is(int), _is(float)))
-_RELATIONS = tuple(Relation)
+_RELATIONS = tuple(NeighbouringRelation)
 _BODY = _record(
     {
         "release": _TEXT,
@@ -286,13 +286,13 @@ def to_bytes(event: Event) -> bytes:
     """The canonical bytes of an event."""
     body = {f.name: getattr(event, f.name) for f in fields(event)}
     name = _NAMES[type(event)]
-    return encode({"format": _FORMATS[name], "event": name, **body})
+    return encode_canonical({"format": _FORMATS[name], "event": name, **body})
 
 
 def from_bytes(payload: bytes) -> Event:
     """The event of canonical bytes. Raises `LedgerDamaged` for anything else."""
     try:
-        said = decode(payload)
+        said = decode_canonical(payload)
     except (ValueError, RecursionError) as error:
         raise LedgerDamaged("a record is not an event") from error
     kind = _kind_of(said)
@@ -306,7 +306,7 @@ def from_bytes(payload: bytes) -> Event:
     return event
 
 
-def body_of(event: Event) -> Mapping[str, Any]:
+def release_body_in(event: Event) -> Mapping[str, Any]:
     """The release that an event holds. Raises `LedgerDamaged` if it holds none."""
     match event:
         case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled() | ReleaseProposed():
@@ -316,7 +316,7 @@ def body_of(event: Event) -> Mapping[str, Any]:
     raise LedgerDamaged("a record holds no release")
 
 
-def glance(payload: bytes) -> dict[str, Any]:
+def decode_event_fast(payload: bytes) -> dict[str, Any]:
     """An event as plain JSON, for what is read often: its numbers are not exact, its form need not
     be canonical, and a body is looked at by `check_body` when it is new. Raises `LedgerDamaged`.
     """
@@ -335,7 +335,7 @@ def check_body(body: Any) -> None:
         raise LedgerDamaged("a record has a `body` of the wrong shape")
 
 
-def mechanisms_of(payload: bytes) -> bytes:
+def mechanism_bytes(payload: bytes) -> bytes:
     """The canonical bytes of the mechanisms in an event that holds a body, cut out unread.
 
     Quotes inside a text are escaped and keys are sorted, so these keys can only be where they are.
@@ -347,20 +347,20 @@ def mechanisms_of(payload: bytes) -> bytes:
         raise LedgerDamaged("a record holds no release") from error
 
 
-def _kind_of(said: Any, *, bodies: bool = True) -> type[Any]:
+def _kind_of(payload: Any, *, bodies: bool = True) -> type[Any]:
     """The kind of event that plain values make up: every field is there and of its type."""
-    if not isinstance(said, dict) or "format" not in said or "event" not in said:
+    if not isinstance(payload, dict) or "format" not in payload or "event" not in payload:
         raise LedgerDamaged("a record is not an event")
-    number, name = said["format"], said["event"]
-    if number not in range(1, NEWEST + 1):
-        raise LedgerDamaged(f"a record has format {number}; this version reads up to {NEWEST}")
+    number, name = payload["format"], payload["event"]
+    if number not in range(1, NEWEST_FORMAT + 1):
+        raise LedgerDamaged(f"a record has format {number}; this version reads up to {NEWEST_FORMAT}")
     shape = _SHAPES.get(name) if isinstance(name, str) else None
-    if shape is None or shape.keys() != said.keys() or _FORMATS[name] != number:
+    if shape is None or shape.keys() != payload.keys() or _FORMATS[name] != number:
         raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")
     for field, fits in shape.items():
-        if (bodies or field != "body") and not fits(said[field]):
+        if (bodies or field != "body") and not fits(payload[field]):
             raise LedgerDamaged(f"a record `{name}` has a `{field}` of the wrong shape")
-    if said.get("reserved") and said["expires"] is None:
+    if payload.get("reserved") and payload["expires"] is None:
         raise LedgerDamaged("a record reserves and does not say until when")
     return KINDS[str(name)]
 
@@ -371,16 +371,16 @@ def _frozen(value: Any, type_: object = None) -> Any:
     return int(value) if type_ == "int" else value
 
 
-def chained(previous: bytes, sequence: int, payload: bytes) -> bytes:
+def record_hash(previous: bytes, sequence: int, payload: bytes) -> bytes:
     """The hash of a record, which covers all records before it."""
     return hashlib.sha256(previous + sequence.to_bytes(8, "big") + payload).digest()
 
 
-def record_after(previous: Record | None, event: Event) -> Record:
+def next_record(previous: Record | None, event: Event) -> Record:
     """The record that an event becomes behind another."""
     payload = to_bytes(event)
     sequence = previous.sequence + 1 if previous else 1
-    digest = chained(previous.digest if previous else GENESIS, sequence, payload)
+    digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
     return Record(sequence, digest, payload)
 
 
@@ -390,5 +390,5 @@ def check_chain(previous: Record | None, record: Record) -> None:
     if record.sequence != expected:
         raise LedgerDamaged(f"record {expected} is missing: record {record.sequence} follows")
     before = previous.digest if previous else GENESIS
-    if chained(before, record.sequence, record.payload) != record.digest:
+    if record_hash(before, record.sequence, record.payload) != record.digest:
         raise LedgerDamaged(f"record {record.sequence} was changed, or one before it was")

@@ -8,17 +8,17 @@ from itertools import chain
 
 from dpolicy.errors import InvariantBroken
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.reading import Head, check_not_older, followed
-from dpolicy.ledger.store import Log
-from dpolicy.ledger.turns import WAIT, Turn
+from dpolicy.ledger.reading import Head, check_not_older, advance_head
+from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.turns import LOCK_TIMEOUT, WriteLock
 
 
 class MemoryStore:
     """Keeps records in a list; gone when the process ends."""
 
-    def __init__(self, records: Sequence[Record] = (), *, wait: float = WAIT) -> None:
+    def __init__(self, records: Sequence[Record] = (), *, wait: float = LOCK_TIMEOUT) -> None:
         self._records = list(records)
-        self._turn = Turn(self.name, wait)
+        self._turn = WriteLock(self.name, wait)
         self._snapshot: tuple[int, bytes] | None = None
 
     @property
@@ -27,9 +27,9 @@ class MemoryStore:
         return "memory"
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         """Be the only writer; what was appended is dropped if the block fails."""
-        with self._turn.taken():
+        with self._turn.held():
             pending = _Pending(self._records)
             try:
                 yield pending
@@ -37,7 +37,7 @@ class MemoryStore:
                 pending.open = False
             self._records.extend(pending.added)
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         """The records behind a number."""
         check_not_older(_head(self._records), sequence)
         return iter(self._records[sequence:])
@@ -63,7 +63,7 @@ class _Pending:
         self.added: list[Record] = []
         self.open = True
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         known = len(self._records)
         check_not_older(_head(self.added or self._records), sequence)
         return chain(self._records[sequence:], self.added[max(0, sequence - known) :])
@@ -71,7 +71,7 @@ class _Pending:
     def append(self, records: Sequence[Record]) -> None:
         if not self.open:
             raise InvariantBroken("a ledger is written to after its writing has ended")
-        followed(_head(self.added or self._records), records)
+        advance_head(_head(self.added or self._records), records)
         self.added.extend(records)
 
 

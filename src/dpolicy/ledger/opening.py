@@ -7,18 +7,18 @@ from pathlib import Path
 
 from dpolicy.errors import LedgerUnavailable
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import Store
+from dpolicy.ledger.store import LedgerStore
 
 _SERVERS = ("postgresql://", "postgres://")
 
 
-def open_store(where: str) -> Store:
+def open_store(where: str) -> LedgerStore:
     """`postgresql://…` → PostgreSQL; `:memory:` → this process; anything else → a file."""
     if where == ":memory:":
         return MemoryStore()
     # Each store brings a library of its own, which the others should not have to load.
     if not where.startswith(_SERVERS):
-        store: Store = import_module("dpolicy.ledger.sqlite").SqliteStore(where)
+        store: LedgerStore = import_module("dpolicy.ledger.sqlite").SqliteStore(where)
         return store
     try:
         module = import_module("dpolicy.ledger.postgres")
@@ -26,11 +26,11 @@ def open_store(where: str) -> Store:
         raise LedgerUnavailable(
             "a ledger in PostgreSQL needs `psycopg`\nhelp: pip install 'dpolicy[postgres]'"
         ) from error
-    server: Store = module.PostgresStore(where)
+    server: LedgerStore = module.PostgresStore(where)
     return server
 
 
-def open_existing(where: str) -> Store:
+def open_existing(where: str) -> LedgerStore:
     """The same, but a file must be there: for those who only look, or mistype."""
     if where != ":memory:" and not where.startswith(_SERVERS) and not Path(where).exists():
         raise LedgerUnavailable(

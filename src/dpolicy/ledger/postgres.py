@@ -17,19 +17,19 @@ from psycopg import Error, OperationalError, errors, sql
 from psycopg.errors import Diagnostic
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.events import Record, chained
+from dpolicy.ledger.events import Record, record_hash
 from dpolicy.ledger.postgres_server import (
     Connection,
-    address,
+    parse_address,
     check_commit,
-    connected,
+    connect_postgres,
     ensure_schema,
-    errors_of,
-    shown,
+    translate_postgres_errors,
+    redacted_message,
 )
-from dpolicy.ledger.reading import Head, check_not_older, followed, in_pages
-from dpolicy.ledger.store import Log
-from dpolicy.ledger.turns import WAIT, Turn
+from dpolicy.ledger.reading import Head, check_not_older, advance_head, read_in_pages
+from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.turns import LOCK_TIMEOUT, WriteLock
 
 _T = TypeVar("_T")
 
@@ -37,19 +37,19 @@ _T = TypeVar("_T")
 class PostgresStore:
     """A ledger in a schema of its own, created if it does not exist."""
 
-    def __init__(self, url: str, *, schema: str = "dpolicy", wait: float = WAIT) -> None:
-        self._url, server = address(url)
+    def __init__(self, url: str, *, schema: str = "dpolicy", wait: float = LOCK_TIMEOUT) -> None:
+        self._url, server = parse_address(url)
         self._name = server if schema == "dpolicy" else f"{server}#{schema}"
         self._wait = wait
         self._sql = _Statements(schema)
-        self._writers, self._readers = Turn(self._name, wait), Turn(self._name, wait)
+        self._writers, self._readers = WriteLock(self._name, wait), WriteLock(self._name, wait)
         self._closed = False
         self._warnings: list[str] = []
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         connection = self._writing_connection()
         try:
-            with errors_of(self._url, self._name):
+            with translate_postgres_errors(self._url, self._name):
                 ensure_schema(connection, schema, self._name)
         except BaseException:
             connection.close()
@@ -61,18 +61,18 @@ class PostgresStore:
         return self._name
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         """Be the only writer over all machines; durable when the block ends normally."""
-        with self._writers.taken(), self._transaction() as (connection, head):
+        with self._writers.held(), self._transaction() as (connection, head):
             log = _PostgresLog(connection, head, self._sql, lambda: self._errors())
             try:
                 yield log
             finally:
                 log.open = False
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         """The durable records behind a number."""
-        return in_pages(self._page, sequence)
+        return read_in_pages(self._page, sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
         """The snapshot, unless it is damaged or of another history."""
@@ -80,15 +80,15 @@ class PostgresStore:
         if found is None:
             return None
         sequence, digest, data, record = found
-        return (sequence, data) if digest == chained(record or b"", sequence, data) else None
+        return (sequence, data) if digest == record_hash(record or b"", sequence, data) else None
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
-        with self._writers.taken(), self._transaction() as (connection, head):
+        with self._writers.held(), self._transaction() as (connection, head):
             check_not_older(head, sequence)
             with self._errors():
                 found = connection.execute(self._sql.digest, (sequence,)).fetchone()
-                seal = chained(found[0] if found else b"", sequence, data)
+                seal = record_hash(found[0] if found else b"", sequence, data)
                 connection.execute(self._sql.save, (sequence, seal, data))
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class PostgresStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        with errors_of(self._url, self._name):
+        with translate_postgres_errors(self._url, self._name):
             yield
 
     @contextmanager
@@ -145,7 +145,7 @@ class PostgresStore:
             connection.commit()
         except Error as error:
             self._drop_writer()
-            raise self._unknown(shown(error, self._url)) from error
+            raise self._unknown(redacted_message(error, self._url)) from error
         if self._warnings:  # it stopped waiting for its standbys
             raise self._unknown(" ".join(self._warnings[0].split()))
 
@@ -172,21 +172,21 @@ class PostgresStore:
             self._writer.add_notice_handler(self._notice)
         return self._writer
 
-    def _notice(self, said: Diagnostic) -> None:
-        if said.severity_nonlocalized == "WARNING":
-            self._warnings.append(said.message_primary or "a warning")
+    def _notice(self, notice: Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warnings.append(notice.message_primary or "a warning")
 
     def _connected(self) -> Connection:
         if self._closed:
             raise LedgerUnavailable(f"the ledger `{self._name}` was closed")
-        return connected(self._url, self._name, wait=self._wait)
+        return connect_postgres(self._url, self._name, wait=self._wait)
 
     def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
         return self._read(lambda c: _fetched(c, self._sql, sequence, limit))
 
     def _read(self, question: Callable[[Connection], _T]) -> _T:
         """Ask; once more if the connection was lost meanwhile, which changes nothing."""
-        with self._readers.taken(), self._errors():
+        with self._readers.held(), self._errors():
             try:
                 return question(self._reading_connection())
             except OperationalError:
@@ -248,14 +248,14 @@ class _PostgresLog:
         self._errors = errors
         self.open = True
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         if sequence == self._head.sequence:
             return iter(())
-        return in_pages(self._page, sequence)
+        return read_in_pages(self._page, sequence)
 
     def append(self, records: Sequence[Record]) -> None:
         self._check_open()
-        head = followed(self._head, records)
+        head = advance_head(self._head, records)
         if not records:
             return
         columns = tuple(zip(*((r.sequence, r.digest, r.payload) for r in records), strict=True))

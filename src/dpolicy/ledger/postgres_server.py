@@ -18,13 +18,13 @@ from psycopg import conninfo, errors, sql
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import FORMAT, GENESIS
-from dpolicy.ledger.turns import busy
+from dpolicy.ledger.turns import lock_timeout_error
 
 #: One connection always has these types of values; `Any` because rows are checked where they are.
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 #: Seconds until an address that does not answer counts as down.
-CONNECT = 10
+CONNECT_TIMEOUT = 10
 
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -91,7 +91,7 @@ SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('full_page
 """
 
 
-def address(url: str) -> tuple[str, str]:
+def parse_address(url: str) -> tuple[str, str]:
     """The connection string, and the name of the server for messages, without a password."""
     try:
         parts = conninfo.conninfo_to_dict(url)
@@ -109,17 +109,17 @@ def address(url: str) -> tuple[str, str]:
     return url, f"postgresql://{user}{host}{port}/{parts.get('dbname') or ''}"
 
 
-def connected(url: str, name: str, *, wait: float) -> Connection:
+def connect_postgres(url: str, name: str, *, wait: float) -> Connection:
     """A connection whose server was asked whether it keeps what it confirms."""
-    with errors_of(url, name):
+    with translate_postgres_errors(url, name):
         connection = psycopg.connect(
             url,
-            connect_timeout=CONNECT,
+            connect_timeout=CONNECT_TIMEOUT,
             tcp_user_timeout=int(wait * 1000),
             fallback_application_name="dpolicy",
         )
     try:
-        with errors_of(url, name):
+        with translate_postgres_errors(url, name):
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             connection.read_only = False
             milliseconds = int(wait * 1000)
@@ -195,17 +195,17 @@ def ensure_schema(connection: Connection, schema: str, name: str) -> None:
 
 
 @contextmanager
-def errors_of(url: str, name: str) -> Iterator[None]:
+def translate_postgres_errors(url: str, name: str) -> Iterator[None]:
     """PostgreSQL's errors → ours, without the password."""
     try:
         yield
     except errors.LockNotAvailable as error:
-        raise busy(name) from error
+        raise lock_timeout_error(name) from error
     except _DAMAGE as error:
-        raise LedgerDamaged(f"the ledger `{name}` is damaged: {shown(error, url)}") from error
+        raise LedgerDamaged(f"the ledger `{name}` is damaged: {redacted_message(error, url)}") from error
     except psycopg.Error as error:
         raise LedgerUnavailable(
-            f"the ledger `{name}` cannot be used: {shown(error, url)}; nothing was written"
+            f"the ledger `{name}` cannot be used: {redacted_message(error, url)}; nothing was written"
         ) from error
 
 
@@ -220,7 +220,7 @@ _DAMAGE = (
 )
 
 
-def shown(error: Exception, url: str) -> str:
+def redacted_message(error: Exception, url: str) -> str:
     """What the server said, in one line and without the password."""
     text = " ".join(str(error).split())
     password = conninfo.conninfo_to_dict(url).get("password")

@@ -37,7 +37,7 @@ class Head:
 Fetch = Callable[[int, int], tuple[Head, Sequence[Record]]]
 
 
-def in_pages(fetch: Fetch, sequence: int) -> Iterator[Record]:
+def read_in_pages(fetch: Fetch, sequence: int) -> Iterator[Record]:
     """All records behind a number, up to a head not older than the call."""
     limit = FIRST_PAGE
     while True:
@@ -71,7 +71,7 @@ def check_not_older(head: Head, sequence: int) -> None:
         )
 
 
-def followed(head: Head, records: Sequence[Record]) -> Head:
+def advance_head(head: Head, records: Sequence[Record]) -> Head:
     """The head after records, each of which must follow the one before it."""
     previous = head.as_record()
     for record in records:

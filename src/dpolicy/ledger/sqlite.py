@@ -19,11 +19,11 @@ from pathlib import Path
 import apsw
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.events import Record, chained
-from dpolicy.ledger.reading import Head, check_not_older, followed, in_pages
-from dpolicy.ledger.sqlite_file import connected, errors_of, flush, prepare
-from dpolicy.ledger.store import Log
-from dpolicy.ledger.turns import WAIT, Turn
+from dpolicy.ledger.events import Record, record_hash
+from dpolicy.ledger.reading import Head, check_not_older, advance_head, read_in_pages
+from dpolicy.ledger.sqlite_file import connect_sqlite, translate_sqlite_errors, flush, prepare_file
+from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.turns import LOCK_TIMEOUT, WriteLock
 
 _HEAD = "SELECT sequence, digest FROM head"
 _LAST = "SELECT sequence, digest FROM record ORDER BY sequence DESC LIMIT 1"
@@ -34,17 +34,17 @@ class SqliteStore:
     """A ledger in one file (and SQLite's two beside it), created if it does not exist."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, wait: float = WAIT, vfs: str | None = None
+        self, path: str | os.PathLike[str], *, wait: float = LOCK_TIMEOUT, vfs: str | None = None
     ) -> None:
         self._name = os.fspath(path)
         self._path = Path(path).resolve()
         self._log_path = Path(f"{self._path}-wal")
         self._wait, self._vfs = wait, vfs
-        prepare(self._path, self._name)
-        self._writers, self._readers = Turn(self._name, wait), Turn(self._name, wait)
+        prepare_file(self._path, self._name)
+        self._writers, self._readers = WriteLock(self._name, wait), WriteLock(self._name, wait)
         self._writer: apsw.Connection | None = self._connected()
         self._reader: apsw.Connection | None = self._connected()
-        with errors_of(self._name):
+        with translate_sqlite_errors(self._name):
             _head(self._reader)  # recovers the log, if there is one to recover
             flush(self._path)
             self._files = self._found()
@@ -55,13 +55,13 @@ class SqliteStore:
         return self._name
 
     @contextmanager
-    def writing(self) -> Iterator[Log]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         """Be the only writer over all processes; durable when the block ends normally."""
-        with self._writers.taken():
+        with self._writers.held():
             connection = self._begun()
             log = _SqliteLog(connection, self._name)
             try:
-                with errors_of(self._name):
+                with translate_sqlite_errors(self._name):
                     log.start()
                 yield log
             except BaseException:
@@ -71,13 +71,13 @@ class SqliteStore:
                 log.open = False
             self._commit(connection)
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         """The durable records behind a number."""
-        return in_pages(self._page, sequence)
+        return read_in_pages(self._page, sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
         """The snapshot, unless it is damaged or of another history."""
-        with self._readers.taken(), errors_of(self._name):
+        with self._readers.held(), translate_sqlite_errors(self._name):
             connection = self._open(self._reader)
             for row in connection.execute("SELECT sequence, digest, data FROM snapshot"):
                 sequence, digest, data = row
@@ -87,10 +87,10 @@ class SqliteStore:
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
-        with self._writers.taken():
+        with self._writers.held():
             connection = self._begun()
             try:
-                with errors_of(self._name):
+                with translate_sqlite_errors(self._name):
                     check_not_older(_head(connection), sequence)
                     row = (sequence, _seal(connection, sequence, data), data)
                     connection.execute("REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
@@ -103,12 +103,12 @@ class SqliteStore:
         """Let go of the file; the last to do so folds the log into it."""
         for connection in (self._reader, self._writer):
             if connection is not None:
-                with errors_of(self._name):
+                with translate_sqlite_errors(self._name):
                     connection.close()
         self._reader = self._writer = None
 
     def _connected(self) -> apsw.Connection:
-        return connected(self._path, self._name, wait=self._wait, vfs=self._vfs)
+        return connect_sqlite(self._path, self._name, wait=self._wait, vfs=self._vfs)
 
     def _open(self, connection: apsw.Connection | None) -> apsw.Connection:
         if connection is None:
@@ -116,13 +116,13 @@ class SqliteStore:
         return connection
 
     def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
-        with self._readers.taken(), errors_of(self._name):
+        with self._readers.held(), translate_sqlite_errors(self._name):
             connection = self._open(self._reader)
             return _head(connection), _records(connection, sequence, limit)
 
     def _begun(self) -> apsw.Connection:
         connection = self._open(self._writer)
-        with errors_of(self._name):
+        with translate_sqlite_errors(self._name):
             if connection.in_transaction:  # a roll-back failed: start afresh
                 connection.close(force=True)
                 connection = self._writer = self._connected()
@@ -187,22 +187,22 @@ class _SqliteLog:
             at = min(last[0].sequence, self._head.sequence)
             raise LedgerDamaged(f"record {at + 1} is missing, or record {at} was changed")
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         if sequence == self._head.sequence:
             return iter(())
-        return in_pages(self._page, sequence)
+        return read_in_pages(self._page, sequence)
 
     def append(self, records: Sequence[Record]) -> None:
         self._check_open()
-        head = followed(self._head, records)
+        head = advance_head(self._head, records)
         rows = [(record.sequence, record.digest, record.payload) for record in records]
-        with errors_of(self._name):
+        with translate_sqlite_errors(self._name):
             self._connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
         self._head = head
 
     def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
         self._check_open()
-        with errors_of(self._name):
+        with translate_sqlite_errors(self._name):
             return self._head, _records(self._connection, sequence, limit)
 
     def _check_open(self) -> None:
@@ -232,7 +232,7 @@ def _seal(connection: apsw.Connection, sequence: int, data: bytes) -> bytes:
     """What ties a snapshot to the history that it is of."""
     found = connection.execute("SELECT digest FROM record WHERE sequence = ?", (sequence,))
     digests = [row[0] for row in found if _is_blob(row[0])]
-    return chained(digests[0] if digests else b"", sequence, data)
+    return record_hash(digests[0] if digests else b"", sequence, data)
 
 
 def _is_blob(value: object) -> bool:

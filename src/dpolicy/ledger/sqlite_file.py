@@ -18,13 +18,13 @@ import apsw
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import FORMAT, GENESIS
 from dpolicy.ledger.file_systems import check_file_system
-from dpolicy.ledger.turns import busy
+from dpolicy.ledger.turns import lock_timeout_error
 
 #: The first release without the WAL-reset bug.
-OLDEST_LIBRARY = (3, 51, 3)
+MIN_SQLITE_VERSION = (3, 51, 3)
 
 #: What marks a SQLite file as a ledger: "dpol".
-APPLICATION = 0x64706F6C
+APPLICATION_ID = 0x64706F6C
 
 #: Every connection is set up so; the second column is what SQLite must answer.
 SETTINGS = (
@@ -71,25 +71,25 @@ CREATE TRIGGER head_advances BEFORE UPDATE ON head
   BEGIN SELECT RAISE(ABORT, 'the head is the last record'); END;
 CREATE TRIGGER head_stays BEFORE DELETE ON head
   BEGIN SELECT RAISE(ABORT, 'the head is never deleted'); END;
-PRAGMA application_id={APPLICATION};
+PRAGMA application_id={APPLICATION_ID};
 PRAGMA user_version={FORMAT};
 COMMIT;
 """
 
 
-def prepare(path: Path, name: str) -> None:
+def prepare_file(path: Path, name: str) -> None:
     """Check that a ledger can be kept at a path, and create it if there is none."""
     check_library(apsw.sqlite_lib_version())
     _check_place(path, name)
     if not path.exists():
         _check_no_rest(path, name)
-        with errors_of(name):
+        with translate_sqlite_errors(name):
             _create(path)
 
 
-def connected(path: Path, name: str, *, wait: float, vfs: str | None) -> apsw.Connection:
+def connect_sqlite(path: Path, name: str, *, wait: float, vfs: str | None) -> apsw.Connection:
     """A connection to a ledger that exists, with durable settings that SQLite has confirmed."""
-    with errors_of(name):
+    with translate_sqlite_errors(name):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
             connection.set_busy_timeout(int(wait * 1000))
@@ -118,8 +118,8 @@ def flush(path: Path) -> None:
 
 def check_library(version: str) -> None:
     """Raise `LedgerUnavailable` for a release of SQLite that can corrupt its log."""
-    if tuple(int(part) for part in version.split(".")) < OLDEST_LIBRARY:
-        oldest = ".".join(map(str, OLDEST_LIBRARY))
+    if tuple(int(part) for part in version.split(".")) < MIN_SQLITE_VERSION:
+        oldest = ".".join(map(str, MIN_SQLITE_VERSION))
         raise LedgerUnavailable(
             f"SQLite {version} can corrupt its write-ahead log; {oldest} is the first that cannot\n"
             "help: install the `apsw` wheel, which brings its own SQLite"
@@ -127,12 +127,12 @@ def check_library(version: str) -> None:
 
 
 @contextmanager
-def errors_of(name: str) -> Iterator[None]:
+def translate_sqlite_errors(name: str) -> Iterator[None]:
     """SQLite's errors → ours."""
     try:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
-        raise busy(name) from error
+        raise lock_timeout_error(name) from error
     except _DAMAGE as error:
         raise LedgerDamaged(f"the ledger `{name}` is damaged: {error}") from error
     except (apsw.FullError, apsw.TooBigError) as error:
@@ -200,7 +200,7 @@ def _create(path: Path) -> None:
 
 def _check_is_ledger(connection: apsw.Connection, name: str) -> None:
     application = _one(connection, "PRAGMA application_id")
-    if application != APPLICATION:
+    if application != APPLICATION_ID:
         what = "an empty file" if Path(connection.filename).stat().st_size == 0 else "another file"
         raise LedgerDamaged(
             f"`{name}` is not a ledger but {what}\n"

@@ -19,27 +19,27 @@ from typing import Protocol
 from dpolicy.ledger.events import Record
 
 
-class Log(Protocol):
+class LogWriter(Protocol):
     """A store while this process is its only writer."""
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         """The records behind a number, in order."""
 
     def append(self, records: Sequence[Record]) -> None:
         """Add records; they are durable when the block ends."""
 
 
-class Store(Protocol):
+class LedgerStore(Protocol):
     """Where a ledger is kept."""
 
     @property
     def name(self) -> str:
         """The path or address, for messages; without a password."""
 
-    def writing(self) -> AbstractContextManager[Log]:
+    def open_for_writing(self) -> AbstractContextManager[LogWriter]:
         """Wait to be the only writer."""
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         """The durable records behind a number, in order."""
 
     def load_snapshot(self) -> tuple[int, bytes] | None:

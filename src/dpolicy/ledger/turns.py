@@ -10,13 +10,13 @@ from threading import Lock, get_ident
 from dpolicy.errors import InvariantBroken, LedgerUnavailable
 
 #: Seconds to wait for other writers. A commit takes milliseconds: more waiting means a hung writer.
-WAIT = 30.0
+LOCK_TIMEOUT = 30.0
 
 
-class Turn:
+class WriteLock:
     """A lock that says what is wrong instead of waiting for ever or for itself."""
 
-    def __init__(self, name: str, wait: float = WAIT) -> None:
+    def __init__(self, name: str, wait: float = LOCK_TIMEOUT) -> None:
         self._name = name
         self._wait = wait
         self._lock = Lock()
@@ -24,7 +24,7 @@ class Turn:
         self._process = os.getpid()
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Wait for one's turn and keep it until the block ends."""
         if os.getpid() != self._process:
             raise LedgerUnavailable(
@@ -34,7 +34,7 @@ class Turn:
         if self._holder == get_ident():
             raise InvariantBroken(f"the ledger `{self._name}` is used inside of its own writing")
         if not self._lock.acquire(timeout=self._wait):
-            raise busy(self._name)
+            raise lock_timeout_error(self._name)
         self._holder = get_ident()
         try:
             yield
@@ -43,7 +43,7 @@ class Turn:
             self._lock.release()
 
 
-def busy(name: str) -> LedgerUnavailable:
+def lock_timeout_error(name: str) -> LedgerUnavailable:
     """The error for a writer that waited too long for another."""
     return LedgerUnavailable(
         f"another writer keeps the ledger `{name}` locked; nothing was written\n"

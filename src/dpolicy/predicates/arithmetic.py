@@ -12,33 +12,33 @@ from collections.abc import Callable, Iterator
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates import engine
-from dpolicy.predicates.checked import Syntax
-from dpolicy.predicates.expression import Mistake, size_mistake
-from dpolicy.predicates.mistakes import did_you_mean, explained, kind_in_words, place, symbol
-from dpolicy.releases.labels import Schema
+from dpolicy.predicates.checked import CelSyntax
+from dpolicy.predicates.expression import ExpressionProblem, size_problem
+from dpolicy.predicates.mistakes import expression_suggestion, problem_from_cel_error, kind_in_words, underline_span, operator_symbol
+from dpolicy.releases.labels import ReleaseSchema
 
 _NUMBERS = frozenset({"bool", "int", "double"})
 _OPERATORS = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_&&_", "_||_", "_?_:_"})
 _FUNCTIONS = _OPERATORS | {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "double", "int"}
 
 
-def read_function(
+def parse_budget_function(
     text: str, names: frozenset[str]
-) -> Callable[[str, float], float] | tuple[Mistake, ...]:
+) -> Callable[[str, float], float] | tuple[ExpressionProblem, ...]:
     """The function of a budget's notion (one of `names`) and value, or what is wrong with it."""
-    if (unreadable := size_mistake(text)) is not None:
+    if (unreadable := size_problem(text)) is not None:
         return (unreadable,)
     variables = {f"budget.{name}": "double" for name in names}
-    syntax = engine.check(text, variables)
-    if not isinstance(syntax, Syntax):
-        return tuple(_budget_name(explained(each, text, Schema()), names) for each in syntax)
+    syntax = engine.check_cel(text, variables)
+    if not isinstance(syntax, CelSyntax):
+        return tuple(_budget_name(problem_from_cel_error(each, text, ReleaseSchema()), names) for each in syntax)
     mistakes = [*_result(syntax, text), *_refused(syntax, text)]
     if mistakes:
         return tuple(mistakes)
 
     def function(notion: str, value: float) -> float:
         try:
-            result = engine.calculate(text, variables, {f"budget.{notion}": float(value)})
+            result = engine.evaluate_cel(text, variables, {f"budget.{notion}": float(value)})
         except PredicateFailed as failure:
             reason = f"`{text}` has no value at {notion} {value:g}: {failure}"
             raise PredicateFailed(reason) from None
@@ -49,31 +49,31 @@ def read_function(
     return function
 
 
-def _budget_name(mistake: Mistake, names: frozenset[str]) -> Mistake:
+def _budget_name(mistake: ExpressionProblem, names: frozenset[str]) -> ExpressionProblem:
     if not mistake.message.startswith("unknown name"):
         return mistake
     written = mistake.message.split("`")[1]
     known = [f"budget.{name}" for name in names]
     listed = ", ".join(f"`{name}`" for name in sorted(known))
-    help_ = did_you_mean(written, known) or f"the names are {listed}"
-    return Mistake("type", mistake.message, mistake.offset, mistake.length, help_)
+    help_ = expression_suggestion(written, known) or f"the names are {listed}"
+    return ExpressionProblem("type", mistake.message, mistake.offset, mistake.length, help_)
 
 
-def _result(syntax: Syntax, text: str) -> Iterator[Mistake]:
+def _result(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
     kind = syntax.types.get(syntax.root.id, "dyn")
     if kind not in ("double", "int"):
         message = f"a budget function gives a number, this is {kind_in_words(kind)}"
-        yield Mistake("type", message, 0, max(1, len(text)))
+        yield ExpressionProblem("type", message, 0, max(1, len(text)))
 
 
-def _refused(syntax: Syntax, text: str) -> Iterator[Mistake]:
+def _refused(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
     stack = [syntax.root]
     while stack:
         node = stack.pop()
         if node.kind == "call" and node.name in _FUNCTIONS:
             stack.extend(reversed(node.children))
         elif node.kind not in ("name", "constant") or syntax.types.get(node.id) not in _NUMBERS:
-            what = f"`{symbol(node.name)}`" if node.kind == "call" else "this kind of value"
+            what = f"`{operator_symbol(node.name)}`" if node.kind == "call" else "this kind of value"
             at = min(syntax.positions.get(node.id, 0), len(text) - 1)
             message = f"{what} is not available in budget functions"
-            yield Mistake("refused", message, *place(text, at))
+            yield ExpressionProblem("refused", message, *underline_span(text, at))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dpolicy.errors import InvariantBroken
 
 #: What a constant can hold; the last is for the kinds no predicate may use (null, uint, bytes …).
-Scalar = str | int | float | bool | None
+CelScalar = str | int | float | bool | None
 
 # Field numbers of cel/expr/syntax.proto and cel/expr/checked.proto.
 _EXPRESSION, _SOURCE = {"Parsed": (2, 3), "Checked": (4, 5)}, "positions"
@@ -24,31 +24,31 @@ _PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "byt
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CelNode:
     """One node as CEL sees it, macros already expanded."""
 
     id: int
     kind: str  # constant | name | select | has | call | list | comprehension | other
     name: str = ""  # of the name, field, function or loop variable
-    value: Scalar = None
-    children: tuple[Node, ...] = ()
+    value: CelScalar = None
+    children: tuple[CelNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Syntax:
+class CelSyntax:
     """A tree, where each node stands in the text, and (if checked) which type it has."""
 
-    root: Node
+    root: CelNode
     positions: dict[int, int]  # node id → offset in code points
     types: dict[int, str]  # node id → e.g. `string`, `list(string)`, `dyn`
 
 
-def decode(serialized: bytes) -> Syntax:
+def decode_syntax(serialized: bytes) -> CelSyntax:
     """Read what `Expression.serialize()` returned."""
     wrapper = dict(_fields(serialized))
     stage = "Checked" if b"CheckedExpr" in _message(wrapper[1]) else "Parsed"
     expression, source = _EXPRESSION[stage]
-    root: Node | None = None
+    root: CelNode | None = None
     positions: dict[int, int] = {}
     types: dict[int, str] = {}
     for number, value in _fields(_message(wrapper[2])):
@@ -61,62 +61,62 @@ def decode(serialized: bytes) -> Syntax:
             types[_number(entry.get(1, 0))] = _type(_message(entry.get(2, b"")))
     if root is None:
         raise InvariantBroken("a compiled expression came without a tree")
-    return Syntax(root, positions, types)
+    return CelSyntax(root, positions, types)
 
 
-def _node(data: bytes) -> Node:
-    identity, node = 0, Node(0, "other")
+def _node(data: bytes) -> CelNode:
+    identity, node = 0, CelNode(0, "other")
     for number, value in _fields(data):
         if number == 2:
             identity = _number(value)
         elif number in _READERS:
             node = _READERS[number](_message(value))
-    return Node(identity, node.kind, node.name, node.value, node.children)
+    return CelNode(identity, node.kind, node.name, node.value, node.children)
 
 
-def _constant(data: bytes) -> Node:
+def _constant(data: bytes) -> CelNode:
     for number, value in _fields(data):
         if number == 2:
-            return Node(0, "constant", "bool", bool(value))
+            return CelNode(0, "constant", "bool", bool(value))
         if number == 3:
-            return Node(0, "constant", "int", _signed(_number(value)))
+            return CelNode(0, "constant", "int", _signed(_number(value)))
         if number == 5:
-            return Node(0, "constant", "double", struct.unpack("<d", _message(value))[0])
+            return CelNode(0, "constant", "double", struct.unpack("<d", _message(value))[0])
         if number == 6:
-            return Node(0, "constant", "string", _message(value).decode())
-    return Node(0, "other", "constant")
+            return CelNode(0, "constant", "string", _message(value).decode())
+    return CelNode(0, "other", "constant")
 
 
-def _name(data: bytes) -> Node:
-    return Node(0, "name", _text(dict(_fields(data))[1]).removeprefix("."))
+def _name(data: bytes) -> CelNode:
+    return CelNode(0, "name", _text(dict(_fields(data))[1]).removeprefix("."))
 
 
-def _select(data: bytes) -> Node:
+def _select(data: bytes) -> CelNode:
     found = dict(_fields(data))
     kind = "has" if found.get(3) else "select"
-    return Node(0, kind, _text(found[2]), None, (_node(_message(found[1])),))
+    return CelNode(0, kind, _text(found[2]), None, (_node(_message(found[1])),))
 
 
-def _call(data: bytes) -> Node:
+def _call(data: bytes) -> CelNode:
     function, children = "", []
     for number, value in _fields(data):
         if number == 2:
             function = _text(value)
         else:  # the target of a method comes first on the wire and counts as the first argument
             children.append(_node(_message(value)))
-    return Node(0, "call", function, None, tuple(children))
+    return CelNode(0, "call", function, None, tuple(children))
 
 
-def _list(data: bytes) -> Node:
+def _list(data: bytes) -> CelNode:
     elements = [_node(_message(value)) for number, value in _fields(data) if number == 1]
-    return Node(0, "list", "", None, tuple(elements))
+    return CelNode(0, "list", "", None, tuple(elements))
 
 
-def _comprehension(data: bytes) -> Node:
+def _comprehension(data: bytes) -> CelNode:
     found = dict(_fields(data))
     children = tuple(_node(_message(found[number])) for number in (2, 4, 5, 6, 7))
     kind = "other" if found.get(8) else "comprehension"
-    return Node(0, kind, _text(found[1]), None, children)
+    return CelNode(0, kind, _text(found[1]), None, children)
 
 
 _READERS = {
@@ -125,7 +125,7 @@ _READERS = {
     5: _select,
     6: _call,
     7: _list,
-    8: lambda data: Node(0, "other", "struct"),
+    8: lambda data: CelNode(0, "other", "struct"),
     9: _comprehension,
 }
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates.checked import Syntax, decode
+from dpolicy.predicates.checked import CelSyntax, decode_syntax
 
 #: A process that reads many policies in turn (the tests do) should not keep all vocabularies.
 ENVIRONMENTS_KEPT = 32
@@ -23,24 +23,24 @@ _REPORT = re.compile(r"ERROR: [^:\n]*:(-?\d+):(-?\d+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class CelError:
     """Something the library refuses: its own words, and where (None: the whole text)."""
 
     message: str
     offset: int | None
 
 
-def parse(text: str) -> Syntax | tuple[Complaint, ...]:
+def parse_cel(text: str) -> CelSyntax | tuple[CelError, ...]:
     """The tree of `text` before names and types are looked at."""
     return _compile(text, (), unchecked=True)
 
 
-def check(text: str, variables: Mapping[str, str]) -> Syntax | tuple[Complaint, ...]:
+def check_cel(text: str, variables: Mapping[str, str]) -> CelSyntax | tuple[CelError, ...]:
     """The tree of `text` with the type of every node; `variables` names each type in words."""
     return _compile(text, tuple(sorted(variables.items())), unchecked=False)
 
 
-def calculate(text: str, variables: Mapping[str, str], values: Mapping[str, object]) -> object:
+def evaluate_cel(text: str, variables: Mapping[str, str], values: Mapping[str, object]) -> object:
     """What `text` comes to, by the library's own evaluator."""
     environment = _environment(tuple(sorted(variables.items())))
     result = environment.compile(text).eval(data=dict(values))
@@ -52,12 +52,12 @@ def calculate(text: str, variables: Mapping[str, str], values: Mapping[str, obje
 
 def _compile(
     text: str, variables: tuple[tuple[str, str], ...], *, unchecked: bool
-) -> Syntax | tuple[Complaint, ...]:
+) -> CelSyntax | tuple[CelError, ...]:
     try:
         compiled = _environment(variables).compile(text, disable_check=unchecked)
     except RuntimeError as error:
         return _complaints(str(error), text)
-    return decode(compiled.serialize())
+    return decode_syntax(compiled.serialize())
 
 
 @cache
@@ -77,17 +77,17 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
     return _library().NewEnv(variables={name: types[kind] for name, kind in variables})
 
 
-def _complaints(report: str, text: str) -> tuple[Complaint, ...]:
+def _complaints(report: str, text: str) -> tuple[CelError, ...]:
     """Take apart `ERROR: <input>:LINE:COLUMN: message`, of which one report can hold many."""
     starts = [0]
     starts.extend(match.end() for match in re.finditer("\n", text))
-    found: dict[Complaint, None] = {}
+    found: dict[CelError, None] = {}
     for match in _REPORT.finditer(report):
         line, column = int(match[1]), int(match[2])
         inside = 1 <= line <= len(starts)
         offset = starts[line - 1] + column - 1 if inside else None
-        found[Complaint(_plain(match[3]), offset)] = None
-    return tuple(found) or (Complaint(_plain(report), None),)
+        found[CelError(_plain(match[3]), offset)] = None
+    return tuple(found) or (CelError(_plain(report), None),)
 
 
 def _plain(message: str) -> str:

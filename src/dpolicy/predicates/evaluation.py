@@ -16,25 +16,25 @@ from dpolicy.predicates.tree import (
     AllOf,
     AnyOf,
     Arithmetic,
-    Attributes,
-    Choice,
+    AttributeList,
+    Conditional,
     Comparison,
     Constant,
     HasLabel,
     LabelText,
-    LabelTexts,
+    LabelTextList,
     Literals,
-    Member,
+    Membership,
     Not,
-    Own,
-    Quantified,
-    Size,
+    MechanismField,
+    Quantifier,
+    SizeOf,
     TextTest,
     Tree,
-    Variable,
+    QuantifierVariable,
     walk,
 )
-from dpolicy.releases.labels import Facts
+from dpolicy.releases.labels import PredicateInput
 
 #: How often the body of nested quantifiers may run for one mechanism: about 10 ms.
 #: Only a mechanism with hundreds of attributes under nested quantifiers comes near it.
@@ -47,9 +47,9 @@ class TooManyStepsError(PredicateFailed):
     """Nested quantifiers that would run for too long on one mechanism."""
 
 
-Bound = tuple[Any, ...]  # the values of the quantifiers' variables, outermost first
-Run = Callable[[Facts, Bound], Any]
-Test = Callable[[Facts, Bound], bool]
+VariableBindings = tuple[Any, ...]  # the values of the quantifiers' variables, outermost first
+Evaluator = Callable[[PredicateInput, VariableBindings], Any]
+BooleanTest = Callable[[PredicateInput, VariableBindings], bool]
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -66,34 +66,34 @@ TEXT_TEST: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def compiled(tree: Tree) -> Callable[[Facts], bool]:
+def compile_tree(tree: Tree) -> Callable[[PredicateInput], bool]:
     """The predicate `tree` as a function of a mechanism's facts."""
     run = _closure(tree)
     return lambda facts: bool(run(facts, ()))
 
 
-def whole(value: int) -> int:
+def check_int64(value: int) -> int:
     """`value`, if it fits CEL's whole numbers."""
     if LOWEST <= value <= HIGHEST:
         return value
     raise PredicateFailed("a whole number left the range of 64 bits")
 
 
-def calculated(symbol: str, left: int, right: int) -> int:
+def apply_operator(symbol: str, left: int, right: int) -> int:
     """Arithmetic on whole numbers; division rounds towards zero, as in CEL (and unlike Python)."""
     if symbol == "+":
-        return whole(left + right)
+        return check_int64(left + right)
     if symbol == "-":
-        return whole(left - right)
+        return check_int64(left - right)
     if symbol == "*":
-        return whole(left * right)
+        return check_int64(left * right)
     if right == 0:
         raise PredicateFailed("division by zero")
-    quotient = whole(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
+    quotient = check_int64(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
     return quotient if symbol == "/" else left - quotient * right
 
 
-def _closure(tree: Tree) -> Run:
+def _closure(tree: Tree) -> Evaluator:
     match tree:
         case Not(operand):
             inner = _closure(operand)
@@ -102,13 +102,13 @@ def _closure(tree: Tree) -> Run:
             return _combined([_closure(term) for term in terms], decided_by=False)
         case AnyOf(terms):
             return _combined([_closure(term) for term in terms], decided_by=True)
-        case Choice():
+        case Conditional():
             return _choice(tree)
         case Comparison():
             return _comparison(tree)
-        case Member():
+        case Membership():
             return _member(tree)
-        case Size(operand):
+        case SizeOf(operand):
             measured = _closure(operand)
             return lambda facts, bound: len(measured(facts, bound))
         case TextTest(function, operand, argument):
@@ -116,43 +116,43 @@ def _closure(tree: Tree) -> Run:
             return lambda facts, bound: test(text(facts, bound), part(facts, bound))
         case Arithmetic(symbol, left, right):
             first, second = _closure(left), _closure(right)
-            return lambda facts, bound: calculated(
+            return lambda facts, bound: apply_operator(
                 symbol, first(facts, bound), second(facts, bound)
             )
-        case Quantified():
+        case Quantifier():
             return _quantified(tree)
         case _:
             return _leaf(tree)
 
 
-def _leaf(tree: Tree) -> Run:
+def _leaf(tree: Tree) -> Evaluator:
     match tree:
         case Constant(value):
             return lambda facts, bound: value
         case Literals(items):
             values = tuple(item.value for item in items)
             return lambda facts, bound: values
-        case Attributes():
+        case AttributeList():
             return lambda facts, bound: facts.attributes
-        case Own("mechanism"):
+        case MechanismField("mechanism"):
             return lambda facts, bound: facts.mechanism
-        case Own("by"):
+        case MechanismField("by"):
             return lambda facts, bound: facts.by
         case LabelText(name):
             return _label(name)
-        case LabelTexts(name):
+        case LabelTextList(name):
             return lambda facts, bound: facts.labels.get(name, ())
         case HasLabel(name):
             # A `many` label is there when it has a value, as with repeated fields in CEL.
             return lambda facts, bound: facts.labels.get(name, ()) != ()
-        case Variable(depth):
+        case QuantifierVariable(depth):
             return lambda facts, bound: bound[depth]
         case _:
             raise InvariantBroken("a predicate holds a node that nothing evaluates")
 
 
-def _label(name: str) -> Run:
-    def read(facts: Facts, bound: Bound) -> str | tuple[str, ...]:
+def _label(name: str) -> Evaluator:
+    def read(facts: PredicateInput, bound: VariableBindings) -> str | tuple[str, ...]:
         value = facts.labels.get(name)
         if value is None:
             raise PredicateFailed(f"the label `{name}` is missing")
@@ -161,10 +161,10 @@ def _label(name: str) -> Run:
     return read
 
 
-def _combined(terms: list[Test], *, decided_by: bool) -> Test:
+def _combined(terms: list[BooleanTest], *, decided_by: bool) -> BooleanTest:
     """`&&` is decided by a false term, `||` by a true one, whatever else fails."""
 
-    def run(facts: Facts, bound: Bound) -> bool:
+    def run(facts: PredicateInput, bound: VariableBindings) -> bool:
         failure: PredicateFailed | None = None
         for term in terms:
             try:
@@ -179,7 +179,7 @@ def _combined(terms: list[Test], *, decided_by: bool) -> Test:
     return run
 
 
-def _choice(tree: Choice) -> Run:
+def _choice(tree: Conditional) -> Evaluator:
     condition, first, second = (
         _closure(part) for part in (tree.condition, tree.first, tree.second)
     )
@@ -188,7 +188,7 @@ def _choice(tree: Choice) -> Run:
     )
 
 
-def _comparison(tree: Comparison) -> Run:
+def _comparison(tree: Comparison) -> Evaluator:
     compare, left = COMPARE[tree.operator], _closure(tree.left)
     if isinstance(tree.right, Constant):
         value = tree.right.value
@@ -197,22 +197,22 @@ def _comparison(tree: Comparison) -> Run:
     return lambda facts, bound: compare(left(facts, bound), right(facts, bound))
 
 
-def _member(tree: Member) -> Run:
+def _member(tree: Membership) -> Evaluator:
     match tree:
-        case Member(Constant(value), Attributes()):
+        case Membership(Constant(value), AttributeList()):
             return lambda facts, bound: value in facts.attributes
-        case Member(element, Literals(items)):
+        case Membership(element, Literals(items)):
             wanted, values = _closure(element), frozenset(item.value for item in items)
             return lambda facts, bound: wanted(facts, bound) in values
-        case Member(element, container):
+        case Membership(element, container):
             member, among = _closure(element), _closure(container)
             return lambda facts, bound: member(facts, bound) in among(facts, bound)
     raise InvariantBroken("`in` without its two operands")
 
 
-def _quantified(tree: Quantified) -> Run:
+def _quantified(tree: Quantifier) -> Evaluator:
     over = _bounded(tree)
-    body: Test = _closure(tree.body)
+    body: BooleanTest = _closure(tree.body)
     if tree.quantifier == "exists_one":
         # No early stop: an error later in the list must not be missed.
         return lambda facts, bound: (
@@ -220,7 +220,7 @@ def _quantified(tree: Quantified) -> Run:
         )
     decided_by = tree.quantifier == "exists"
 
-    def run(facts: Facts, bound: Bound) -> bool:
+    def run(facts: PredicateInput, bound: VariableBindings) -> bool:
         failure: PredicateFailed | None = None
         for item in over(facts, bound):
             try:
@@ -235,16 +235,16 @@ def _quantified(tree: Quantified) -> Run:
     return run
 
 
-def _bounded(tree: Quantified) -> Run:
+def _bounded(tree: Quantifier) -> Evaluator:
     """What `tree` ranges over, refused where nested quantifiers would run for too long."""
     over = _closure(tree.over)
-    inner = [node for node in walk(tree.body) if isinstance(node, Quantified)]
+    inner = [node for node in walk(tree.body) if isinstance(node, Quantifier)]
     if not inner or tree.depth > 0:
         return over
     nesting = max(node.depth for node in inner) + 1
     ranges = [_closure(node.over) for node in (tree, *inner)]
 
-    def checked(facts: Facts, bound: Bound) -> Any:
+    def checked(facts: PredicateInput, bound: VariableBindings) -> Any:
         longest = max(len(each(facts, bound)) for each in ranges)
         if longest**nesting * len(inner) > STEP_LIMIT:
             raise TooManyStepsError(f"quantifiers nested over {longest} values take too long")

@@ -13,25 +13,25 @@ from dataclasses import dataclass, field
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates import engine
-from dpolicy.predicates.checked import Syntax
-from dpolicy.predicates.evaluation import compiled
-from dpolicy.predicates.kleene import UNBOUND, Open, World, judged
-from dpolicy.predicates.mistakes import Mistake as Mistake
-from dpolicy.predicates.mistakes import explained
-from dpolicy.predicates.spelling import may_need_respelling, respelled
+from dpolicy.predicates.checked import CelSyntax
+from dpolicy.predicates.evaluation import compile_tree
+from dpolicy.predicates.kleene import UNBOUND, Unknown, PartialInput, evaluate_partial
+from dpolicy.predicates.mistakes import ExpressionProblem as ExpressionProblem
+from dpolicy.predicates.mistakes import problem_from_cel_error
+from dpolicy.predicates.spelling import may_need_rewrite, rewrite_for_checker
 from dpolicy.predicates.tree import (
-    Attributes,
+    AttributeList,
     Constant,
     Literals,
-    Member,
-    Quantified,
+    Membership,
+    Quantifier,
     Tree,
-    Variable,
+    QuantifierVariable,
     children,
 )
-from dpolicy.predicates.typed import Reading, typed
-from dpolicy.predicates.vocabulary import strangers
-from dpolicy.releases.labels import Facts, Schema
+from dpolicy.predicates.typed import TreeBuilder, build_tree
+from dpolicy.predicates.vocabulary import find_unknown_constants
+from dpolicy.releases.labels import PredicateInput, ReleaseSchema
 
 #: Longer than any predicate a person maintains; keeps bombs small.
 BYTE_LIMIT = 4096
@@ -55,13 +55,13 @@ class Expression:
 
     text: str
     tree: Tree = field(compare=False, repr=False)
-    evaluate: Callable[[Facts], bool] = field(compare=False, repr=False)
+    evaluate: Callable[[PredicateInput], bool] = field(compare=False, repr=False)
 
 
 Predicate = Always | UsesAny | Expression
 
 
-def matches(predicate: Predicate, facts: Facts) -> bool:
+def matches(predicate: Predicate, facts: PredicateInput) -> bool:
     """Whether the mechanism lies in the scope; raises `PredicateFailed` if that has no answer."""
     if isinstance(predicate, UsesAny):
         return not predicate.attributes.isdisjoint(facts.attributes)
@@ -73,23 +73,23 @@ def matches(predicate: Predicate, facts: Facts) -> bool:
         raise type(failure)(f"`{predicate.text}` has no answer: {failure}") from None
 
 
-def read_predicate(text: str, schema: Schema) -> Expression | tuple[Mistake, ...]:
+def parse_predicate(text: str, schema: ReleaseSchema) -> Expression | tuple[ExpressionProblem, ...]:
     """The predicate, or everything that is wrong with it."""
-    if (unreadable := size_mistake(text)) is not None:
+    if (unreadable := size_problem(text)) is not None:
         return (unreadable,)
-    checkable, refused = text, tuple[Mistake, ...]()
-    if may_need_respelling(text):
-        parsed = engine.parse(text)
-        if not isinstance(parsed, Syntax):
-            return _first_causes(explained(complaint, text, schema) for complaint in parsed)
-        checkable, refused = respelled(text, parsed)
-    syntax = engine.check(checkable, _variables(schema))
-    if not isinstance(syntax, Syntax):
-        return _first_causes([*refused, *(explained(each, text, schema) for each in syntax)])
-    reading = Reading(text, syntax, schema, [*refused])
-    tree = typed(reading)
-    mistakes = [*reading.mistakes, *strangers(tree, text, schema)]
-    return _in_order(mistakes) if mistakes else Expression(text, tree, compiled(tree))
+    checkable, refused = text, tuple[ExpressionProblem, ...]()
+    if may_need_rewrite(text):
+        parsed = engine.parse_cel(text)
+        if not isinstance(parsed, CelSyntax):
+            return _first_causes(problem_from_cel_error(complaint, text, schema) for complaint in parsed)
+        checkable, refused = rewrite_for_checker(text, parsed)
+    syntax = engine.check_cel(checkable, _variables(schema))
+    if not isinstance(syntax, CelSyntax):
+        return _first_causes([*refused, *(problem_from_cel_error(each, text, schema) for each in syntax)])
+    reading = TreeBuilder(text, syntax, schema, [*refused])
+    tree = build_tree(reading)
+    mistakes = [*reading.mistakes, *find_unknown_constants(tree, text, schema)]
+    return _in_order(mistakes) if mistakes else Expression(text, tree, compile_tree(tree))
 
 
 def reads_attribute(predicate: Predicate, attribute: str) -> bool:
@@ -103,21 +103,21 @@ def reads_attribute(predicate: Predicate, attribute: str) -> bool:
             return _reads(predicate.tree, attribute, ())
 
 
-def size_mistake(text: str) -> Mistake | None:
+def size_problem(text: str) -> ExpressionProblem | None:
     """Why `text` is not even parsed, if so."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        return Mistake("syntax", "half a character", error.start, 1)
+        return ExpressionProblem("syntax", "half a character", error.start, 1)
     if size > BYTE_LIMIT:
         message = f"the expression has {size} bytes, at most {BYTE_LIMIT} are allowed"
-        return Mistake("too-large", message, 0, len(text), "split it into several policies")
+        return ExpressionProblem("too-large", message, 0, len(text), "split it into several policies")
     if "\0" in text:  # the library would stop reading there
-        return Mistake("syntax", "unexpected zero byte", text.index("\0"), 1)
+        return ExpressionProblem("syntax", "unexpected zero byte", text.index("\0"), 1)
     return None
 
 
-def _variables(schema: Schema) -> dict[str, str]:
+def _variables(schema: ReleaseSchema) -> dict[str, str]:
     """Every name an expression can read, with its type, as the checker wants them."""
     variables = {"attributes": "list(string)", "mechanism": "string", "by": "string"}
     for label in schema.labels.values():
@@ -126,26 +126,26 @@ def _variables(schema: Schema) -> dict[str, str]:
     return variables
 
 
-def _first_causes(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+def _first_causes(mistakes: Iterable[ExpressionProblem]) -> tuple[ExpressionProblem, ...]:
     """A mistake with a known remedy (`=` for `==`) causes the syntax mistakes after it."""
     ordered = _in_order(mistakes)
     causes = ordered[0].kind == "syntax" and ordered[0].help is not None
     return ordered[:1] if causes else ordered
 
 
-def _in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+def _in_order(mistakes: Iterable[ExpressionProblem]) -> tuple[ExpressionProblem, ...]:
     return tuple(sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.offset))
 
 
 def _reads(tree: Tree, attribute: str, scope: tuple[Tree, ...]) -> bool:
     match tree:
-        case Attributes():
+        case AttributeList():
             return True  # any use that is not one of those below
-        case Member(element, Attributes()):
+        case Membership(element, AttributeList()):
             constants = _possible(element, scope)
             return constants is None or attribute in constants or _reads(element, attribute, scope)
-        case Quantified(_, _, over, body):
-            if isinstance(over, Attributes) and _decides(tree, attribute, scope):
+        case Quantifier(_, _, over, body):
+            if isinstance(over, AttributeList) and _decides(tree, attribute, scope):
                 return True
             return _reads(body, attribute, (*scope, over))
         case _:
@@ -157,16 +157,16 @@ def _possible(element: Tree, scope: tuple[Tree, ...]) -> tuple[object, ...] | No
     match element:
         case Constant(value):
             return (value,)
-        case Variable(depth):
+        case QuantifierVariable(depth):
             over = scope[depth]
             return tuple(item.value for item in over.items) if isinstance(over, Literals) else None
         case _:
             return None
 
 
-def _decides(tree: Quantified, attribute: str, scope: tuple[Tree, ...]) -> bool:
+def _decides(tree: Quantifier, attribute: str, scope: tuple[Tree, ...]) -> bool:
     """Whether one more value, `attribute`, may change what the quantifier says."""
-    nothing_known = World({}, {}, {})
-    bound: tuple[str | Open, ...] = (*(UNBOUND for _ in scope), attribute)
+    nothing_known = PartialInput({}, {}, {})
+    bound: tuple[str | Unknown, ...] = (*(UNBOUND for _ in scope), attribute)
     without_effect = tree.quantifier == "all"  # `all` ignores what its body is true for
-    return judged(tree.body, nothing_known, bound) is not without_effect
+    return evaluate_partial(tree.body, nothing_known, bound) is not without_effect

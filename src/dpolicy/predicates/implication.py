@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from dpolicy.errors import InvariantBroken, PredicateFailed
 from dpolicy.predicates import search, solver
-from dpolicy.predicates.evaluation import TooManyStepsError, compiled
+from dpolicy.predicates.evaluation import TooManyStepsError, compile_tree
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
-from dpolicy.predicates.kleene import Universe
-from dpolicy.predicates.observation import Questions, questions
-from dpolicy.predicates.tree import AllOf, AnyOf, Attributes, Constant, Member, Tree
-from dpolicy.releases.labels import Facts, Schema
+from dpolicy.predicates.kleene import ListUniverse
+from dpolicy.predicates.observation import CaseSpace, build_case_space
+from dpolicy.predicates.tree import AllOf, AnyOf, AttributeList, Constant, Membership, Tree
+from dpolicy.releases.labels import PredicateInput, ReleaseSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Implied:
 class Refuted:
     """There is a mechanism that matches the first predicate and not the second."""
 
-    counterexample: Facts
+    counterexample: PredicateInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Undecided:
     reason: str
 
 
-def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Refuted | Undecided:
+def implies(first: Predicate, second: Predicate, schema: ReleaseSchema) -> Implied | Refuted | Undecided:
     """Whether φ₁ ⊑ φ₂ over every mechanism the schema allows."""
     if isinstance(second, Always) or first == UsesAny(frozenset()):
         return Implied()
@@ -51,9 +51,9 @@ def implies(first: Predicate, second: Predicate, schema: Schema) -> Implied | Re
     if _tree(first) == other:  # the texts could be equal by accident, see `conjunction`
         return Implied()
     one = _tree(_fewer(first, other, schema) if isinstance(first, UsesAny) else first)
-    found = search.difference(one, other, schema)
+    found = search.search_counterexample(one, other, schema)
     if isinstance(found, str):
-        found = solver.difference(one, other, schema, found)
+        found = solver.solve_counterexample(one, other, schema, found)
     if found is None:
         return Implied()
     return Undecided(found) if isinstance(found, str) else _refuted(first, second, found)
@@ -66,7 +66,7 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
         return terms[0] if terms else Always()
     tree = AllOf(tuple(_tree(term) for term in terms))
     text = " && ".join(f"({_text(term)})" for term in terms)
-    return Expression(text, tree, compiled(tree))
+    return Expression(text, tree, compile_tree(tree))
 
 
 def _text(predicate: Predicate) -> str:
@@ -85,24 +85,24 @@ def _tree(predicate: Predicate) -> Tree:
         case Always():
             return Constant(True)
         case UsesAny(attributes):
-            return AnyOf(tuple(Member(Constant(name), Attributes()) for name in sorted(attributes)))
+            return AnyOf(tuple(Membership(Constant(name), AttributeList()) for name in sorted(attributes)))
         case Expression():
             return predicate.tree
 
 
-def _fewer(first: UsesAny, second: Tree, schema: Schema) -> UsesAny:
+def _fewer(first: UsesAny, second: Tree, schema: ReleaseSchema) -> UsesAny:
     """Of the attributes that look alike to `second`, one is enough to find a difference."""
-    universe = questions((second,), schema).universes.get("attributes", Universe((), ()))
+    universe = build_case_space((second,), schema).universes.get("attributes", ListUniverse((), ()))
     alike = sorted(first.attributes & schema.attributes - set(universe.named))
     return UsesAny(first.attributes.intersection(universe.named).union(alike[:1]))
 
 
-def _using(attributes: frozenset[str], schema: Schema) -> Facts:
-    plain = search.completed({}, Questions({}, {}, None), schema)
-    return Facts((min(attributes),), plain.labels, plain.mechanism, plain.by)
+def _using(attributes: frozenset[str], schema: ReleaseSchema) -> PredicateInput:
+    plain = search.complete_input({}, CaseSpace({}, {}, None), schema)
+    return PredicateInput((min(attributes),), plain.labels, plain.mechanism, plain.by)
 
 
-def _refuted(first: Predicate, second: Predicate, facts: Facts) -> Refuted | Undecided:
+def _refuted(first: Predicate, second: Predicate, facts: PredicateInput) -> Refuted | Undecided:
     """Believe no counter-example that the evaluation of requests would not confirm."""
     try:
         confirmed = matches(first, facts) and not matches(second, facts)

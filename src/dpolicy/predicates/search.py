@@ -10,34 +10,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.predicates.kleene import FAILED, Key, Open, World, judged, source_of
-from dpolicy.predicates.observation import Questions, questions
+from dpolicy.predicates.kleene import FAILED, Key, Unknown, PartialInput, evaluate_partial, list_key
+from dpolicy.predicates.observation import CaseSpace, build_case_space
 from dpolicy.predicates.tree import (
     AllOf,
     AnyOf,
-    Attributes,
+    AttributeList,
     Constant,
-    LabelTexts,
+    LabelTextList,
     Literals,
-    Member,
-    Quantified,
-    Size,
+    Membership,
+    Quantifier,
+    SizeOf,
     Tree,
     children,
 )
-from dpolicy.releases.labels import Facts, Schema
+from dpolicy.releases.labels import PredicateInput, ReleaseSchema
 
 #: How many nodes of the trees may be judged in all: some seconds at the worst. Comparing
 #: disjunctions of forty and sixty attributes takes a quarter of it.
 WORK_LIMIT = 2_000_000
 
 
-Known = dict[Key, str | int | bool | None]
+KnownFacts = dict[Key, str | int | bool | None]
 
 
-def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
+def search_counterexample(first: Tree, second: Tree, schema: ReleaseSchema) -> PredicateInput | str | None:
     """Facts that match `first` and not `second`; None if there are none; or why nobody knows."""
-    asked = questions((first, second), schema)
+    asked = build_case_space((first, second), schema)
     if asked.obstacle is not None:
         return asked.obstacle
     work = WORK_LIMIT
@@ -49,101 +49,101 @@ def difference(first: Tree, second: Tree, schema: Schema) -> Facts | str | None:
         while stack and work > 0:
             work -= cost
             if (found := _step(term, second, asked, stack)) is not None:
-                return completed(found, asked, schema)
+                return complete_input(found, asked, schema)
         if stack:
             return "too many cases to look at each"
     return None
 
 
-def _step(first: Tree, second: Tree, asked: Questions, stack: list[Known]) -> Known | None:
+def _step(first: Tree, second: Tree, case_space: CaseSpace, stack: list[KnownFacts]) -> KnownFacts | None:
     """Look at one case: a difference, or the cases it falls into pushed on the stack."""
     known = stack.pop()
-    question = _undecided(first, second, World(asked.universes, asked.options, known))
+    question = _undecided(first, second, PartialInput(case_space.universes, case_space.options, known))
     if question is True:
         return known
-    if isinstance(question, Open):
+    if isinstance(question, Unknown):
         if question.key is None:
             raise InvariantBroken("a predicate depends on nothing that can be asked")
         # The last one pushed is tried first: the options are in the order to try them.
-        for option in reversed(asked.options[question.key]):
+        for option in reversed(case_space.options[question.key]):
             stack.append({**known, question.key: option})
     return None
 
 
-def _forced(first: Tree, second: Tree, asked: Questions) -> Known | None:
+def _forced(first: Tree, second: Tree, case_space: CaseSpace) -> KnownFacts | None:
     """What every difference must hold and must not; None if that is contradictory."""
-    held = _members(first.terms if isinstance(first, AllOf) else (first,), asked)
-    absent = _members(second.terms if isinstance(second, AnyOf) else (second,), asked)
+    held = _members(first.terms if isinstance(first, AllOf) else (first,), case_space)
+    absent = _members(second.terms if isinstance(second, AnyOf) else (second,), case_space)
     if not held.isdisjoint(absent):
         return None
     return {**dict.fromkeys(sorted(absent), False), **dict.fromkeys(sorted(held), True)}
 
 
-def _members(terms: tuple[Tree, ...], asked: Questions) -> set[tuple[str, str]]:
+def _members(terms: tuple[Tree, ...], case_space: CaseSpace) -> set[tuple[str, str]]:
     found = set()
     for term in terms:
-        if isinstance(term, Member) and not isinstance(term.container, Literals):
+        if isinstance(term, Membership) and not isinstance(term.container, Literals):
             element = term.element
             if isinstance(element, Constant) and isinstance(element.value, str):
-                found.add((source_of(term.container), element.value))
-    return {key for key in found if key in asked.options}
+                found.add((list_key(term.container), element.value))
+    return {key for key in found if key in case_space.options}
 
 
-def _cost(tree: Tree, asked: Questions) -> int:
+def _cost(tree: Tree, case_space: CaseSpace) -> int:
     """How many nodes are judged for one case, at most."""
-    each = 1 + sum(_cost(child, asked) for child in children(tree))
+    each = 1 + sum(_cost(child, case_space) for child in children(tree))
     match tree:
-        case Quantified(over=Literals(items)):
+        case Quantifier(over=Literals(items)):
             return each * (len(items) + 1)
-        case Quantified(over=over) | Size(operand=Attributes() | LabelTexts() as over):
-            universe = asked.universes[source_of(over)]
+        case Quantifier(over=over) | SizeOf(operand=AttributeList() | LabelTextList() as over):
+            universe = case_space.universes[list_key(over)]
             return each * (len(universe.named) + len(universe.alike) + 1)
         case _:
             return each
 
 
-def _undecided(first: Tree, second: Tree, world: World) -> Open | bool:
+def _undecided(first: Tree, second: Tree, world: PartialInput) -> Unknown | bool:
     """True for a difference, false where there can be none, or the next question."""
-    matched = judged(first, world, ())
+    matched = evaluate_partial(first, world, ())
     if matched is False or matched is FAILED:
         return False
-    excluded = judged(second, world, ())
+    excluded = evaluate_partial(second, world, ())
     if excluded is True or excluded is FAILED:
         return False
-    if isinstance(matched, Open):
+    if isinstance(matched, Unknown):
         return matched
-    return excluded if isinstance(excluded, Open) else True
+    return excluded if isinstance(excluded, Unknown) else True
 
 
-def completed(
-    known: Mapping[Key, str | int | bool | None], asked: Questions, schema: Schema
-) -> Facts:
+def complete_input(
+    known_facts: Mapping[Key, str | int | bool | None], case_space: CaseSpace, schema: ReleaseSchema
+) -> PredicateInput:
     """A legal mechanism with these answers; what was not asked gets its default."""
     labels: dict[str, str | tuple[str, ...]] = {}
     for label in schema.labels.values():
         source = f"labels.{label.name}"
         if label.many:
-            labels[label.name] = _held(source, known, asked)
-        elif (source, None) in known:
-            value = known[source, None]
+            labels[label.name] = _held(source, known_facts, case_space)
+        elif (source, None) in known_facts:
+            value = known_facts[source, None]
             if value is not None:
                 labels[label.name] = str(value)
         elif label.default is not None or label.required:
             first = (label.values or ("text",))[0]
             labels[label.name] = first if label.default is None else label.default
-    return Facts(
-        _held("attributes", known, asked),
+    return PredicateInput(
+        _held("attributes", known_facts, case_space),
         labels,
-        str(known.get(("mechanism", None), "declared")),
-        str(known.get(("by", None), "")),
+        str(known_facts.get(("mechanism", None), "declared")),
+        str(known_facts.get(("by", None), "")),
     )
 
 
 def _held(
-    source: str, known: Mapping[Key, str | int | bool | None], asked: Questions
+    source: str, known_facts: Mapping[Key, str | int | bool | None], case_space: CaseSpace
 ) -> tuple[str, ...]:
-    if source not in asked.universes:
+    if source not in case_space.universes:
         return ()
-    universe = asked.universes[source]
-    named = [value for value in universe.named if known.get((source, value))]
-    return tuple(sorted([*named, *universe.alike[: int(known.get((source, None)) or 0)]]))
+    universe = case_space.universes[source]
+    named = [value for value in universe.named if known_facts.get((source, value))]
+    return tuple(sorted([*named, *universe.alike[: int(known_facts.get((source, None)) or 0)]]))

@@ -14,31 +14,31 @@ from importlib import import_module
 from typing import Any
 
 from dpolicy.predicates.evaluation import HIGHEST, LOWEST
-from dpolicy.predicates.kleene import Key, Universe, source_of
-from dpolicy.predicates.observation import Questions, domain_of
-from dpolicy.predicates.search import completed
+from dpolicy.predicates.kleene import Key, ListUniverse, list_key
+from dpolicy.predicates.observation import CaseSpace, possible_texts
+from dpolicy.predicates.search import complete_input
 from dpolicy.predicates.tree import (
     AllOf,
     AnyOf,
     Arithmetic,
-    Attributes,
-    Choice,
+    AttributeList,
+    Conditional,
     Comparison,
     Constant,
     HasLabel,
     LabelText,
-    LabelTexts,
+    LabelTextList,
     Literals,
-    Member,
+    Membership,
     Not,
-    Own,
-    Quantified,
-    Size,
+    MechanismField,
+    Quantifier,
+    SizeOf,
     TextTest,
     Tree,
-    Variable,
+    QuantifierVariable,
 )
-from dpolicy.releases.labels import Facts, Schema
+from dpolicy.releases.labels import PredicateInput, ReleaseSchema
 
 #: z3's own measure of work; some seconds. Policies that need it use a handful of text functions.
 WORK_LIMIT = 10_000_000
@@ -66,7 +66,7 @@ class _Question:
     """What the solver is asked, as it is put together."""
 
     z3: Any
-    schema: Schema
+    schema: ReleaseSchema
     texts: dict[str, Any] = field(default_factory=dict)
     missing: dict[str, Any] = field(default_factory=dict)
     lists: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class _Question:
     nodes: int = 0
 
 
-def difference(first: Tree, second: Tree, schema: Schema, reason: str) -> Facts | str | None:
+def solve_counterexample(first: Tree, second: Tree, schema: ReleaseSchema, reason: str) -> PredicateInput | str | None:
     """Facts that match `first` and not `second`; None if there are none; or why nobody knows."""
     try:
         z3 = import_module("z3")
@@ -104,21 +104,21 @@ def _term(tree: Tree, question: _Question, bound: tuple[_Term, ...]) -> _Term:
     match tree:
         case Constant(value):
             return _Term(_constant(value, question.z3), question.z3.BoolVal(False))
-        case Variable(depth):
+        case QuantifierVariable(depth):
             return bound[depth]
-        case Own() | LabelText() | HasLabel():
+        case MechanismField() | LabelText() | HasLabel():
             return _fact(tree, question)
         case AllOf(terms) | AnyOf(terms):
             present = question.z3.BoolVal(True)
             cases = [(present, _term(term, question, bound)) for term in terms]
             return _decided(cases, question.z3, by=isinstance(tree, AnyOf))
-        case Choice():
+        case Conditional():
             return _choice(tree, question, bound)
-        case Member(element, container):
+        case Membership(element, container):
             return _member(_term(element, question, bound), container, question)
-        case Size(Attributes() | LabelTexts() | Literals() as container):
+        case SizeOf(AttributeList() | LabelTextList() | Literals() as container):
             return _Term(_length(container, question), question.z3.BoolVal(False))
-        case Quantified():
+        case Quantifier():
             return _quantified(tree, question, bound)
         case _:
             return _strict(tree, question, bound)
@@ -130,7 +130,7 @@ def _strict(tree: Tree, question: _Question, bound: tuple[_Term, ...]) -> _Term:
         case Not(operand):
             inner = _term(operand, question, bound)
             return _Term(z3.Not(inner.value), inner.failed)
-        case Size(operand):
+        case SizeOf(operand):
             inner = _term(operand, question, bound)
             return _Term(z3.Length(inner.value), inner.failed)
         case Comparison(symbol, left, right) | TextTest(symbol, left, right):
@@ -178,7 +178,7 @@ def _calculated(symbol: str, left: _Term, right: _Term, z3: Any) -> _Term:
     return _Term(value, z3.Or(failed, value < LOWEST, value > HIGHEST))
 
 
-def _choice(tree: Choice, question: _Question, bound: tuple[_Term, ...]) -> _Term:
+def _choice(tree: Conditional, question: _Question, bound: tuple[_Term, ...]) -> _Term:
     condition, first, second = (
         _term(part, question, bound) for part in (tree.condition, tree.first, tree.second)
     )
@@ -199,7 +199,7 @@ def _decided(cases: list[tuple[Any, _Term]], z3: Any, *, by: bool) -> _Term:
     return _Term(decisive if by else z3.Not(decisive), z3.And(z3.Not(decisive), failed))
 
 
-def _quantified(tree: Quantified, question: _Question, bound: tuple[_Term, ...]) -> _Term:
+def _quantified(tree: Quantifier, question: _Question, bound: tuple[_Term, ...]) -> _Term:
     z3 = question.z3
     cases = [
         (present, _term(tree.body, question, (*bound, _Term(value, z3.BoolVal(False)))))
@@ -227,12 +227,12 @@ def _elements(container: Tree, question: _Question) -> list[tuple[Any, Any]]:
     z3 = question.z3
     if isinstance(container, Literals):
         return [(_constant(item.value, z3), z3.BoolVal(True)) for item in container.items]
-    source = source_of(container)
+    source = list_key(container)
     return [(_constant(value, z3), held) for value, held in _held(source, question).items()]
 
 
 def _held(source: str, question: _Question) -> dict[str, Any]:
-    domain = domain_of(source, question.schema)
+    domain = possible_texts(source, question.schema)
     if domain is None:
         raise _BeyondSolverError(f"`{source}` can hold any number of texts")
     if source not in question.lists:
@@ -241,10 +241,10 @@ def _held(source: str, question: _Question) -> dict[str, Any]:
     return question.lists[source]
 
 
-def _fact(tree: Own | LabelText | HasLabel, question: _Question) -> _Term:
+def _fact(tree: MechanismField | LabelText | HasLabel, question: _Question) -> _Term:
     z3 = question.z3
     never = z3.BoolVal(False)
-    if isinstance(tree, Own):
+    if isinstance(tree, MechanismField):
         return _Term(_text(tree.name, question), never)
     label, source = question.schema.labels[tree.name], f"labels.{tree.name}"
     if label.many:
@@ -260,7 +260,7 @@ def _text(source: str, question: _Question) -> Any:
     z3 = question.z3
     if source not in question.texts:
         question.texts[source] = variable = z3.String(source)
-        domain = domain_of(source, question.schema)
+        domain = possible_texts(source, question.schema)
         if domain is not None:
             question.rules.append(z3.Or(*(variable == _constant(value, z3) for value in domain)))
     return question.texts[source]
@@ -280,7 +280,7 @@ def _constant(value: str | int | float | bool, z3: Any) -> Any:
     return z3.StringVal(re.sub(r"[^A-Za-z0-9 ]", lambda found: f"\\u{{{ord(found[0]):x}}}", value))
 
 
-def _facts(model: Any, question: _Question) -> Facts | str:
+def _facts(model: Any, question: _Question) -> PredicateInput | str:
     known: dict[Key, str | int | bool | None] = {}
     for source, text in question.texts.items():
         value = known[source, None] = _read(model, text)
@@ -289,10 +289,10 @@ def _facts(model: Any, question: _Question) -> Facts | str:
     for source, missing in question.missing.items():
         if _is_true(model, missing):
             known[source, None] = None
-    universes = {source: Universe(tuple(held), ()) for source, held in question.lists.items()}
+    universes = {source: ListUniverse(tuple(held), ()) for source, held in question.lists.items()}
     for source, held in question.lists.items():
         known.update({(source, value): _is_true(model, there) for value, there in held.items()})
-    return completed(known, Questions(universes, {}, None), question.schema)
+    return complete_input(known, CaseSpace(universes, {}, None), question.schema)
 
 
 def _is_true(model: Any, term: Any) -> bool:

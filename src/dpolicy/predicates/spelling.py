@@ -11,19 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpolicy.predicates.checked import Node, Syntax
-from dpolicy.predicates.mistakes import Mistake, span
+from dpolicy.predicates.checked import CelNode, CelSyntax
+from dpolicy.predicates.mistakes import ExpressionProblem, underline_length
 
 _HAS = re.compile(r"\(\s*labels\s*\.\s*(?:[A-Za-z_]\w*|`[^`\n]+`)\s*\)")
 _INDEX = re.compile(r"""\[(\s*)(["'])([A-Za-z0-9_./ -]+)\2(\s*)\]""")
 
 
-def may_need_respelling(text: str) -> bool:
+def may_need_rewrite(text: str) -> bool:
     """Most expressions do not, and are spared being parsed twice."""
     return "has" in text or "[" in text
 
 
-def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
+def rewrite_for_checker(text: str, syntax: CelSyntax) -> tuple[str, tuple[ExpressionProblem, ...]]:
     """The text to check, as long as the one given, and what can be refused already."""
     letters, mistakes = list(text), []
     for node in _nodes(syntax.root):
@@ -40,25 +40,25 @@ def respelled(text: str, syntax: Syntax) -> tuple[str, tuple[Mistake, ...]]:
     return "".join(letters), tuple(mistakes)
 
 
-def _no_name(text: str, at: int) -> Mistake:
-    return Mistake("refused", "`has` is not a name", at, span(text, at), "write `has(labels.x)`")
+def _no_name(text: str, at: int) -> ExpressionProblem:
+    return ExpressionProblem("refused", "`has` is not a name", at, underline_length(text, at), "write `has(labels.x)`")
 
 
-def _unclear_has(text: str, at: int) -> Mistake:
+def _unclear_has(text: str, at: int) -> ExpressionProblem:
     start = max(text.rfind("has", 0, at), 0)
-    return Mistake(
+    return ExpressionProblem(
         "refused", "`has` asks for one label only", start, 3, "write `has(labels.x)`, nothing else"
     )
 
 
-def _is_index(node: Node) -> bool:
+def _is_index(node: CelNode) -> bool:
     if node.kind != "call" or node.name != "_[_]":
         return False
     operand, key = node.children
     return (operand.kind, operand.name) == ("name", "labels") and key.kind == "constant"
 
 
-def _nodes(node: Node) -> Iterator[Node]:
+def _nodes(node: CelNode) -> Iterator[CelNode]:
     yield node
     for child in node.children:
         yield from _nodes(child)

@@ -26,12 +26,12 @@ class Literals:
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class AttributeList:
     """The attributes of the mechanism."""
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class MechanismField:
     """`mechanism` or `by`: a text every mechanism has."""
 
     name: str
@@ -45,7 +45,7 @@ class LabelText:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelTexts:
+class LabelTextList:
     """The values of a `many` label."""
 
     name: str
@@ -59,7 +59,7 @@ class HasLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class QuantifierVariable:
     """The variable of the quantifier that stands `depth` quantifiers from the outside."""
 
     depth: int
@@ -87,7 +87,7 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Conditional:
     """`a ? b : c`."""
 
     condition: Tree
@@ -105,7 +105,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Membership:
     """`element in container`."""
 
     element: Tree
@@ -113,7 +113,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class SizeOf:
     """The length of a text (in code points) or of a list."""
 
     operand: Tree
@@ -138,7 +138,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantified:
+class Quantifier:
     """`all`, `exists` or `exists_one` over a list."""
 
     quantifier: str
@@ -150,22 +150,22 @@ class Quantified:
 Tree = (
     Constant
     | Literals
-    | Attributes
-    | Own
+    | AttributeList
+    | MechanismField
     | LabelText
-    | LabelTexts
+    | LabelTextList
     | HasLabel
-    | Variable
+    | QuantifierVariable
     | Not
     | AllOf
     | AnyOf
-    | Choice
+    | Conditional
     | Comparison
-    | Member
-    | Size
+    | Membership
+    | SizeOf
     | TextTest
     | Arithmetic
-    | Quantified
+    | Quantifier
 )
 
 
@@ -174,18 +174,18 @@ def children(tree: Tree) -> tuple[Tree, ...]:
     match tree:
         case Literals(items):
             return items
-        case Not(operand) | Size(operand):
+        case Not(operand) | SizeOf(operand):
             return (operand,)
         case AllOf(terms) | AnyOf(terms):
             return terms
-        case Choice(condition, first, second):
+        case Conditional(condition, first, second):
             return (condition, first, second)
         case (
             Comparison(_, left, right)
             | Arithmetic(_, left, right)
-            | Member(left, right)
+            | Membership(left, right)
             | TextTest(_, left, right)
-            | Quantified(_, _, left, right)
+            | Quantifier(_, _, left, right)
         ):
             return (left, right)
         case _:

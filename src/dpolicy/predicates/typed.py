@@ -10,30 +10,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dpolicy.predicates.checked import Node, Syntax
-from dpolicy.predicates.mistakes import Mistake, kind_in_words, place, symbol
+from dpolicy.predicates.checked import CelNode, CelSyntax
+from dpolicy.predicates.mistakes import ExpressionProblem, kind_in_words, underline_span, operator_symbol
 from dpolicy.predicates.tree import (
     AllOf,
     AnyOf,
     Arithmetic,
-    Attributes,
-    Choice,
+    AttributeList,
+    Conditional,
     Comparison,
     Constant,
     HasLabel,
     LabelText,
-    LabelTexts,
+    LabelTextList,
     Literals,
-    Member,
+    Membership,
     Not,
-    Own,
-    Quantified,
-    Size,
+    MechanismField,
+    Quantifier,
+    SizeOf,
     TextTest,
     Tree,
-    Variable,
+    QuantifierVariable,
 )
-from dpolicy.releases.labels import Schema
+from dpolicy.releases.labels import ReleaseSchema
 
 #: Deeper than anything a person writes; keeps every recursion over a tree shallow.
 DEPTH_LIMIT = 32
@@ -52,25 +52,25 @@ _NOTHING = Constant(False)  # stands where a mistake was, so that its neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TreeBuilder:
     """What is read, and the mistakes found so far."""
 
     text: str
-    syntax: Syntax
-    schema: Schema
-    mistakes: list[Mistake] = field(default_factory=list)
+    syntax: CelSyntax
+    schema: ReleaseSchema
+    mistakes: list[ExpressionProblem] = field(default_factory=list)
 
 
-def typed(reading: Reading) -> Tree:
+def build_tree(reading: TreeBuilder) -> Tree:
     """The typed tree; to be used only if `reading.mistakes` stays empty."""
     kind = _kind(reading, reading.syntax.root)
     if kind != "bool":
         message = f"a predicate is true or false, this is {kind_in_words(kind)}"
-        reading.mistakes.append(Mistake("type", message, 0, max(1, len(reading.text))))
+        reading.mistakes.append(ExpressionProblem("type", message, 0, max(1, len(reading.text))))
     return _tree(reading, reading.syntax.root, (), 1)
 
 
-def _tree(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> Tree:
+def _tree(reading: TreeBuilder, node: CelNode, scope: tuple[str, ...], depth: int) -> Tree:
     if depth > DEPTH_LIMIT:
         message = f"the expression is nested more than {DEPTH_LIMIT} deep"
         return _mistake(reading, node, message, kind="too-large")
@@ -91,28 +91,28 @@ def _tree(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> T
             return _mistake(reading, node, "this kind of value is not available in predicates")
 
 
-def _scalar(node: Node) -> str | int | float | bool:
+def _scalar(node: CelNode) -> str | int | float | bool:
     return False if node.value is None else node.value
 
 
-def _name(reading: Reading, node: Node, scope: tuple[str, ...]) -> Tree:
+def _name(reading: TreeBuilder, node: CelNode, scope: tuple[str, ...]) -> Tree:
     if node.name in scope:  # the innermost of two variables with one name hides the other
         if _kind(reading, node) not in _SCALARS:
             return _mistake(reading, node, f"the type of `{node.name}` is not clear")
-        return Variable(len(scope) - 1 - scope[::-1].index(node.name))
+        return QuantifierVariable(len(scope) - 1 - scope[::-1].index(node.name))
     if node.name == "attributes":
-        return Attributes()
+        return AttributeList()
     if node.name in ("mechanism", "by"):
-        return Own(node.name)
+        return MechanismField(node.name)
     if node.name.startswith("has.labels."):
         return HasLabel(node.name.removeprefix("has.labels."))
     label = reading.schema.labels.get(node.name.removeprefix("labels."))
     if node.name.startswith("labels.") and label is not None:
-        return LabelTexts(label.name) if label.many else LabelText(label.name)
+        return LabelTextList(label.name) if label.many else LabelText(label.name)
     return _mistake(reading, node, f"`{node.name}` is not available in predicates")
 
 
-def _call(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> Tree:
+def _call(reading: TreeBuilder, node: CelNode, scope: tuple[str, ...], depth: int) -> Tree:
     function = node.name
     if function in ("_&&_", "_||_"):
         terms = tuple(_tree(reading, term, scope, depth + 1) for term in _flat(node, function))
@@ -122,21 +122,21 @@ def _call(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> T
         return _mistake(reading, node, *refusal)
     parts = [_tree(reading, child, scope, depth + 1) for child in node.children]
     if function in _COMPARISONS:
-        return Comparison(symbol(function), parts[0], parts[1])
+        return Comparison(operator_symbol(function), parts[0], parts[1])
     if function in _ARITHMETIC:
-        return Arithmetic(symbol(function), parts[0], parts[1])
+        return Arithmetic(operator_symbol(function), parts[0], parts[1])
     if function in _TEXT_TESTS:
         return TextTest(function, parts[0], parts[1])
     if function == "@in":
-        return Member(parts[0], parts[1])
+        return Membership(parts[0], parts[1])
     if function == "_?_:_":
-        return Choice(parts[0], parts[1], parts[2])
+        return Conditional(parts[0], parts[1], parts[2])
     if function == "!_":
         return Not(parts[0])
-    return Size(parts[0]) if function == "size" else Arithmetic("-", Constant(0), parts[0])
+    return SizeOf(parts[0]) if function == "size" else Arithmetic("-", Constant(0), parts[0])
 
 
-def _flat(node: Node, function: str) -> list[Node]:
+def _flat(node: CelNode, function: str) -> list[CelNode]:
     """`a && (b && c)` as `a`, `b`, `c`; by a stack, since chains can be long."""
     terms, stack = [], [node]
     while stack:
@@ -150,7 +150,7 @@ def _flat(node: Node, function: str) -> list[Node]:
 
 def _refusal(function: str, kinds: list[str]) -> tuple[str, str | None] | None:
     """Why the typed call cannot be evaluated here, and what to write instead."""
-    written = symbol(function)
+    written = operator_symbol(function)
     on_lists = any(kind.startswith("list") for kind in kinds)
     unclear = f"`{written}` is not available for values of these types", None
     if function in ("!_", "size") or function in _TEXT_TESTS:
@@ -173,7 +173,7 @@ def _refusal(function: str, kinds: list[str]) -> tuple[str, str | None] | None:
     return f"`{function}` is not available in predicates", help_
 
 
-def _literals(reading: Reading, node: Node) -> Tree:
+def _literals(reading: TreeBuilder, node: CelNode) -> Tree:
     items = [
         Constant(_scalar(child), reading.syntax.positions.get(child.id, 0))
         for child in node.children
@@ -186,7 +186,7 @@ def _literals(reading: Reading, node: Node) -> Tree:
     return Literals(tuple(items))
 
 
-def _quantified(reading: Reading, node: Node, scope: tuple[str, ...], depth: int) -> Tree:
+def _quantified(reading: TreeBuilder, node: CelNode, scope: tuple[str, ...], depth: int) -> Tree:
     if len(scope) >= NESTING_LIMIT:
         message = f"quantifiers are nested more than {NESTING_LIMIT} deep"
         return _mistake(reading, node, message, kind="too-large")
@@ -200,10 +200,10 @@ def _quantified(reading: Reading, node: Node, scope: tuple[str, ...], depth: int
         return _mistake(reading, node, f"`{written}` is refused", "use `all` or `exists`")
     ranged = _tree(reading, over, scope, depth + 1)
     body = _tree(reading, found[1], (*scope, node.name), depth + 1)
-    return Quantified(found[0], len(scope), ranged, body)
+    return Quantifier(found[0], len(scope), ranged, body)
 
 
-def _quantifier(start: Node, step: Node) -> tuple[str, Node] | None:
+def _quantifier(start: CelNode, step: CelNode) -> tuple[str, CelNode] | None:
     """Which macro was expanded, and the body the user wrote (None: none that is supported)."""
     if step.kind != "call" or start.kind != "constant":
         return None
@@ -218,18 +218,18 @@ def _quantifier(start: Node, step: Node) -> tuple[str, Node] | None:
     return None
 
 
-def _macro(reading: Reading, node: Node) -> str:
+def _macro(reading: TreeBuilder, node: CelNode) -> str:
     before = reading.text[: reading.syntax.positions.get(node.id, 0)].rstrip()
     return "map" if before.endswith("map") else "filter" if before.endswith("filter") else "loop"
 
 
-def _kind(reading: Reading, node: Node) -> str:
+def _kind(reading: TreeBuilder, node: CelNode) -> str:
     return reading.syntax.types.get(node.id, "dyn")
 
 
 def _mistake(
-    reading: Reading, node: Node, message: str, help_: str | None = None, *, kind: str = "refused"
+    reading: TreeBuilder, node: CelNode, message: str, help_: str | None = None, *, kind: str = "refused"
 ) -> Tree:
     at = min(reading.syntax.positions.get(node.id, 0), max(len(reading.text) - 1, 0))
-    reading.mistakes.append(Mistake(kind, message, *place(reading.text, at), help_))
+    reading.mistakes.append(ExpressionProblem(kind, message, *underline_span(reading.text, at), help_))
     return _NOTHING

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpolicy.predicates.mistakes import Mistake, did_you_mean, span
+from dpolicy.predicates.mistakes import ExpressionProblem, expression_suggestion, underline_length
 from dpolicy.predicates.tree import (
-    Attributes,
-    Choice,
+    AttributeList,
+    Conditional,
     Comparison,
     Constant,
     LabelText,
-    LabelTexts,
+    LabelTextList,
     Literals,
-    Member,
-    Own,
-    Quantified,
+    Membership,
+    MechanismField,
+    Quantifier,
     Tree,
-    Variable,
+    QuantifierVariable,
     children,
 )
-from dpolicy.releases.labels import MECHANISM_KINDS, Schema
+from dpolicy.releases.labels import MECHANISM_KINDS, ReleaseSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class _Domain:
     values: frozenset[str]
 
 
-def strangers(tree: Tree, text: str, schema: Schema) -> Iterator[Mistake]:
+def find_unknown_constants(tree: Tree, text: str, schema: ReleaseSchema) -> Iterator[ExpressionProblem]:
     """A mistake for each constant compared with something that can never equal it."""
     yield from _visit(tree, text, schema, ())
 
 
-def _visit(tree: Tree, text: str, schema: Schema, scope: tuple[Tree, ...]) -> Iterator[Mistake]:
+def _visit(tree: Tree, text: str, schema: ReleaseSchema, scope: tuple[Tree, ...]) -> Iterator[ExpressionProblem]:
     match tree:
-        case Comparison("==" | "!=", left, right) | Member(left, right):
+        case Comparison("==" | "!=", left, right) | Membership(left, right):
             for one, other in ((left, right), (right, left)):
                 domain = _domain(one, schema, scope)
                 if domain is not None:
                     yield from _unknown(domain, _constants(other, scope), text)
-        case Quantified(_, _, over, body):
+        case Quantifier(_, _, over, body):
             yield from _visit(body, text, schema, (*scope, over))
             return
         case _:
@@ -56,18 +56,18 @@ def _visit(tree: Tree, text: str, schema: Schema, scope: tuple[Tree, ...]) -> It
         yield from _visit(child, text, schema, scope)
 
 
-def _domain(tree: Tree, schema: Schema, scope: tuple[Tree, ...]) -> _Domain | None:
+def _domain(tree: Tree, schema: ReleaseSchema, scope: tuple[Tree, ...]) -> _Domain | None:
     match tree:
-        case Attributes():
+        case AttributeList():
             return _Domain("attribute", schema.attributes)
-        case LabelText(name) | LabelTexts(name):
+        case LabelText(name) | LabelTextList(name):
             values = schema.labels[name].values
             return None if values is None else _Domain(f"value of `{name}`", frozenset(values))
-        case Own("mechanism"):
+        case MechanismField("mechanism"):
             return _Domain("mechanism", frozenset(MECHANISM_KINDS))
-        case Variable(depth):
+        case QuantifierVariable(depth):
             return _domain(scope[depth], schema, scope)
-        case Choice(_, first, second):
+        case Conditional(_, first, second):
             domains = _domain(first, schema, scope), _domain(second, schema, scope)
             if domains[0] is None or domains[1] is None:
                 return None
@@ -82,27 +82,27 @@ def _constants(tree: Tree, scope: tuple[Tree, ...]) -> Iterator[Constant]:
             yield tree
         case Literals(items):
             yield from items
-        case Variable(depth):
+        case QuantifierVariable(depth):
             if isinstance(scope[depth], Literals):
                 yield from _constants(scope[depth], scope)
-        case Choice(_, first, second):
+        case Conditional(_, first, second):
             yield from _constants(first, scope)
             yield from _constants(second, scope)
         case _:
             pass
 
 
-def _unknown(domain: _Domain, constants: Iterator[Constant], text: str) -> Iterator[Mistake]:
+def _unknown(domain: _Domain, constants: Iterator[Constant], text: str) -> Iterator[ExpressionProblem]:
     kind = "unknown-attribute" if domain.what == "attribute" else "unknown-value"
     for constant in constants:
         value = constant.value
         if isinstance(value, str) and value not in domain.values:
-            yield Mistake(
+            yield ExpressionProblem(
                 kind,
                 f"unknown {domain.what} `{value}`",
                 constant.offset,
-                span(text, constant.offset),
-                did_you_mean(value, domain.values) or _listed(domain.values),
+                underline_length(text, constant.offset),
+                expression_suggestion(value, domain.values) or _listed(domain.values),
             )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpolicy.privacy.certificates import shown_order
+from dpolicy.privacy.certificates import format_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Unlimited:
 Budget = EpsilonDelta | Zcdp | Gdp | Renyi | Unlimited
 
 
-def amount(budget: Budget) -> tuple[str, Fraction] | None:
+def budget_amount(budget: Budget) -> tuple[str, Fraction] | None:
     """The one number that a budget function acts on, with its notion; None where there is none."""
     match budget:
         case EpsilonDelta(epsilon=epsilon):
@@ -75,7 +75,7 @@ def with_amount(budget: Budget, value: Fraction) -> Budget:
             return budget
 
 
-def as_json(budget: Budget) -> dict[str, object] | str:
+def budget_to_json(budget: Budget) -> dict[str, object] | str:
     """The budget as it is printed and sent: plain numbers under the keys of the policy text."""
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
@@ -85,12 +85,12 @@ def as_json(budget: Budget) -> dict[str, object] | str:
         case Gdp(mu=mu):
             return {"mu": float(mu)}
         case Renyi(orders=orders):
-            return {"renyi": {shown_order(order): float(value) for order, value in orders}}
+            return {"renyi": {format_order(order): float(value) for order, value in orders}}
         case Unlimited():
             return "unlimited"
 
 
-def describe(budget: Budget) -> str:
+def format_budget(budget: Budget) -> str:
     """The budget in a few words for a table, in the decimals that were configured."""
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
@@ -100,6 +100,6 @@ def describe(budget: Budget) -> str:
         case Gdp(mu=mu):
             return f"μ {float(mu):g}"
         case Renyi(orders=orders):
-            return "  ".join(f"rényi({shown_order(o)}) {float(v):g}" for o, v in orders)
+            return "  ".join(f"rényi({format_order(o)}) {float(v):g}" for o, v in orders)
         case Unlimited():
             return "unlimited"

@@ -35,7 +35,7 @@ EARLIEST, LATEST = date(1583, 1, 1), date(8999, 12, 31)
 MAX_DAYS = 36_600
 
 
-class Kind(StrEnum):
+class PeriodKind(StrEnum):
     """The shapes a period can have; the values are what people write."""
 
     DAY = "day"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 
 #: Months per block, for the irregular kinds that are made of months.
-_MONTHS = {Kind.MONTH: 1, Kind.QUARTER: 3, Kind.HALF: 6, Kind.YEAR: 12}
+_MONTHS = {PeriodKind.MONTH: 1, PeriodKind.QUARTER: 3, PeriodKind.HALF: 6, PeriodKind.YEAR: 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +63,33 @@ class Period:
     `start` only remembers how the phase was written.
     """
 
-    kind: Kind
+    kind: PeriodKind
     days: int = 0
     phase: int | None = None
     start: date | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        if self.kind is Kind.SLIDING:
+        if self.kind is PeriodKind.SLIDING:
             return f"sliding {self.days} days"
-        if self.kind is Kind.TUMBLING:
+        if self.kind is PeriodKind.TUMBLING:
             return f"{self.days} days" + (f" from {self.start}" if self.start else "")
         return str(self.kind)
 
 
-DAY = Period(Kind.DAY)
-WEEK = Period(Kind.WEEK)
-SUNDAY_WEEK = Period(Kind.SUNDAY_WEEK)
-MONTH = Period(Kind.MONTH)
-QUARTER = Period(Kind.QUARTER)
-HALF = Period(Kind.HALF)
-YEAR = Period(Kind.YEAR)
-ISO_YEAR = Period(Kind.ISO_YEAR)
+DAY = Period(PeriodKind.DAY)
+WEEK = Period(PeriodKind.WEEK)
+SUNDAY_WEEK = Period(PeriodKind.SUNDAY_WEEK)
+MONTH = Period(PeriodKind.MONTH)
+QUARTER = Period(PeriodKind.QUARTER)
+HALF = Period(PeriodKind.HALF)
+YEAR = Period(PeriodKind.YEAR)
+ISO_YEAR = Period(PeriodKind.ISO_YEAR)
 
 
 def sliding(days: int) -> Period:
     """Every window of so many consecutive days."""
     _check_length(days)
-    return DAY if days == 1 else Period(Kind.SLIDING, days)
+    return DAY if days == 1 else Period(PeriodKind.SLIDING, days)
 
 
 def tumbling(days: int, start: date | None = None) -> Period:
@@ -98,12 +98,12 @@ def tumbling(days: int, start: date | None = None) -> Period:
     if days == 1:
         return DAY
     if start is None:
-        return Period(Kind.TUMBLING, days)
+        return Period(PeriodKind.TUMBLING, days)
     check_day(start)
     phase = start.toordinal() % days
     if days == 7 and phase in (0, 1):
         return WEEK if phase == 1 else SUNDAY_WEEK
-    return Period(Kind.TUMBLING, days, phase, start)
+    return Period(PeriodKind.TUMBLING, days, phase, start)
 
 
 def is_window(period: Period) -> bool:
@@ -111,39 +111,39 @@ def is_window(period: Period) -> bool:
     return period.days > 0 and period.phase is None
 
 
-def fixed(period: Period) -> tuple[int, int] | None:
+def fixed_length_and_phase(period: Period) -> tuple[int, int] | None:
     """Length and phase of a partition into equal blocks; None for the others."""
     match period.kind:
-        case Kind.DAY:
+        case PeriodKind.DAY:
             return 1, 0
-        case Kind.WEEK:
+        case PeriodKind.WEEK:
             return 7, 1  # ordinal 1 is a Monday
-        case Kind.SUNDAY_WEEK:
+        case PeriodKind.SUNDAY_WEEK:
             return 7, 0
-        case Kind.TUMBLING if period.phase is not None:
+        case PeriodKind.TUMBLING if period.phase is not None:
             return period.days, period.phase
     return None
 
 
-def index_of(period: Period, day: int) -> int:
+def block_index(period: Period, day: int) -> int:
     """The number of the block that holds a day; consecutive blocks have consecutive numbers."""
-    shape = fixed(period)
+    shape = fixed_length_and_phase(period)
     if shape:
         return (day - shape[1]) // shape[0]
     if is_window(period):
         raise InvariantBroken(f"`{period}` is not a partition of time")
     when = date.fromordinal(day)
-    if period.kind is Kind.ISO_YEAR:
+    if period.kind is PeriodKind.ISO_YEAR:
         return when.isocalendar().year
     return (when.year * 12 + when.month - 1) // _MONTHS[period.kind]
 
 
-def start_of(period: Period, index: int) -> int:
+def block_start(period: Period, index: int) -> int:
     """The first day of a block."""
-    shape = fixed(period)
+    shape = fixed_length_and_phase(period)
     if shape:
         return index * shape[0] + shape[1]
-    if period.kind is Kind.ISO_YEAR:
+    if period.kind is PeriodKind.ISO_YEAR:
         return date.fromisocalendar(index, 1, 1).toordinal()
     year, month = divmod(index * _MONTHS[period.kind], 12)
     return date(year, month + 1, 1).toordinal()
@@ -157,15 +157,15 @@ def cycle_blocks(period: Period) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def _cycle_starts(period: Period) -> tuple[int, ...]:
-    first = index_of(period, date(2000, 6, 30).toordinal())
-    last = index_of(period, date(2400, 6, 30).toordinal())
-    return tuple(start_of(period, index) for index in range(first, last + 1))
+    first = block_index(period, date(2000, 6, 30).toordinal())
+    last = block_index(period, date(2400, 6, 30).toordinal())
+    return tuple(block_start(period, index) for index in range(first, last + 1))
 
 
 @lru_cache(maxsize=256)
-def longest(period: Period) -> int:
+def longest_block(period: Period) -> int:
     """The length in days of the longest block."""
-    shape = fixed(period)
+    shape = fixed_length_and_phase(period)
     if shape or period.days:
         return shape[0] if shape else period.days
     return max(last - first + 1 for first, last in cycle_blocks(period))

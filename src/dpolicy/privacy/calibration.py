@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.group import Setting, no_covers
-from dpolicy.privacy.mechanism import read_mechanism
-from dpolicy.privacy.report import report
-from dpolicy.privacy.units import Relation, Unit
+from dpolicy.privacy.group import GroupContext, no_covers
+from dpolicy.privacy.mechanism import parse_mechanism
+from dpolicy.privacy.report import report_costs
+from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit
 
 #: The parameter that says how much noise there is, by kind of mechanism.
 NOISE = {
@@ -30,11 +30,11 @@ NOISE = {
 #: Digits of the answer; more would claim a precision that no noise sampler has.
 DIGITS = 12
 
-_USER = Unit("user", "user", None, Relation.ADD_REMOVE)
-_SETTING = Setting((_USER,), False, None, no_covers)
+_USER = PrivacyUnit("user", "user", None, NeighbouringRelation.ADD_REMOVE)
+_SETTING = GroupContext((_USER,), False, None, no_covers)
 
 
-def calibrated(
+def calibrate_noise(
     kind: str, fields: Mapping[str, object], epsilon: Fraction, delta: Fraction
 ) -> tuple[float, float]:
     """The least noise for (ε, δ), rounded up, and the ε that it reaches."""
@@ -67,10 +67,10 @@ def _meets(
 def _epsilon(
     kind: str, fields: Mapping[str, object], noise: Fraction, delta: Fraction
 ) -> float | None:
-    mechanism, problems = read_mechanism({**fields, "kind": kind, NOISE[kind]: noise})
+    mechanism, problems = parse_mechanism({**fields, "kind": kind, NOISE[kind]: noise})
     if mechanism is None:
         raise problems[0]
-    return report(mechanism, 0, {}, _USER.relation, _SETTING, ())[0].epsilon(delta)
+    return report_costs(mechanism, 0, {}, _USER.relation, _SETTING, ())[0].epsilon(delta)
 
 
 def _rounded_up(value: Fraction) -> Fraction:

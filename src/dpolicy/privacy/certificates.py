@@ -49,7 +49,7 @@ class Certificate:
 
     def __str__(self) -> str:
         return (
-            f"order {shown_order(self.order)}" if self.notion is Notion.RENYI else str(self.notion)
+            f"order {format_order(self.order)}" if self.notion is Notion.RENYI else str(self.notion)
         )
 
 
@@ -63,7 +63,7 @@ def renyi(order: Fraction | int | float | str) -> Certificate:
     return Certificate(Notion.RENYI, Fraction(order))
 
 
-def shown_order(order: Fraction) -> str:
+def format_order(order: Fraction) -> str:
     """An order as text, all of its digits: two orders are never shown alike."""
     return str(order.numerator) if order.denominator == 1 else repr(float(order))
 
@@ -78,6 +78,6 @@ def quanta_down(amount: Fraction | int) -> int:
     return math.floor(amount * QUANTA_PER_UNIT)
 
 
-def inflated(value: float) -> Fraction:
+def inflate(value: float) -> Fraction:
     """An upper bound of the real number that a float evaluation approximates."""
     return Fraction(value) * (1 + (FLOAT_ERROR if value >= 0 else -FLOAT_ERROR))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Notion, inflated
+from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Notion, inflate
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.normal import TAIL_ERROR, log_tail, mills, normal_shift
 
@@ -132,7 +132,7 @@ def implied_delta(epsilon: Fraction, delta: Fraction, at: Fraction) -> Fraction:
         return delta
     # (e^ε − e^ε')/(1 + e^ε), free of overflow.
     gain = -math.expm1(-float(epsilon - at)) / (1 + math.exp(-float(epsilon)))
-    return delta + (1 - delta) * min(inflated(gain), Fraction(1))
+    return delta + (1 - delta) * min(inflate(gain), Fraction(1))
 
 
 def group_delta(epsilon: Fraction | float, delta: Fraction, k: int) -> Fraction | None:

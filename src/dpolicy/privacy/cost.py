@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from dpolicy.privacy.loss import Certificates, Loss
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.bounds import Bounds, Plan, plan_of, pure, rounded, whole_curve
-from dpolicy.privacy.mechanisms.chain import chained
+from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, RoundingPlan, rounding_plan, pure_dp_bounds, round_to_loss, smallest_curve
+from dpolicy.privacy.mechanisms.chain import group_divergence
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
@@ -25,7 +25,7 @@ from dpolicy.privacy.mechanisms.declared import (
     declared_gdp,
     declared_pure,
     declared_zcdp,
-    leaky,
+    approximate_dp_bounds,
 )
 from dpolicy.privacy.mechanisms.gaussian import (
     DiscreteGaussian,
@@ -47,28 +47,28 @@ from dpolicy.privacy.mechanisms.response import (
     randomized_response,
 )
 from dpolicy.privacy.mechanisms.selection import (
-    Exponential,
+    ExponentialMechanism,
     ReportNoisyMax,
     SparseVector,
     exponential,
     report_noisy_max,
     sparse_vector,
 )
-from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, Sampled, sampled_epsilon
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments, sampled_epsilon
+from dpolicy.privacy.units import NeighbouringRelation
 
 
-def cost(mechanism: Mechanism, k: int, relation: Relation, certificates: Certificates) -> Loss:
+def cost(mechanism: Mechanism, k: int, relation: NeighbouringRelation, certificates: Certificates) -> Loss:
     """The loss of all runs for a group of k units of the kind it was stated for."""
-    return _cost(mechanism, k, relation, plan_of(certificates))
+    return _cost(mechanism, k, relation, rounding_plan(certificates))
 
 
 @lru_cache(maxsize=65_536)
-def _cost(mechanism: Mechanism, k: int, relation: Relation, plan: Plan) -> Loss:
-    return rounded(bounds_of(mechanism, k, relation), runs(mechanism), plan)
+def _cost(mechanism: Mechanism, k: int, relation: NeighbouringRelation, plan: RoundingPlan) -> Loss:
+    return round_to_loss(single_run_bounds(mechanism, k, relation), run_count(mechanism), plan)
 
 
-def runs(mechanism: Mechanism) -> int:
+def run_count(mechanism: Mechanism) -> int:
     """How often the family's single run is repeated."""
     match mechanism:
         case DpSgd(steps=steps, count=count):
@@ -82,23 +82,23 @@ def is_sampled(mechanism: Mechanism) -> bool:
     return rate is not None and float(rate) < 1
 
 
-def unsampled(mechanism: Mechanism) -> Mechanism:
+def without_sampling(mechanism: Mechanism) -> Mechanism:
     """The same mechanism on all of the data."""
     return replace(mechanism, sampling_rate=Fraction(1)) if is_sampled(mechanism) else mechanism
 
 
-def bounds_of(mechanism: Mechanism, k: int, relation: Relation) -> Bounds:
+def single_run_bounds(mechanism: Mechanism, k: int, relation: NeighbouringRelation) -> DivergenceBounds:
     """The bounds of a single run."""
     rate = mechanism.sampling_rate
-    if rate is None or not is_sampled(mechanism) or relation is not Relation.ADD_REMOVE:
+    if rate is None or not is_sampled(mechanism) or relation is not NeighbouringRelation.ADD_REMOVE:
         return _unsampled(mechanism, k)
     if isinstance(mechanism, DeclaredPure) and mechanism.delta:
         epsilon = sampled_epsilon(float(mechanism.epsilon), float(rate))
-        return leaky(epsilon, rate * mechanism.delta, k)
+        return approximate_dp_bounds(epsilon, rate * mechanism.delta, k)
     return _sampled(mechanism, k, rate)
 
 
-def _unsampled(mechanism: Mechanism, k: int) -> Bounds:
+def _unsampled(mechanism: Mechanism, k: int) -> DivergenceBounds:
     match mechanism:
         case Gaussian():
             return gaussian(mechanism, k)
@@ -123,7 +123,7 @@ def _unsampled(mechanism: Mechanism, k: int) -> Bounds:
 
 
 def _unsampled_abstract(
-    mechanism: Exponential
+    mechanism: ExponentialMechanism
     | ReportNoisyMax
     | SparseVector
     | DeclaredPure
@@ -131,9 +131,9 @@ def _unsampled_abstract(
     | DeclaredGdp
     | DeclaredCurve,
     k: int,
-) -> Bounds:
+) -> DivergenceBounds:
     match mechanism:
-        case Exponential():
+        case ExponentialMechanism():
             return exponential(mechanism, k)
         case ReportNoisyMax():
             return report_noisy_max(mechanism, k)
@@ -149,18 +149,18 @@ def _unsampled_abstract(
             return declared_curve(mechanism, k)
 
 
-def _sampled(mechanism: Mechanism, k: int, rate: Fraction) -> Bounds:
+def _sampled(mechanism: Mechanism, k: int, rate: Fraction) -> DivergenceBounds:
     """The least of: the sampled curve through the chain, what its pure ε implies, unsampled."""
     one, group = _unsampled(mechanism, 1), _unsampled(mechanism, k)
-    curves = [whole_curve(group)]
-    least_pure = pure(k * sampled_epsilon(float(one.pure), float(rate)))
+    curves = [smallest_curve(group)]
+    least_pure = pure_dp_bounds(k * sampled_epsilon(float(one.pure), float(rate)))
     if least_pure.curve:
         curves.append(least_pure.curve)
     sampled = _sampled_curve(_one_run(mechanism), rate)
     # Unsampled Gaussians are straight, so above MAX_ORDER the terms of a chain need no curve.
     straight = (math.inf, 0.0) if one.curve else (float(MAX_ORDER), float(one.rho))
-    curves.append(lambda order: chained(sampled, k, order, straight))
-    return Bounds(
+    curves.append(lambda order: group_divergence(sampled, k, order, straight))
+    return DivergenceBounds(
         least_pure.pure,
         min(group.rho, least_pure.rho),
         min(group.mu_squared, least_pure.mu_squared),
@@ -176,6 +176,6 @@ def _one_run(mechanism: Mechanism) -> Mechanism:
 
 
 @lru_cache(maxsize=1024)
-def _sampled_curve(one_run: Mechanism, rate: Fraction) -> Sampled:
+def _sampled_curve(one_run: Mechanism, rate: Fraction) -> SampledMoments:
     factor = 1 if isinstance(one_run, Gaussian | Laplace) else 3
-    return Sampled(whole_curve(_unsampled(one_run, 1)), float(rate), factor)
+    return SampledMoments(smallest_curve(_unsampled(one_run, 1)), float(rate), factor)

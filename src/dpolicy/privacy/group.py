@@ -23,25 +23,25 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.cost import cost, is_sampled, unsampled
-from dpolicy.privacy.loss import Certificates, Loss, least, most, no_more, unbounded
+from dpolicy.privacy.cost import cost, is_sampled, without_sampling
+from dpolicy.privacy.loss import Certificates, Loss, elementwise_min, elementwise_max, is_at_most, unbounded_loss
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.units import Relation, Touched, Unit, add_remove_size, group_size
+from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, PrivacyUnit, add_remove_size, group_size
 
 #: Whether the first entity covers the second: each of the second belongs to one of the first.
 Covers = Callable[[str, str], bool]
 
 #: The position of a unit, and a relation.
-Node = tuple[int, Relation]
+UnitRelation = tuple[int, NeighbouringRelation]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GroupContext:
     """All that group sizes depend on besides the statement."""
 
-    units: tuple[Unit, ...]
+    units: tuple[PrivacyUnit, ...]
     additive: bool
-    touched: Touched | None
+    touched: TouchedDays | None
     covers: Covers
 
 
@@ -50,16 +50,16 @@ def no_covers(larger: str, smaller: str) -> bool:
     return False
 
 
-def cost_table(
+def cost_by_unit(
     mechanism: Mechanism,
-    stated_unit: Unit,
-    relation: Relation,
+    stated_unit: PrivacyUnit,
+    relation: NeighbouringRelation,
     *,
-    units: Sequence[Unit],
+    units: Sequence[PrivacyUnit],
     certificates: Certificates,
     additive: bool = False,
     also: Mapping[str, Mechanism] | None = None,
-    touched: Touched | None = None,
+    touched: TouchedDays | None = None,
     covers: Covers = no_covers,
 ) -> dict[str, Loss]:
     """The cost for every unit under the unit's own relation, by name.
@@ -67,7 +67,7 @@ def cost_table(
     `also` holds the same mechanism restated for other units, under the same relation.
     """
     known = tuple(units) if stated_unit in units else (*units, stated_unit)
-    setting = Setting(known, additive, touched, covers)
+    setting = GroupContext(known, additive, touched, covers)
     statements = statements_for(mechanism, known.index(stated_unit), also or {}, setting)
     rows = [
         _costs(under, position, relation, said, certificates)
@@ -82,11 +82,11 @@ def cost_table(
 
 
 #: A mechanism, the position of the unit it is stated for, and what its steps may rest on.
-Statement = tuple[Mechanism, int, Setting]
+Statement = tuple[Mechanism, int, GroupContext]
 
 
 def statements_for(
-    mechanism: Mechanism, position: int, also: Mapping[str, Mechanism], setting: Setting
+    mechanism: Mechanism, position: int, also: Mapping[str, Mechanism], setting: GroupContext
 ) -> list[Statement]:
     """All that is stated of a mechanism, as bounds that each hold on their own.
 
@@ -99,28 +99,28 @@ def statements_for(
         if name not in names:
             raise InvalidValue("M018", f"`also` names the unit `{name}`, which is not defined")
     restated: list[Statement] = [
-        (unsampled(said), names.index(name), setting) for name, said in also.items()
+        (without_sampling(said), names.index(name), setting) for name, said in also.items()
     ]
     if not is_sampled(mechanism):
         return [(mechanism, position, setting), *restated]
     plain = replace(setting, additive=False)
     first: list[Statement] = [(mechanism, position, plain)]
     if setting.additive:
-        first.append((unsampled(mechanism), position, setting))
+        first.append((without_sampling(mechanism), position, setting))
     return [*first, *restated]
 
 
 def _costs(
-    setting: Setting,
+    setting: GroupContext,
     position: int,
-    relation: Relation,
+    relation: NeighbouringRelation,
     mechanism: Mechanism,
     certificates: Certificates,
 ) -> list[Loss]:
     """What one statement gives for every unit."""
     steps = steps_from(setting, position, relation)
     return [
-        unbounded(certificates) if k is None else cost(mechanism, k, relation, certificates)
+        unbounded_loss(certificates) if k is None else cost(mechanism, k, relation, certificates)
         for k in steps
     ]
 
@@ -129,25 +129,25 @@ def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
     """The minimum of bounds on one loss, among those with the smallest δ-side."""
     useful = [loss for loss in bounds if any(amount is not None for amount in loss)]
     if not useful:
-        return unbounded(certificates)
+        return unbounded_loss(certificates)
     delta = min(loss.delta for loss in useful)
-    return reduce(least, (loss for loss in useful if loss.delta == delta))
+    return reduce(elementwise_min, (loss for loss in useful if loss.delta == delta))
 
 
-def _raised(costs: list[Loss], setting: Setting) -> list[Loss]:
+def _raised(costs: list[Loss], setting: GroupContext) -> list[Loss]:
     """Costs made monotone again where the choice of δ-sides, or a sample, broke it."""
     raised = list(costs)
     for larger, unit in enumerate(setting.units):
         for smaller, steps in enumerate(steps_from(setting, larger, unit.relation)):
-            if steps == 1 and not no_more(costs[smaller], raised[larger]):
-                raised[larger] = most(raised[larger], costs[smaller])
+            if steps == 1 and not is_at_most(costs[smaller], raised[larger]):
+                raised[larger] = elementwise_max(raised[larger], costs[smaller])
     return raised
 
 
 @lru_cache(maxsize=65_536)
-def steps_from(setting: Setting, position: int, relation: Relation) -> tuple[int | None, ...]:
+def steps_from(setting: GroupContext, position: int, relation: NeighbouringRelation) -> tuple[int | None, ...]:
     """For every unit under its own relation, the steps from a statement; None if unknown."""
-    found: dict[Node, int] = {(position, relation): 1}
+    found: dict[UnitRelation, int] = {(position, relation): 1}
     edges = tuple(_edges(setting))
     changed = True
     while changed:  # shortest paths; no more rounds than nodes, as steps are at least one
@@ -160,12 +160,12 @@ def steps_from(setting: Setting, position: int, relation: Relation) -> tuple[int
     return tuple(found.get((place, unit.relation)) for place, unit in enumerate(setting.units))
 
 
-def _edges(setting: Setting) -> Iterator[tuple[Node, Node, int]]:
+def _edges(setting: GroupContext) -> Iterator[tuple[UnitRelation, UnitRelation, int]]:
     """Source, target, steps: neighbours at the target are so many steps at the source."""
     for place, unit in enumerate(setting.units):
-        yield (place, Relation.CHANGE), (place, Relation.ADD_REMOVE), 1
-        yield (place, Relation.ADD_REMOVE), (place, Relation.CHANGE), 2
-        yield (place, Relation.ADD_REMOVE), (place, Relation.REPLACE), 2
+        yield (place, NeighbouringRelation.CHANGE), (place, NeighbouringRelation.ADD_REMOVE), 1
+        yield (place, NeighbouringRelation.ADD_REMOVE), (place, NeighbouringRelation.CHANGE), 2
+        yield (place, NeighbouringRelation.ADD_REMOVE), (place, NeighbouringRelation.REPLACE), 2
         for other, target in enumerate(setting.units):
             same = unit.entity == target.entity
             if place == other or not (same or setting.covers(unit.entity, target.entity)):
@@ -173,8 +173,8 @@ def _edges(setting: Setting) -> Iterator[tuple[Node, Node, int]]:
             k = group_size(unit.period, target.period, setting.touched)
             if k is None:
                 continue
-            yield (place, Relation.CHANGE), (other, Relation.CHANGE), k
+            yield (place, NeighbouringRelation.CHANGE), (other, NeighbouringRelation.CHANGE), k
             whole = add_remove_size(unit.period, target.period, setting.touched) if same else 2 * k
             removed = k if setting.additive else whole
             if removed is not None:
-                yield (place, Relation.ADD_REMOVE), (other, Relation.ADD_REMOVE), removed
+                yield (place, NeighbouringRelation.ADD_REMOVE), (other, NeighbouringRelation.ADD_REMOVE), removed

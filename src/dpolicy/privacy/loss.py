@@ -33,7 +33,7 @@ class Loss:
         return (None if amount >= INFINITE else amount for amount in self.amounts)
 
 
-def loss(
+def make_loss(
     certificates: Certificates, amounts: Iterable[int | None], delta: Fraction = Fraction(0)
 ) -> Loss:
     """A loss from one amount per certificate; None is infinite."""
@@ -45,30 +45,30 @@ def loss(
     return Loss(certificates, given, delta)
 
 
-def zero(certificates: Certificates) -> Loss:
+def zero_loss(certificates: Certificates) -> Loss:
     """No loss."""
     return Loss(certificates, (0,) * len(certificates))
 
 
-def unbounded(certificates: Certificates) -> Loss:
+def unbounded_loss(certificates: Certificates) -> Loss:
     """The loss of something about which nothing is known: infinite, and everything may leak."""
     return Loss(certificates, (INFINITE,) * len(certificates), Fraction(1))
 
 
-def add(a: Loss, b: Loss) -> Loss:
+def add_losses(a: Loss, b: Loss) -> Loss:
     """The loss of both."""
     _check_alike(a, b)
     amounts = (x + y for x, y in zip(a.amounts, b.amounts, strict=True))
-    return loss(a.certificates, amounts, a.delta + b.delta if b.delta else a.delta)
+    return make_loss(a.certificates, amounts, a.delta + b.delta if b.delta else a.delta)
 
 
-def no_more(a: Loss, b: Loss) -> bool:
+def is_at_most(a: Loss, b: Loss) -> bool:
     """Whether `a` is at most `b` in every certificate and in the δ-side."""
     _check_alike(a, b)
     return a.delta <= b.delta and all(x <= y for x, y in zip(a.amounts, b.amounts, strict=True))
 
 
-def least(a: Loss, b: Loss) -> Loss:
+def elementwise_min(a: Loss, b: Loss) -> Loss:
     """The smaller amount in every certificate, of two bounds on the same loss.
 
     Each certificate is a bound of its own given the δ-side, so both must have the same one.
@@ -79,13 +79,13 @@ def least(a: Loss, b: Loss) -> Loss:
     return Loss(a.certificates, tuple(map(min, a.amounts, b.amounts)), a.delta)
 
 
-def most(a: Loss, b: Loss) -> Loss:
+def elementwise_max(a: Loss, b: Loss) -> Loss:
     """The larger amount in every certificate, and the larger δ-side."""
     _check_alike(a, b)
     return Loss(a.certificates, tuple(map(max, a.amounts, b.amounts)), max(a.delta, b.delta))
 
 
-def amount(a: Loss, certificate: Certificate) -> int | None:
+def amount_in(a: Loss, certificate: Certificate) -> int | None:
     """The quanta in one certificate; None where it is infinite or not kept."""
     if certificate not in a.certificates:
         return None

@@ -29,17 +29,17 @@ from dpolicy.privacy.mechanisms.gaussian import (
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace
 from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
 from dpolicy.privacy.mechanisms.selection import (
-    Exponential,
-    MaxNoise,
+    ExponentialMechanism,
+    NoisyMaxNoise,
     ReportNoisyMax,
     SparseVector,
 )
 from dpolicy.privacy.parameters import (
     MAX_POINTS,
     MAX_STATED_ORDER,
-    Reader,
-    did_you_mean,
-    shown,
+    ParameterReader,
+    parameter_suggestion,
+    format_number,
 )
 
 Mechanism = (
@@ -49,7 +49,7 @@ Mechanism = (
     | DiscreteLaplace
     | RandomizedResponse
     | KaryResponse
-    | Exponential
+    | ExponentialMechanism
     | ReportNoisyMax
     | SparseVector
     | DpSgd
@@ -67,28 +67,28 @@ _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 CURVE_SLACK = Fraction(1, 1000)
 
 
-def read_mechanism(
+def parse_mechanism(
     fields: Mapping[str, object],
 ) -> tuple[Mechanism | None, tuple[InvalidValue, ...]]:
     """The descriptor, or None with every problem found."""
     kind = fields.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        hint = did_you_mean(str(kind), KINDS) or f"; one of {', '.join(sorted(KINDS))}"
+        hint = parameter_suggestion(str(kind), KINDS) or f"; one of {', '.join(sorted(KINDS))}"
         missing = "a mechanism needs a `kind`" if kind is None else f"unknown kind `{kind}`"
         return None, (InvalidValue("M001", missing + hint),)
-    reader = Reader(fields, kind)
-    reader.has("kind")
-    if reader.has("data-dependent") and reader.raw("data-dependent") is not False:
+    reader = ParameterReader(fields, kind)
+    reader.allow("kind")
+    if reader.allow("data-dependent") and reader.raw("data-dependent") is not False:
         message = "a loss that depends on the data is refused; help: state the data-independent one"
         reader.report("M014", message)
-    count = reader.whole("count", default=1)
+    count = reader.positive_integer("count", default=1)
     rate = None if kind == "dp-sgd" else reader.rate()
     mechanism = KINDS[kind](reader, count, rate)
     problems = reader.finish()
     return (None, problems) if problems else (mechanism, ())
 
 
-def read_also(
+def parse_restatements(
     fields: Mapping[str, object], also: Mapping[str, Mapping[str, object]]
 ) -> tuple[Mapping[str, Mechanism], tuple[InvalidValue, ...]]:
     """The same mechanism restated for other units: its fields with some replaced."""
@@ -100,7 +100,7 @@ def read_also(
         for name in frozen:
             message = f"`{name}` cannot be restated for `{unit}`: it is the same for every unit"
             problems.append(InvalidValue("M017", message))
-        mechanism, found = read_mechanism(_restated(fields, changes))
+        mechanism, found = parse_mechanism(_restated(fields, changes))
         if mechanism is not None and not frozen:
             restated[unit] = mechanism
         problems.extend(found)
@@ -115,34 +115,34 @@ def _restated(fields: Mapping[str, object], changes: Mapping[str, object]) -> di
     return {**kept, **changes}
 
 
-def _gaussian(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _gaussian(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     sigma = reader.positive("sigma")
     return Gaussian(sigma, reader.positive("sensitivity", Fraction(1)), count, rate)
 
 
-def _discrete_gaussian(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _discrete_gaussian(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     sigma = reader.positive("sigma")
     return DiscreteGaussian(sigma, reader.positive("sensitivity", Fraction(1)), count, rate)
 
 
-def _laplace(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _laplace(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     scale = reader.positive("scale")
     return Laplace(scale, reader.positive("sensitivity", Fraction(1)), count, rate)
 
 
-def _discrete_laplace(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _discrete_laplace(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     scale = reader.positive("scale")
     return DiscreteLaplace(scale, reader.positive("sensitivity", Fraction(1)), count, rate)
 
 
-def _randomized_response(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
-    two, many = reader.has("truth"), reader.has("values") or reader.has("noise")
-    reader.has("noise")
+def _randomized_response(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
+    two, many = reader.allow("truth"), reader.allow("values") or reader.allow("noise")
+    reader.allow("noise")
     if two == many:
         message = "`randomized-response` needs either `truth`, or `values` and `noise`"
         reader.report("M009", message)
     elif many:
-        values = reader.whole("values", least=2)
+        values = reader.positive_integer("values", least=2)
         noise = reader.probability("noise", Fraction(0), Fraction(1))
         return KaryResponse(values, noise, count, rate)
     else:
@@ -151,51 +151,51 @@ def _randomized_response(reader: Reader, count: int, rate: Fraction | None) -> M
     return RandomizedResponse(Fraction(3, 4))
 
 
-def _exponential(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
-    return Exponential(reader.positive("epsilon"), count, rate)
+def _exponential(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
+    return ExponentialMechanism(reader.positive("epsilon"), count, rate)
 
 
-def _report_noisy_max(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _report_noisy_max(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     epsilon = reader.positive("epsilon")
     why = ""
-    if reader.has("noise") and reader.raw("noise") == "gaussian":
+    if reader.allow("noise") and reader.raw("noise") == "gaussian":
         why = "; help: charge the vector of scores as a `gaussian` with its L2 sensitivity"
-    noise = reader.choice("noise", list(MaxNoise), "M015", why)
-    return ReportNoisyMax(epsilon, MaxNoise(noise), count, rate)
+    noise = reader.choice("noise", list(NoisyMaxNoise), "M015", why)
+    return ReportNoisyMax(epsilon, NoisyMaxNoise(noise), count, rate)
 
 
-def _sparse_vector(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _sparse_vector(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     threshold = reader.positive("epsilon-threshold")
     queries = reader.positive("epsilon-queries")
-    cutoff = reader.whole("cutoff")
-    values = reader.positive("epsilon-values") if reader.has("epsilon-values") else Fraction(0)
+    cutoff = reader.positive_integer("cutoff")
+    values = reader.positive("epsilon-values") if reader.allow("epsilon-values") else Fraction(0)
     return SparseVector(threshold, queries, cutoff, values, count, rate)
 
 
-def _dp_sgd(reader: Reader, count: int, _: Fraction | None) -> Mechanism:
+def _dp_sgd(reader: ParameterReader, count: int, _: Fraction | None) -> Mechanism:
     noise = reader.positive("noise-multiplier")
-    if not reader.has("sampling-rate"):
+    if not reader.allow("sampling-rate"):
         reader.report("M003", "`dp-sgd` needs `sampling-rate`; help: 1 if every unit is in a batch")
-    return DpSgd(noise, reader.rate(), reader.whole("steps"), count)
+    return DpSgd(noise, reader.rate(), reader.positive_integer("steps"), count)
 
 
-def _tree_aggregation(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
+def _tree_aggregation(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
     noise = reader.positive("noise-multiplier")
-    steps, participations = reader.whole("steps"), reader.whole("participations", default=1)
+    steps, participations = reader.positive_integer("steps"), reader.positive_integer("participations", default=1)
     return TreeAggregation(noise, steps, participations, count, rate)
 
 
-def _pate(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
-    return Pate(reader.positive("sigma"), reader.whole("queries"), count, rate)
+def _pate(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
+    return Pate(reader.positive("sigma"), reader.positive_integer("queries"), count, rate)
 
 
-def _declared(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
-    stated = [name for name in ("epsilon", "rho", "mu", "renyi") if reader.has(name)]
+def _declared(reader: ParameterReader, count: int, rate: Fraction | None) -> Mechanism:
+    stated = [name for name in ("epsilon", "rho", "mu", "renyi") if reader.allow(name)]
     if len(stated) != 1:
         given = "none of them" if not stated else " and ".join(f"`{name}`" for name in stated)
         message = f"`declared` needs one of `epsilon`, `rho`, `mu`, `renyi`, not {given}"
         reader.report("M009", message)
-        reader.has("delta"), reader.has("xi")
+        reader.allow("delta"), reader.allow("xi")
         return DeclaredPure(Fraction(1))
     if stated == ["epsilon"]:
         delta = reader.delta()
@@ -208,7 +208,7 @@ def _declared(reader: Reader, count: int, rate: Fraction | None) -> Mechanism:
     return DeclaredCurve(_points(reader), count, rate)
 
 
-def _points(reader: Reader) -> tuple[tuple[Fraction, Fraction], ...]:
+def _points(reader: ParameterReader) -> tuple[tuple[Fraction, Fraction], ...]:
     """The stated curve, sorted; a stand-in if it is not one."""
     stand_in = ((Fraction(2), Fraction(1)),)
     given = reader.raw("renyi")
@@ -226,18 +226,18 @@ def _points(reader: Reader) -> tuple[tuple[Fraction, Fraction], ...]:
     return tuple(known)
 
 
-def _order(reader: Reader, given: object) -> Fraction | None:
+def _order(reader: ParameterReader, given: object) -> Fraction | None:
     if isinstance(given, str) and _DECIMAL.fullmatch(given):
         given = Fraction(given)  # the keys of JSON are text
     order = reader.number("an order of `renyi`", given)
     if order is not None and not MIN_ORDER <= order <= MAX_STATED_ORDER:
-        limits = f"at least {shown(MIN_ORDER)} and at most {MAX_STATED_ORDER}"
-        reader.report("M011", f"order `{shown(order)}` of `renyi`: orders are {limits}")
+        limits = f"at least {format_number(MIN_ORDER)} and at most {MAX_STATED_ORDER}"
+        reader.report("M011", f"order `{format_number(order)}` of `renyi`: orders are {limits}")
         return None
     return order
 
 
-def _divergence(reader: Reader, given: object) -> Fraction | None:
+def _divergence(reader: ParameterReader, given: object) -> Fraction | None:
     value = reader.number("a value of `renyi`", given)
     if value is None:
         return None
@@ -246,24 +246,24 @@ def _divergence(reader: Reader, given: object) -> Fraction | None:
     return value if len(reader.problems) == before else None
 
 
-def _check_curve(reader: Reader, points: list[tuple[Fraction, Fraction]]) -> None:
+def _check_curve(reader: ParameterReader, points: list[tuple[Fraction, Fraction]]) -> None:
     """Monotone, and (α−1)·divergence convex from its zero at α = 1."""
     for (low, before), (high, after) in pairwise(points):
         if after < before:
-            pair = f"`{shown(before)}` at `{shown(low)}` to `{shown(after)}` at `{shown(high)}`"
+            pair = f"`{format_number(before)}` at `{format_number(low)}` to `{format_number(after)}` at `{format_number(high)}`"
             reader.report("M012", f"`renyi` falls from {pair}; a divergence grows with the order")
             return
     moments = [(Fraction(1), Fraction(0)), *((a, (a - 1) * r) for a, r in points)]
     slopes = [(y - x) / (b - a) for (a, x), (b, y) in pairwise(moments)]
     for (order, _), (steep, next_slope) in zip(points, pairwise(slopes), strict=False):
         if next_slope < steep * (1 - CURVE_SLACK):
-            message = f"`renyi` is not log-convex around order `{shown(order)}`"
+            message = f"`renyi` is not log-convex around order `{format_number(order)}`"
             reader.report("M013", f"{message}; help: check the values, or leave out that order")
             return
 
 
 #: Every kind of mechanism (docs/releases.md), and how it is read.
-KINDS: Mapping[str, Callable[[Reader, int, Fraction | None], Mechanism]] = {
+KINDS: Mapping[str, Callable[[ParameterReader, int, Fraction | None], Mechanism]] = {
     "gaussian": _gaussian,
     "discrete-gaussian": _discrete_gaussian,
     "laplace": _laplace,

@@ -51,7 +51,7 @@ MAX_STATED_ORDER = 10**6
 MAX_POINTS = 1_000
 
 
-class Reader:
+class ParameterReader:
     """Takes parameters out of one mapping and collects what is wrong with them."""
 
     def __init__(self, fields: Mapping[str, object], kind: str) -> None:
@@ -60,7 +60,7 @@ class Reader:
         self._known: set[str] = set()
         self.problems: list[InvalidValue] = []
 
-    def has(self, name: str) -> bool:
+    def allow(self, name: str) -> bool:
         """Whether a parameter is given; asking makes it known."""
         self._known.add(name)
         return name in self._fields
@@ -87,30 +87,30 @@ class Reader:
             self.check_size(f"`{name}`", value)
         return value or Fraction(0)
 
-    def whole(self, name: str, default: int | None = None, least: int = 1) -> int:
+    def positive_integer(self, name: str, default: int | None = None, least: int = 1) -> int:
         """A count."""
         value = self._number(name, None if default is None else Fraction(default))
         if value is None:
             return least
         if value.denominator != 1:
-            self.report("M008", f"`{name}` must be a whole number, not `{shown(value)}`")
+            self.report("M008", f"`{name}` must be a whole number, not `{format_number(value)}`")
         elif value <= 0:
-            self.report("M005", f"`{name}` must be positive, not `{shown(value)}`")
+            self.report("M005", f"`{name}` must be positive, not `{format_number(value)}`")
         elif not least <= value <= MAX_COUNT:
-            self.report("M006", f"`{name}` is `{shown(value)}`, outside {least} to {MAX_COUNT}")
+            self.report("M006", f"`{name}` is `{format_number(value)}`, outside {least} to {MAX_COUNT}")
         else:
             return int(value)
         return least
 
     def rate(self, name: str = "sampling-rate") -> Fraction | None:
         """A probability of being sampled, if given."""
-        if not self.has(name):
+        if not self.allow(name):
             return None
         value = self._number(name, None)
         if value is None:
             return None
         if not 0 < value <= 1:
-            message = f"`{name}` is `{shown(value)}`; a sampling rate is above 0 and at most 1"
+            message = f"`{name}` is `{format_number(value)}`; a sampling rate is above 0 and at most 1"
             self.report("M007", message)
             return None
         self.check_size(f"`{name}`", value)
@@ -120,10 +120,10 @@ class Reader:
         """A number strictly between two others."""
         value = self._number(name, None)
         if value is not None and not low < value < high:
-            wanted = f"above {shown(low)} and below {shown(high)}"
-            self.report("M016", f"`{name}` is `{shown(value)}`; it must be {wanted}")
+            wanted = f"above {format_number(low)} and below {format_number(high)}"
+            self.report("M016", f"`{name}` is `{format_number(value)}`; it must be {wanted}")
         elif value is not None and min(value - low, high - value) < SMALLEST:
-            self.report("M006", f"`{name}` is `{shown(value)}`, absurdly close to its limit")
+            self.report("M006", f"`{name}` is `{format_number(value)}`, absurdly close to its limit")
         elif value is not None:
             return value
         return (low + high) / 2
@@ -134,19 +134,19 @@ class Reader:
         if value is None:
             return Fraction(0)
         if not 0 <= value < 1:
-            self.report("M010", f"`{name}` is `{shown(value)}`; it must be at least 0 and below 1")
+            self.report("M010", f"`{name}` is `{format_number(value)}`; it must be at least 0 and below 1")
             return Fraction(0)
         return value
 
     def choice(self, name: str, values: Iterable[str], code: str, why: str = "") -> str:
         """One of a few words."""
         known = list(values)
-        if not self.has(name):
+        if not self.allow(name):
             self.report("M003", f"`{self._kind}` needs `{name}`; one of {', '.join(known)}")
             return known[0]
         value = self._fields[name]
         if not isinstance(value, str) or value not in known:
-            hint = why or did_you_mean(str(value), known) or f"; one of {', '.join(known)}"
+            hint = why or parameter_suggestion(str(value), known) or f"; one of {', '.join(known)}"
             self.report(code, f"unknown `{name}` `{value}`{hint}")
             return known[0]
         return value
@@ -155,7 +155,7 @@ class Reader:
         """All problems, with the parameters that nobody asked for."""
         for name in self._fields:
             if name not in self._known:
-                hint = did_you_mean(str(name), sorted(self._known - {"kind"}))
+                hint = parameter_suggestion(str(name), sorted(self._known - {"kind"}))
                 self.report("M002", f"`{self._kind}` has no parameter `{name}`{hint}")
         return tuple(self.problems)
 
@@ -170,7 +170,7 @@ class Reader:
         return Fraction(value)
 
     def _number(self, name: str, default: Fraction | None) -> Fraction | None:
-        if not self.has(name):
+        if not self.allow(name):
             if default is None:
                 self.report("M003", f"`{self._kind}` needs `{name}`")
             return default
@@ -179,17 +179,17 @@ class Reader:
     def check_size(self, what: str, value: Fraction) -> None:
         """Report a number that is not positive or beyond reason."""
         if value <= 0:
-            self.report("M005", f"{what} must be positive, not `{shown(value)}`")
+            self.report("M005", f"{what} must be positive, not `{format_number(value)}`")
         elif not SMALLEST <= value <= LARGEST:
-            self.report("M006", f"{what} is `{shown(value)}`, outside 1e-9 to 1e9")
+            self.report("M006", f"{what} is `{format_number(value)}`, outside 1e-9 to 1e9")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def parameter_suggestion(word: str, known_names: Iterable[str]) -> str:
     """`; did you mean …?`, or nothing."""
-    close = get_close_matches(word, list(known), n=1)
+    close = get_close_matches(word, list(known_names), n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
-def shown(value: Fraction) -> str:
+def format_number(value: Fraction) -> str:
     """A number as people wrote it, or near it."""
     return str(value.numerator) if value.denominator == 1 else f"{float(value):g}"

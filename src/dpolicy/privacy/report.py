@@ -12,25 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.certificates import inflated
+from dpolicy.privacy.certificates import inflate
 from dpolicy.privacy.conversion import (
     gaussian_to_epsilon,
     renyi_to_epsilon,
     zcdp_to_epsilon,
 )
-from dpolicy.privacy.cost import bounds_of, runs
-from dpolicy.privacy.group import Setting, statements_for, steps_from
+from dpolicy.privacy.cost import single_run_bounds, run_count
+from dpolicy.privacy.group import GroupContext, statements_for, steps_from
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.bounds import Amount, Bounds, whole_curve
+from dpolicy.privacy.mechanisms.bounds import Amount, DivergenceBounds, smallest_curve
 from dpolicy.privacy.thresholds import STATIC_ORDERS
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units import NeighbouringRelation
 
 #: The orders that ε is read off at, besides those that are asked for.
 DENSE_ORDERS = (*STATIC_ORDERS, Fraction(512), Fraction(1024), Fraction(4096), Fraction(10**5))
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class CostReport:
     """Upper bounds of one mechanism's loss for one unit; None where there is none."""
 
     pure: Fraction | None
@@ -48,14 +48,14 @@ class Costs:
     @property
     def mu(self) -> float | None:
         """μ of Gaussian DP, rounded up."""
-        return None if self.mu_squared is None else root_up(self.mu_squared)
+        return None if self.mu_squared is None else sqrt_rounded_up(self.mu_squared)
 
     def epsilon(self, delta: Fraction) -> float | None:
         """The least ε at δ, rounded up; None if the stated leaks alone exceed δ."""
         rest = delta - self.delta
         if rest < 0:
             return None
-        found = [math.inf if self.pure is None else shown_up(self.pure)]
+        found = [math.inf if self.pure is None else round_up_to_printed_float(self.pure)]
         if rest:
             if self.rho is not None:
                 found.append(zcdp_to_epsilon(self.rho, rest))
@@ -66,7 +66,7 @@ class Costs:
         return None if math.isinf(least) else least
 
 
-def shown_up(value: Fraction) -> float:
+def round_up_to_printed_float(value: Fraction) -> float:
     """The float whose printed decimal is the nearest that is not below: 0.3 stays 0.3."""
     near = float(value)
     while Fraction(repr(near)) < value:
@@ -74,7 +74,7 @@ def shown_up(value: Fraction) -> float:
     return near
 
 
-def root_up(value: Fraction) -> float:
+def sqrt_rounded_up(value: Fraction) -> float:
     """The square root, rounded up."""
     near = math.sqrt(value)
     while Fraction(repr(near)) ** 2 < value:
@@ -82,14 +82,14 @@ def root_up(value: Fraction) -> float:
     return near
 
 
-def report(
+def report_costs(
     mechanism: Mechanism,
     position: int,
     also: Mapping[str, Mechanism],
-    relation: Relation,
-    setting: Setting,
+    relation: NeighbouringRelation,
+    setting: GroupContext,
     orders: Sequence[Fraction],
-) -> list[Costs]:
+) -> list[CostReport]:
     """The costs for every unit of the setting, of a mechanism stated for the unit at a position."""
     asked = tuple(sorted({*orders, *DENSE_ORDERS}))
     rows = [
@@ -103,13 +103,13 @@ def report(
 
 
 def _costs(
-    mechanism: Mechanism, k: int, relation: Relation, orders: Sequence[Fraction]
-) -> Costs | None:
-    bounds = bounds_of(mechanism, k, relation)
-    count = runs(mechanism)
+    mechanism: Mechanism, k: int, relation: NeighbouringRelation, orders: Sequence[Fraction]
+) -> CostReport | None:
+    bounds = single_run_bounds(mechanism, k, relation)
+    count = run_count(mechanism)
     if bounds.delta * count >= 1:
         return None
-    return Costs(
+    return CostReport(
         _times(bounds.pure, count),
         _times(bounds.rho, count),
         _times(bounds.mu_squared, count),
@@ -118,9 +118,9 @@ def _costs(
     )
 
 
-def _divergence(bounds: Bounds, order: Fraction) -> Amount:
+def _divergence(bounds: DivergenceBounds, order: Fraction) -> Amount:
     """The Rényi divergence of one run: exact where the parameters make it so."""
-    found: list[Amount] = [whole_curve(bounds)(float(order))]
+    found: list[Amount] = [smallest_curve(bounds)(float(order))]
     if isinstance(bounds.rho, Fraction):
         found.append(bounds.rho * order)
     if isinstance(bounds.pure, Fraction):
@@ -139,15 +139,15 @@ def _times(amount: Amount, count: int) -> Fraction | None:
 def _upper(amount: Amount) -> Fraction | None:
     if isinstance(amount, Fraction | int):
         return Fraction(amount)
-    return None if math.isinf(amount) else inflated(amount)
+    return None if math.isinf(amount) else inflate(amount)
 
 
-def _least(found: Sequence[Costs | None], orders: Sequence[Fraction]) -> Costs:
+def _least(reports: Sequence[CostReport | None], orders: Sequence[Fraction]) -> CostReport:
     """Certificate by certificate the least bound, among those with the smallest δ-side."""
-    known = [costs for costs in found if costs is not None and costs.says_something]
+    known = [costs for costs in reports if costs is not None and costs.says_something]
     delta = min((costs.delta for costs in known), default=Fraction(0))
     best = [costs for costs in known if costs.delta == delta]
-    return Costs(
+    return CostReport(
         _smallest([costs.pure for costs in best]),
         _smallest([costs.rho for costs in best]),
         _smallest([costs.mu_squared for costs in best]),

@@ -16,36 +16,36 @@ from numpy.typing import NDArray
 from dpolicy.privacy.loss import INFINITE, Certificates, Loss
 
 #: One row, or several below each other.
-Rows = NDArray[np.int64]
+LossArray = NDArray[np.int64]
 
 #: Quanta in a δ of 1.
 DELTA_QUANTA = 10**18
 
 
-def width(certificates: Certificates) -> int:
+def loss_width(certificates: Certificates) -> int:
     """How many integers a loss becomes."""
     return len(certificates) + 1
 
 
-def row_of(loss: Loss) -> Rows:
+def loss_to_row(loss: Loss) -> LossArray:
     """A loss as a row."""
     return np.array([*loss.amounts, _delta_up(loss.delta)], dtype=np.int64)
 
 
-def rows_of(losses: Iterable[Loss]) -> Rows:
+def losses_to_array(losses: Iterable[Loss]) -> LossArray:
     """Losses as rows below each other."""
     return np.array([[*loss.amounts, _delta_up(loss.delta)] for loss in losses], dtype=np.int64)
 
 
-def loss_of(row: Rows, certificates: Certificates) -> Loss:
+def row_to_loss(row: LossArray, certificates: Certificates) -> Loss:
     """The loss of a row."""
     *amounts, delta = row.tolist()
     return Loss(certificates, tuple(amounts), Fraction(delta, DELTA_QUANTA))
 
 
-def added(a: Rows, b: Rows) -> Rows:
+def add_saturating(a: LossArray, b: LossArray) -> LossArray:
     """Sums, row by row."""
-    total: Rows = np.minimum(a + b, INFINITE)
+    total: LossArray = np.minimum(a + b, INFINITE)
     return total
 
 

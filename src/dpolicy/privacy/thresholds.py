@@ -29,7 +29,7 @@ from dpolicy.privacy.certificates import (
     PURE,
     RHO,
     Certificate,
-    inflated,
+    inflate,
     quanta_down,
     quanta_up,
     renyi,
@@ -68,7 +68,7 @@ Threshold = tuple[Certificate, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BudgetBound:
     """Holds if the δ-side is within `delta` and all thresholds of at least one clause hold.
 
     `delta` is None where the bound never denies. Thresholds below zero are left out beforehand:
@@ -79,18 +79,18 @@ class Bound:
     delta: Fraction | None
 
 
-def bound_of(budget: Budget, profile: Profile, orders: Sequence[Fraction]) -> Bound:
+def bound_for_budget(budget: Budget, profile: Profile, orders: Sequence[Fraction]) -> BudgetBound:
     """What losses are compared with for this budget, rounded down once."""
     match budget:
         case Unlimited():
-            return Bound(clauses=((),), delta=None)
+            return BudgetBound(clauses=((),), delta=None)
         case Zcdp(rho=rho):
-            return Bound(clauses=(((RHO, quanta_down(rho)),),), delta=Fraction(0))
+            return BudgetBound(clauses=(((RHO, quanta_down(rho)),),), delta=Fraction(0))
         case Gdp(mu=mu):
-            return Bound(clauses=(((MU_SQUARED, quanta_down(mu * mu)),),), delta=Fraction(0))
+            return BudgetBound(clauses=(((MU_SQUARED, quanta_down(mu * mu)),),), delta=Fraction(0))
         case Renyi(orders=stated):
             clause = tuple((renyi(order), quanta_down(value)) for order, value in stated)
-            return Bound(clauses=(clause,), delta=Fraction(0))
+            return BudgetBound(clauses=(clause,), delta=Fraction(0))
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             weights = _weights(epsilon, delta, profile, tuple(orders)) if delta else ()
             return _epsilon_bound(epsilon, delta, profile, weights)
@@ -98,14 +98,14 @@ def bound_of(budget: Budget, profile: Profile, orders: Sequence[Fraction]) -> Bo
 
 def _epsilon_bound(
     epsilon: Fraction, delta: Fraction, profile: Profile, weights: Sequence[tuple[Fraction, float]]
-) -> Bound:
+) -> BudgetBound:
     spent = _spent_weight(profile, weights)
     thresholds = [(PURE, quanta_down(epsilon))]
     for order, weight in weights:
         room = epsilon - conversion_cost(order, delta, weight)
         if room >= 0:
             thresholds.append((renyi(order), quanta_down(room)))
-    return Bound(clauses=tuple((t,) for t in thresholds), delta=delta * (1 - spent))
+    return BudgetBound(clauses=tuple((t,) for t in thresholds), delta=delta * (1 - spent))
 
 
 def _spent_weight(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
@@ -117,7 +117,7 @@ def _spent_weight(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -
     return ORDERS_SHARE
 
 
-def conversions(
+def conversion_amounts(
     budget: EpsilonDelta, profile: Profile, orders: Sequence[Fraction]
 ) -> tuple[tuple[Certificate, int], ...]:
     """What each certificate adds when ε is read off it, in quanta, at the budget's own split.
@@ -130,7 +130,7 @@ def conversions(
     return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in added))
 
 
-def binds(tighter: Bound, looser: Bound) -> bool:
+def implies_bound(tighter: BudgetBound, looser: BudgetBound) -> bool:
     """Whether `looser` holds whenever `tighter` does, for every loss (theory 1.5, A.5).
 
     Each clause that `tighter` may rest on must give all that some clause of `looser` asks.
@@ -142,10 +142,10 @@ def binds(tighter: Bound, looser: Bound) -> bool:
     )
 
 
-def _gives(offered: tuple[Threshold, ...], asked: tuple[Threshold, ...]) -> bool:
+def _gives(offered: tuple[Threshold, ...], required: tuple[Threshold, ...]) -> bool:
     thresholds = dict(offered)
     return all(
-        certificate in thresholds and thresholds[certificate] <= most for certificate, most in asked
+        certificate in thresholds and thresholds[certificate] <= most for certificate, most in required
     )
 
 
@@ -157,7 +157,7 @@ def kappa(order: Fraction) -> float:
 
 def weight_sum(orders: Sequence[Fraction]) -> Fraction:
     """S, an upper bound of the sum of κ over a grid; a grid is sound for `classic` if S ≤ 1."""
-    return sum((inflated(kappa(order)) for order in orders), Fraction(0))
+    return sum((inflate(kappa(order)) for order in orders), Fraction(0))
 
 
 @lru_cache(maxsize=4096)

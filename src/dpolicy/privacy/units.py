@@ -20,16 +20,16 @@ from dpolicy.errors import InvalidValue
 from dpolicy.privacy.calendars import (
     CYCLE,
     DAY,
-    Kind,
+    PeriodKind,
     Period,
     check_day,
     cycle_blocks,
-    fixed,
-    index_of,
+    fixed_length_and_phase,
+    block_index,
     is_window,
-    longest,
+    longest_block,
     sliding,
-    start_of,
+    block_start,
     tumbling,
 )
 
@@ -43,7 +43,7 @@ MAX_BLOCKS = 100_000
 MAX_INTERVALS = 1_000
 
 
-class Relation(StrEnum):
+class NeighbouringRelation(StrEnum):
     """What may differ between neighbouring databases (theory 0.1)."""
 
     ADD_REMOVE = "add-remove"
@@ -52,37 +52,37 @@ class Relation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class PrivacyUnit:
     """What a guarantee protects; without a period, all of the entity's data for all time."""
 
     name: str
     entity: str
     period: Period | None = None
-    relation: Relation = Relation.ADD_REMOVE
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedDays:
     """The days a mechanism reads: sorted disjoint intervals of day numbers, None at an open end."""
 
     intervals: tuple[tuple[int | None, int | None], ...]
 
     @property
-    def pieces(self) -> tuple[tuple[int, int], ...] | None:
+    def bounded_intervals(self) -> tuple[tuple[int, int], ...] | None:
         """The intervals if all of them end; None if time is unbounded."""
         closed = tuple((a, b) for a, b in self.intervals if a is not None and b is not None)
         return closed if len(closed) == len(self.intervals) else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Block:
+class CalendarBlock:
     """One block of a period, both days included."""
 
     first: date
     last: date
 
 
-def touched(*intervals: tuple[date | None, date | None]) -> Touched:
+def touched_days(*intervals: tuple[date | None, date | None]) -> TouchedDays:
     """The union of inclusive intervals; None stands for an open end."""
     if not 1 <= len(intervals) <= MAX_INTERVALS:
         raise InvalidValue("U004", f"give 1 to {MAX_INTERVALS} intervals, not `{len(intervals)}`")
@@ -92,7 +92,7 @@ def touched(*intervals: tuple[date | None, date | None]) -> Touched:
                 check_day(day)
         if first is not None and last is not None and first > last:
             raise InvalidValue("U004", f"the interval from `{first}` to `{last}` holds no day")
-    return Touched(_merged(intervals))
+    return TouchedDays(_merged(intervals))
 
 
 def _merged(
@@ -110,7 +110,7 @@ def _merged(
     return tuple((a or None, None if b == far else b) for a, b in joined)
 
 
-_CALENDAR = {str(k): Period(k) for k in Kind if k not in (Kind.SLIDING, Kind.TUMBLING)}
+_CALENDAR = {str(k): Period(k) for k in PeriodKind if k not in (PeriodKind.SLIDING, PeriodKind.TUMBLING)}
 _DAYS = re.compile(r"(sliding )?([0-9]{1,9}) days?(?: from ([0-9]{4}-[0-9]{2}-[0-9]{2}))?")
 
 
@@ -138,12 +138,12 @@ def _day(text: str) -> date:
         raise InvalidValue("U003", f"`{text}` is not a day of the calendar") from None
 
 
-def within(a: Period | None, b: Period | None) -> bool:
+def period_within(a: Period | None, b: Period | None) -> bool:
     """Whether every block of `a` lies inside one block of `b`; None, all time, is the top."""
     return b is None or (a is not None and group_size(b, a, None) == 1)
 
 
-def group_size(src: Period | None, dst: Period | None, touched: Touched | None) -> int | None:
+def group_size(src: Period | None, dst: Period | None, touched: TouchedDays | None) -> int | None:
     """How many `src` blocks the days read from one `dst` block can meet; None if unbounded.
 
     This is k_T of theory 4.3, the most over all `dst` blocks. Without `touched` every day may be
@@ -152,13 +152,13 @@ def group_size(src: Period | None, dst: Period | None, touched: Touched | None) 
     """
     if src is None or (src == dst and dst is not None):
         return 1
-    pieces = touched.pieces if touched is not None else None
+    pieces = touched.bounded_intervals if touched is not None else None
     if pieces is None:
         return None if dst is None else _everywhere(src, dst)
     return _cover(src, pieces) if dst is None else _within_pieces(src, dst, pieces)
 
 
-def add_remove_size(src: Period | None, dst: Period | None, touched: Touched | None) -> int | None:
+def add_remove_size(src: Period | None, dst: Period | None, touched: TouchedDays | None) -> int | None:
     """How many `src` units must be removed or added so that the data of one `dst` block is gone.
 
     A `src` block that lies only partly in the `dst` block is no removal of a whole unit: it takes
@@ -176,57 +176,57 @@ def _made_of(src: Period | None, dst: Period | None) -> bool:
     Being within is not enough where `dst` slides: a window of 7 days cuts the weeks that it meets.
     Windows themselves may overlap, so shorter ones fill a longer one.
     """
-    if dst is None or not within(src, dst):
+    if dst is None or not period_within(src, dst):
         return dst is None
-    both_slide = src is not None and src.kind is Kind.SLIDING and dst.kind is Kind.SLIDING
+    both_slide = src is not None and src.kind is PeriodKind.SLIDING and dst.kind is PeriodKind.SLIDING
     return not is_window(dst) or both_slide or src == DAY
 
 
-def _inside_one(dst: Period | None, touched: Touched | None) -> bool:
+def _inside_one(dst: Period | None, touched: TouchedDays | None) -> bool:
     """Whether every `dst` block holds all of the days that are read, or none."""
-    pieces = touched.pieces if touched is not None else None
+    pieces = touched.bounded_intervals if touched is not None else None
     if dst is None or pieces is None:
         return dst is None
     first, last = pieces[0][0], pieces[-1][1]
-    return first == last or (not is_window(dst) and index_of(dst, first) == index_of(dst, last))
+    return first == last or (not is_window(dst) and block_index(dst, first) == block_index(dst, last))
 
 
-def blocks(period: Period, first: date, last: date) -> tuple[Block, ...]:
+def blocks_between(period: Period, first: date, last: date) -> tuple[CalendarBlock, ...]:
     """The blocks that meet the days `first` to `last`, in order.
 
     Where any window may be a block (sliding, unknown phase) these are all windows.
     """
-    low, high = _ends(touched((first, last)))
+    low, high = _ends(touched_days((first, last)))
     if is_window(period):
         spans = ((day, day + period.days - 1) for day in range(low - period.days + 1, high + 1))
         count = high - low + period.days
     else:
-        numbers = range(index_of(period, low), index_of(period, high) + 1)
-        spans = ((start_of(period, n), start_of(period, n + 1) - 1) for n in numbers)
+        numbers = range(block_index(period, low), block_index(period, high) + 1)
+        spans = ((block_start(period, n), block_start(period, n + 1) - 1) for n in numbers)
         count = len(numbers)
     if count > MAX_BLOCKS:
         raise InvalidValue("U005", f"`{count}` blocks of `{period}` are more than {MAX_BLOCKS}")
-    return tuple(Block(date.fromordinal(a), date.fromordinal(b)) for a, b in spans)
+    return tuple(CalendarBlock(date.fromordinal(a), date.fromordinal(b)) for a, b in spans)
 
 
-def _ends(days: Touched) -> tuple[int, int]:
-    pieces = days.pieces or ()
+def _ends(days: TouchedDays) -> tuple[int, int]:
+    pieces = days.bounded_intervals or ()
     return pieces[0][0], pieces[-1][1]
 
 
 @lru_cache(maxsize=4096)
 def _everywhere(src: Period, dst: Period) -> int:
     """The group size when all days may be read: periodic, hence a maximum over one cycle."""
-    length = longest(dst)
+    length = longest_block(dst)
     if is_window(src):
-        return _ceil(length, src.days) if src.kind is Kind.SLIDING else _any_phase(length, src.days)
-    shape = fixed(src)
+        return _ceil(length, src.days) if src.kind is PeriodKind.SLIDING else _any_phase(length, src.days)
+    shape = fixed_length_and_phase(src)
     if shape is None:
         return _irregular_everywhere(src, dst)
     n, phase = shape
     if is_window(dst):
         return _any_phase(length, n)
-    target = fixed(dst)
+    target = fixed_length_and_phase(dst)
     # Block starts take every residue modulo n that is congruent to theirs modulo the gcd.
     g = gcd(n, target[0] if target else CYCLE)
     spans = [(target[1], target[1] + target[0] - 1)] if target else cycle_blocks(dst)
@@ -234,7 +234,7 @@ def _everywhere(src: Period, dst: Period) -> int:
 
 
 def _irregular_everywhere(src: Period, dst: Period) -> int:
-    shape = (dst.days, 0) if is_window(dst) else fixed(dst)
+    shape = (dst.days, 0) if is_window(dst) else fixed_length_and_phase(dst)
     if shape is None:
         return max(_cover(src, (span,)) for span in cycle_blocks(dst))
     m, phase = shape
@@ -268,12 +268,12 @@ def _spans(
     """
     for low, high in pieces:
         if is_window(dst):
-            numbers = range(index_of(src, low), index_of(src, high) + 1)
-            lasts = (max(low, start_of(src, n)) for n in numbers)
+            numbers = range(block_index(src, low), block_index(src, high) + 1)
+            lasts = (max(low, block_start(src, n)) for n in numbers)
             yield from ((last - dst.days + 1, last) for last in lasts)
         else:
-            numbers = range(index_of(dst, low), index_of(dst, high) + 1)
-            yield from ((start_of(dst, n), start_of(dst, n + 1) - 1) for n in numbers)
+            numbers = range(block_index(dst, low), block_index(dst, high) + 1)
+            yield from ((block_start(dst, n), block_start(dst, n + 1) - 1) for n in numbers)
 
 
 def _clipped(
@@ -284,7 +284,7 @@ def _clipped(
 
 def _cover(src: Period, pieces: tuple[tuple[int, int], ...]) -> int:
     """How many `src` blocks are needed to cover the days of sorted disjoint intervals."""
-    if src.kind is Kind.SLIDING:
+    if src.kind is PeriodKind.SLIDING:
         return _cover_by_windows(src.days, pieces)
     if is_window(src):
         hull = pieces[-1][1] - pieces[0][0] + 1
@@ -292,7 +292,7 @@ def _cover(src: Period, pieces: tuple[tuple[int, int], ...]) -> int:
         return min(apart, _any_phase(hull, src.days))
     count, previous = 0, None
     for first, last in pieces:
-        low, high = index_of(src, first), index_of(src, last)
+        low, high = block_index(src, first), block_index(src, last)
         count += high - low + (low != previous)
         previous = high
     return count

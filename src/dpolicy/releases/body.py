@@ -14,19 +14,19 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.certificates import shown_order
-from dpolicy.privacy.mechanism import read_also, read_mechanism
-from dpolicy.privacy.units import Relation, Touched, touched
+from dpolicy.privacy.certificates import format_order
+from dpolicy.privacy.mechanism import parse_restatements, parse_mechanism
+from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, touched_days
 from dpolicy.releases.request import MechanismRequest, Release, Selection
 
 Body = Mapping[str, Any]
 
 
-def release_of(body: Body) -> Release:
+def release_from_body(body: Body) -> Release:
     """The release of a body. Raises `InvalidValue` with the first problem of its mechanisms."""
     mechanisms = []
     for position, said in enumerate(body["mechanisms"], 1):
-        mechanism, problems = mechanism_of(said, position)
+        mechanism, problems = mechanism_from_body(said, position)
         if mechanism is None:
             raise problems[0]
         mechanisms.append(mechanism)
@@ -39,56 +39,56 @@ def release_of(body: Body) -> Release:
     )
 
 
-def mechanism_of(
-    said: Body, position: int
+def mechanism_from_body(
+    fields: Body, position: int
 ) -> tuple[MechanismRequest | None, tuple[InvalidValue, ...]]:
     """One mechanism of a body, or None with every problem found."""
-    mechanism, problems = read_mechanism(said["mechanism"])
-    also, more = read_also(said["mechanism"], said.get("also", {})) if mechanism else ({}, ())
+    mechanism, problems = parse_mechanism(fields["mechanism"])
+    also, more = parse_restatements(fields["mechanism"], fields.get("also", {})) if mechanism else ({}, ())
     try:
-        days = _touched(said.get("time"))
+        days = _touched(fields.get("time"))
     except InvalidValue as error:
         days, more = None, (*more, error)
     if mechanism is None or more:
         return None, (*problems, *more)
     request = MechanismRequest(
-        name=said.get("name", f"mechanism {position}"),
-        kind=said["mechanism"]["kind"],
+        name=fields.get("name", f"mechanism {position}"),
+        kind=fields["mechanism"]["kind"],
         mechanism=mechanism,
-        unit=said.get("unit"),
-        relation=Relation(said["relation"]) if "relation" in said else None,
-        additive=said.get("additive", False),
-        also=also,
-        attributes=tuple(said.get("attributes", ())),
+        unit=fields.get("unit"),
+        relation=NeighbouringRelation(fields["relation"]) if "relation" in fields else None,
+        additive=fields.get("additive", False),
+        restatements=also,
+        attributes=tuple(fields.get("attributes", ())),
         labels={
-            k: v if isinstance(v, str) else tuple(v) for k, v in said.get("labels", {}).items()
+            k: v if isinstance(v, str) else tuple(v) for k, v in fields.get("labels", {}).items()
         },
-        where=tuple({k: _selection(v) for k, v in box.items()} for box in said.get("where", ())),
-        touched=days,
+        where=tuple({k: _selection(v) for k, v in box.items()} for box in fields.get("where", ())),
+        days_read=days,
     )
     return request, ()
 
 
-def _selection(said: Any) -> Selection:
-    return (int(said["from"]), int(said["to"])) if isinstance(said, Mapping) else tuple(said)
+def _selection(selection: Any) -> Selection:
+    return (int(selection["from"]), int(selection["to"])) if isinstance(selection, Mapping) else tuple(selection)
 
 
-def _touched(said: Mapping[str, str] | None) -> Touched | None:
-    if said is None:
+def _touched(period: Mapping[str, str] | None) -> TouchedDays | None:
+    if period is None:
         return None
-    first, last = (date.fromisoformat(said[key]) if key in said else None for key in ("from", "to"))
-    return touched((first, last))
+    first, last = (date.fromisoformat(period[key]) if key in period else None for key in ("from", "to"))
+    return touched_days((first, last))
 
 
-def plain_body(value: Any) -> Any:
+def to_plain_body(value: Any) -> Any:
     """Values of Python as a body holds them: exact numbers, text keys, lists.
 
     A float is taken as the decimal it prints, which is what its author wrote.
     """
     if isinstance(value, Mapping):
-        return {_key(key): plain_body(item) for key, item in value.items()}
+        return {_key(key): to_plain_body(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        items = [plain_body(item) for item in value]
+        items = [to_plain_body(item) for item in value]
         return sorted(items) if all(isinstance(item, str) for item in items) else items
     if isinstance(value, bool) or value is None:
         return value
@@ -106,11 +106,11 @@ def plain_body(value: Any) -> Any:
 def _key(key: object) -> str:
     """Orders may be numbers; every other key is text."""
     if isinstance(key, float):
-        return shown_order(Fraction(repr(key)))
-    return shown_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
+        return format_order(Fraction(repr(key)))
+    return format_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
 
 
-def without(body: Body, position: int) -> dict[str, Any]:
+def without_mechanism(body: Body, position: int) -> dict[str, Any]:
     """The body with one mechanism left out."""
     kept = [said for number, said in enumerate(body["mechanisms"]) if number != position]
     return {**body, "mechanisms": kept}

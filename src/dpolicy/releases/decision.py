@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: A loss for people to read: the notion of the budget, and a number rounded up; None if infinite.
-Shown = Mapping[str, float | None]
+DisplayedLoss = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +21,31 @@ class Reason:
     policies: tuple[str, ...]
     unit: str
     budget: Mapping[str, Any] | str
-    spent: Shown
-    cost: Shown
-    after: Shown
+    spent: DisplayedLoss
+    cost: DisplayedLoss
+    after: DisplayedLoss
     holds: bool
     source: str
     each_release: bool
     spenders: tuple[str, ...] = ()
-    at: Mapping[str, str | int] = field(default_factory=dict)
+    location: Mapping[str, str | int] = field(default_factory=dict)
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Reason:
+    def from_json(payload: Mapping[str, Any]) -> Reason:
         """A reason from what was recorded of it."""
         return Reason(
-            rule=said["rule"],
-            policies=tuple(said["policies"]),
-            unit=said["unit"],
-            budget=said["budget"],
-            spent=said["spent"],
-            cost=said["cost"],
-            after=said["after"],
-            holds=said["holds"],
-            source=said["source"],
-            each_release=said["each-release"],
-            spenders=tuple(said["spent-most"]),
-            at=said["at"],
+            rule=payload["rule"],
+            policies=tuple(payload["policies"]),
+            unit=payload["unit"],
+            budget=payload["budget"],
+            spent=payload["spent"],
+            cost=payload["cost"],
+            after=payload["after"],
+            holds=payload["holds"],
+            source=payload["source"],
+            each_release=payload["each-release"],
+            spenders=tuple(payload["spent-most"]),
+            location=payload["at"],
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Reason:
             "rule": self.rule,
             "policies": list(self.policies),
             "unit": self.unit,
-            "at": dict(self.at),
+            "at": dict(self.location),
             "budget": self.budget,
             "spent": dict(self.spent),
             "cost": dict(self.cost),
@@ -75,8 +75,8 @@ class Decision:
     policy: str
     reasons: tuple[Reason, ...]
     uncovered: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    would_fit: tuple[Mapping[str, Any], ...] = ()
+    predicate_errors: tuple[str, ...] = ()
+    counter_offers: tuple[Mapping[str, Any], ...] = ()
     sequence: int | None = None
     replayed: bool = False
 
@@ -85,26 +85,26 @@ class Decision:
         """The names of the rules that do not hold."""
         return tuple(reason.rule for reason in self.reasons if not reason.holds)
 
-    def placed(self, sequence: int) -> Decision:
+    def at_record(self, sequence: int) -> Decision:
         """The same decision, recorded."""
         return replace(self, sequence=sequence)
 
-    def again(self) -> Decision:
+    def as_replay(self) -> Decision:
         """The same decision, given back."""
         return replace(self, replayed=True)
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Decision:
+    def from_json(payload: Mapping[str, Any]) -> Decision:
         """A decision from what was recorded of it."""
         return Decision(
-            release=said["release"],
-            allowed=said["decision"] == "allow",
-            policy=said["policy"],
-            reasons=tuple(Reason.from_json(reason) for reason in said["reasons"]),
-            uncovered=tuple(said["uncovered"]),
-            failed=tuple(said["errors"]),
-            would_fit=tuple(said["would-fit"]),
-            sequence=said["sequence"],
+            release=payload["release"],
+            allowed=payload["decision"] == "allow",
+            policy=payload["policy"],
+            reasons=tuple(Reason.from_json(reason) for reason in payload["reasons"]),
+            uncovered=tuple(payload["uncovered"]),
+            predicate_errors=tuple(payload["errors"]),
+            counter_offers=tuple(payload["would-fit"]),
+            sequence=payload["sequence"],
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -117,6 +117,6 @@ class Decision:
             "policy": self.policy,
             "reasons": [reason.as_json() for reason in self.reasons],
             "uncovered": list(self.uncovered),
-            "errors": list(self.failed),
-            "would-fit": [dict(offer) for offer in self.would_fit],
+            "errors": list(self.predicate_errors),
+            "would-fit": [dict(offer) for offer in self.counter_offers],
         }

@@ -45,7 +45,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class ReleaseSchema:
     """The vocabulary that releases are written in and predicates are checked against."""
 
     attributes: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PredicateInput:
     """What a predicate is evaluated on: one labelled mechanism.
 
     `labels` holds a text for each single-valued label that is present (defaults filled in) and a

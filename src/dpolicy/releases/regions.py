@@ -45,7 +45,7 @@ NOWHERE = Region(())
 EVERYTHING = Region(((),))
 
 
-def region_of(boxes: Iterable[Box]) -> Region:
+def region_from_boxes(boxes: Iterable[Box]) -> Region:
     """The points in at least one of the boxes, which may overlap; an empty box adds nothing."""
     drawn = sorted({box for box in boxes if all(low < high for low, high in box)})
     if len({len(box) for box in drawn}) > 1:
@@ -53,23 +53,23 @@ def region_of(boxes: Iterable[Box]) -> Region:
     return Region(_united(drawn))
 
 
-def product(a: Region, b: Region) -> Region:
+def region_product(a: Region, b: Region) -> Region:
     """The points whose first axes lie in `a` and the rest in `b`: listed values, axis by axis."""
-    check_size(len(a.boxes) * len(b.boxes))
+    check_box_count(len(a.boxes) * len(b.boxes))
     return Region(tuple(x + y for x in a.boxes for y in b.boxes))
 
 
-def union(a: Region, b: Region) -> Region:
+def region_union(a: Region, b: Region) -> Region:
     """The points in either."""
     return Region(_combined(a.boxes, b.boxes, operator.or_))
 
 
-def intersection(a: Region, b: Region) -> Region:
+def region_intersection(a: Region, b: Region) -> Region:
     """The points in both."""
     return Region(_combined(a.boxes, b.boxes, operator.and_))
 
 
-def difference(a: Region, b: Region) -> Region:
+def region_difference(a: Region, b: Region) -> Region:
     """The points in `a` and not in `b`."""
     return Region(_combined(a.boxes, b.boxes, lambda in_a, in_b: in_a and not in_b))
 
@@ -86,14 +86,14 @@ def contains(a: Region, point: Point) -> bool:
     )
 
 
-def covers(a: Region, box: Box) -> bool:
+def region_covers(a: Region, box: Box) -> bool:
     """Whether every point of the box lies in the region."""
-    return is_empty(difference(region_of([box]), a))
+    return is_empty(region_difference(region_from_boxes([box]), a))
 
 
-def widened(a: Region, axis: int, extent: Interval) -> Region:
+def widen_axis(a: Region, axis: int, extent: Interval) -> Region:
     """The region with one axis replaced by a whole interval; boxes that now overlap become one."""
-    return region_of((*box[:axis], extent, *box[axis + 1 :]) for box in a.boxes)
+    return region_from_boxes((*box[:axis], extent, *box[axis + 1 :]) for box in a.boxes)
 
 
 def _united(boxes: list[Box]) -> tuple[Box, ...]:
@@ -109,7 +109,7 @@ _Keep = Callable[[bool, bool], bool]
 
 
 def _combined(a: tuple[Box, ...], b: tuple[Box, ...], keep: _Keep) -> tuple[Box, ...]:
-    return _Sweep(keep).combined(a, b)
+    return _Sweep(keep).combine(a, b)
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class _Sweep:
     keep: _Keep
     steps: int = 0
 
-    def combined(self, a: tuple[Box, ...], b: tuple[Box, ...]) -> tuple[Box, ...]:
+    def combine(self, a: tuple[Box, ...], b: tuple[Box, ...]) -> tuple[Box, ...]:
         """Sweep the first axis; between neighbouring bounds neither region changes along it."""
         if not a or not b:
             return (a or b) if self.keep(bool(a), bool(b)) else ()
@@ -127,16 +127,16 @@ class _Sweep:
             return ((),) if self.keep(True, True) else ()
         bounds = sorted({x for box in (*a, *b) for x in box[0]})
         self.steps += len(bounds)
-        check_size(self.steps // STEPS_A_BOX)
+        check_box_count(self.steps // STEPS_A_BOX)
         done: list[Box] = []
         low, high = bounds[0], bounds[0]
         inner: tuple[Box, ...] = ()  # of the slab from `low` to `high`, which may still grow
         slabs = zip(pairwise(bounds), _slabs(a, bounds), _slabs(b, bounds), strict=True)
         for (start, end), in_a, in_b in slabs:
-            found = self.combined(in_a, in_b)
+            found = self.combine(in_a, in_b)
             if found != inner:
                 done += (((low, high), *box) for box in inner)
-                check_size(len(done) + len(found))
+                check_box_count(len(done) + len(found))
                 low, inner = start, found
             high = end
         done += (((low, high), *box) for box in inner)
@@ -155,7 +155,7 @@ def _slabs(boxes: tuple[Box, ...], bounds: list[int]) -> Iterator[tuple[Box, ...
         yield inner if low <= step else ()
 
 
-def check_size(boxes: int) -> None:
+def check_box_count(boxes: int) -> None:
     """Raise `InvalidValue` for more boxes than a release may draw."""
     if boxes > MAX_BOXES:
         raise InvalidValue("R008", "the selection falls into too many boxes; use ranges")

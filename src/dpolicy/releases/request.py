@@ -8,13 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.units import Relation, Touched
+from dpolicy.privacy.units import NeighbouringRelation, TouchedDays
 
 #: A run of whole numbers, both ends included.
-Range = tuple[int, int]
+IntegerRange = tuple[int, int]
 
 #: What a release selects of one partition: listed values or a range.
-Selection = tuple[str, ...] | Range
+Selection = tuple[str, ...] | IntegerRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class MechanismRequest:
     kind: str
     mechanism: Mechanism
     unit: str | None
-    relation: Relation | None
+    relation: NeighbouringRelation | None
     additive: bool
-    also: Mapping[str, Mechanism]
+    restatements: Mapping[str, Mechanism]
     attributes: tuple[str, ...]
     labels: Mapping[str, str | tuple[str, ...]]
     where: tuple[Mapping[str, Selection], ...]
-    touched: Touched | None
+    days_read: TouchedDays | None
 
 
 @dataclass(frozen=True, slots=True)

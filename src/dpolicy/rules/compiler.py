@@ -8,32 +8,32 @@ from itertools import chain
 from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.checker import Checked, check
-from dpolicy.language.diagnostics import Diagnostic, Findings
-from dpolicy.language.formatter import digest
+from dpolicy.language.checker import CheckedPolicySet, check_policies
+from dpolicy.language.diagnostics import Diagnostic, DiagnosticCollector
+from dpolicy.language.formatter import policy_digest
 from dpolicy.language.model import Policy, PolicySet
-from dpolicy.language.parser import parse, read_sources
+from dpolicy.language.parser import parse_policies, read_sources
 from dpolicy.language.source import Source
 from dpolicy.rules.expansion import expand
-from dpolicy.rules.findings import report_rules, report_stated_order
-from dpolicy.rules.index import Index, build_index
-from dpolicy.rules.order import Comparison, order_predicates, order_units
-from dpolicy.rules.pruning import Arrangement, Pruned, prune
-from dpolicy.rules.rule import Rule, Rules
+from dpolicy.rules.findings import report_ineffective_rules, report_stated_order
+from dpolicy.rules.index import RuleIndex, build_index
+from dpolicy.rules.order import ScopeComparer, order_predicates, order_units
+from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
+from dpolicy.rules.rule import Rule, RuleProduct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class CompiledSection:
     """The rules of one section of a policy set, their order, and which of them are enforced."""
 
-    rules: Rules
-    arrangement: Arrangement
-    pruned: Pruned
-    index: Index
+    rules: RuleProduct
+    factor_orders: FactorOrders
+    pruning: PruningResult
+    index: RuleIndex
 
     def implied_by(self, rule: Rule) -> Rule | None:
         """The kept rule that implies a pruned one; None for a kept rule."""
-        witness = int(self.pruned.witness[rule.number])
+        witness = int(self.pruning.implied_by[rule.number])
         return None if witness == rule.number else self.rules[witness]
 
 
@@ -42,27 +42,27 @@ class CompiledPolicy:
     """A policy set that can be enforced, and what its authors should know about it."""
 
     sources: tuple[Source, ...]
-    policies: PolicySet
-    checked: Checked
+    policy_set: PolicySet
+    checked_policy_set: CheckedPolicySet
     digest: str
-    cumulative: Section
-    each_release: Section
+    cumulative: CompiledSection
+    each_release: CompiledSection
     warnings: tuple[Diagnostic, ...]
 
     @property
-    def sections(self) -> tuple[Section, Section]:
+    def sections(self) -> tuple[CompiledSection, CompiledSection]:
         """The rules over all releases together, then those for each release by itself."""
         return self.cumulative, self.each_release
 
     @property
-    def total(self) -> int:
+    def rule_count(self) -> int:
         """|R|, the number of rules before pruning."""
         return sum(len(section.rules) for section in self.sections)
 
     @property
-    def kept(self) -> int:
+    def kept_count(self) -> int:
         """The number of rules that are enforced."""
-        return sum(int(section.pruned.kept.sum()) for section in self.sections)
+        return sum(int(section.pruning.kept.sum()) for section in self.sections)
 
     @property
     def all_rules(self) -> Iterator[tuple[Rule, Rule | None]]:
@@ -73,12 +73,12 @@ class CompiledPolicy:
         )
 
     @property
-    def rules(self) -> list[Rule]:
+    def kept_rules(self) -> list[Rule]:
         """The rules that are enforced."""
         return [
             section.rules[int(number)]
             for section in self.sections
-            for number in section.pruned.kept.nonzero()[0]
+            for number in section.pruning.kept.nonzero()[0]
         ]
 
 
@@ -89,39 +89,39 @@ def load_policy(path: str | Path) -> CompiledPolicy:
 
 def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
     """Policy texts → the rules to enforce. Raises `PolicyRejected` with every mistake."""
-    found = Findings()
-    policies = parse(sources, found)
+    found = DiagnosticCollector()
+    policies = parse_policies(sources, found)
     if policies is None:
-        raise PolicyRejected(found.all)
-    checked = check(policies, found)
-    comparison = Comparison(checked.vocabulary.schema)
+        raise PolicyRejected(found.sorted_diagnostics)
+    checked = check_policies(policies, found)
+    comparison = ScopeComparer(checked.vocabulary.schema)
     cumulative = _section(checked, policies.policies, comparison, found)
     each_release = _section(checked, policies.each_release, comparison, found)
     if found.errors:
-        raise PolicyRejected(found.all)
-    name = digest(policies)
+        raise PolicyRejected(found.sorted_diagnostics)
+    name = policy_digest(policies)
     texts = tuple(sources)
-    return CompiledPolicy(texts, policies, checked, name, cumulative, each_release, found.all)
+    return CompiledPolicy(texts, policies, checked, name, cumulative, each_release, found.sorted_diagnostics)
 
 
 def _section(
-    checked: Checked, policies: tuple[Policy, ...], comparison: Comparison, found: Findings
-) -> Section:
-    rules = expand(checked, policies, found)
-    report_stated_order(checked, policies, comparison, found)
-    arrangement = arrange(rules, checked, comparison)
+    checked: CheckedPolicySet, policies: tuple[Policy, ...], comparison: ScopeComparer, diagnostics: DiagnosticCollector
+) -> CompiledSection:
+    rules = expand(checked, policies, diagnostics)
+    report_stated_order(checked, policies, comparison, diagnostics)
+    arrangement = order_factors(rules, checked, comparison)
     pruned = prune(rules, arrangement)
-    report_rules(checked, policies, rules, pruned, comparison, found)
-    return Section(rules, arrangement, pruned, build_index(rules, pruned))
+    report_ineffective_rules(checked, policies, rules, pruned, comparison, diagnostics)
+    return CompiledSection(rules, arrangement, pruned, build_index(rules, pruned))
 
 
-def arrange(rules: Rules, checked: Checked, comparison: Comparison) -> Arrangement:
+def order_factors(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
     """The order of every factor of the rules."""
     scopes = {base.predicate: None for base in rules.bases}
     position = {predicate: number for number, predicate in enumerate(scopes)}
     units = sorted({base.unit for base in rules.bases})
     partitions = frozenset(map(str, checked.policies.partitions))
-    return Arrangement(
+    return FactorOrders(
         scope_of=tuple(position[base.predicate] for base in rules.bases),
         scopes=order_predicates(list(scopes), partitions, comparison),
         unit_of=tuple(units.index(base.unit) for base in rules.bases),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from xml.sax.saxutils import escape, quoteattr
 
-from dpolicy.rules.layers import Edge, Layout, Line, Size, lay_out
+from dpolicy.rules.layers import Edge, DiagramLayout, EdgeSegment, BoxSize, lay_out
 from dpolicy.rules.rule import TIMES
 
 #: Pixels that a line of words in a box may be long.
@@ -45,7 +45,7 @@ _LEGEND = {
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class RuleBox:
     """What the box of a rule says: its name, unit and budget, and what implies it, if pruned."""
 
     name: str
@@ -67,12 +67,12 @@ class Card:
 #: A line of words and the name of its style.
 _Text = tuple[str, str]
 #: The boxes that share a node, each with its words, in rows; and how high each row is.
-_Grid = list[tuple[list[tuple[Card, list[_Text]]], float]]
+_Grid = list[tuple[list[tuple[RuleBox, list[_Text]]], float]]
 
 
-def picture(
+def draw_svg(
     heading: str,
-    nodes: Sequence[Sequence[Card]],
+    nodes: Sequence[Sequence[RuleBox]],
     edges: Sequence[Edge],
     bold: Collection[Edge],
 ) -> str:
@@ -106,7 +106,7 @@ def _letter_width(letter: str) -> float:
     return 0.88 if letter.isupper() or letter in "×#&+<=>^~" else 0.74
 
 
-def wrap(parts: Sequence[str], joint: str, style: str) -> list[str]:
+def wrap_text(parts: Sequence[str], joint: str, style: str) -> list[str]:
     """Lines of joined parts, none too long; a part that alone is too long is cut.
 
     It is cut before brackets, then at a space where there is one, else anywhere.
@@ -137,12 +137,12 @@ def _cut(words: str, style: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _words(card: Card) -> list[_Text]:
-    lines = [(line, "name") for line in wrap(card.name.split(TIMES), TIMES, "name")]
-    lines += [(line, "plain") for line in wrap(card.facts, " · ", "plain")]
+def _words(card: RuleBox) -> list[_Text]:
+    lines = [(line, "name") for line in wrap_text(card.name.split(TIMES), TIMES, "name")]
+    lines += [(line, "plain") for line in wrap_text(card.facts, " · ", "plain")]
     if card.implied_by is not None:
         parts = f"implied by {card.implied_by}".split(TIMES)
-        lines += [(line, "small") for line in wrap(parts, TIMES, "small")]
+        lines += [(line, "small") for line in wrap_text(parts, TIMES, "small")]
     return lines
 
 
@@ -150,7 +150,7 @@ def _text_height(words: Sequence[_Text]) -> float:
     return sum(_STYLES[style][0] * _LEADING for _, style in words)
 
 
-def _grid(cards: Sequence[Card]) -> _Grid:
+def _grid(cards: Sequence[RuleBox]) -> _Grid:
     """The boxes of a node in a square, so that it gets neither wide nor high; three in a row."""
     count = 3 if len(cards) == 3 else ceil(sqrt(len(cards)))
     boxes = [(card, _words(card)) for card in cards]
@@ -158,12 +158,12 @@ def _grid(cards: Sequence[Card]) -> _Grid:
     return [(row, 2 * _PAD + max(_text_height(words) for _, words in row)) for row in rows]
 
 
-def _size(grid: _Grid, wide: float) -> Size:
+def _size(grid: _Grid, wide: float) -> BoxSize:
     """A single box has no frame; several have a margin around and between them."""
     columns = len(grid[0][0])
     if columns == 1:
-        return Size(wide, grid[0][1])
-    return Size(columns * (wide + _PAD) + _PAD, sum(height + _PAD for _, height in grid) + _PAD)
+        return BoxSize(wide, grid[0][1])
+    return BoxSize(columns * (wide + _PAD) + _PAD, sum(height + _PAD for _, height in grid) + _PAD)
 
 
 def _node(grid: _Grid, x: float, y: float, wide: float) -> list[str]:
@@ -173,12 +173,12 @@ def _node(grid: _Grid, x: float, y: float, wide: float) -> list[str]:
         x, y = x + _PAD, y + _PAD
     for row, height in grid:
         for place, (card, words) in enumerate(row):
-            parts.append(_box(card, words, x + place * (wide + _PAD), y, Size(wide, height)))
+            parts.append(_box(card, words, x + place * (wide + _PAD), y, BoxSize(wide, height)))
         y += height + _PAD
     return parts
 
 
-def _box(card: Card, words: Sequence[_Text], x: float, y: float, size: Size) -> str:
+def _box(card: RuleBox, words: Sequence[_Text], x: float, y: float, size: BoxSize) -> str:
     written = []
     line = y + (size.height - _text_height(words)) / 2
     for text, style in words:
@@ -190,7 +190,7 @@ def _box(card: Card, words: Sequence[_Text], x: float, y: float, size: Size) -> 
     return f'<g class="rule {card.kind}" fill="{_INK[card.kind]}">{inner}</g>'
 
 
-def _rect(kind: str, x: float, y: float, size: Size) -> str:
+def _rect(kind: str, x: float, y: float, size: BoxSize) -> str:
     shape = f'x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="6"'
     return f'<rect class="{kind}" {shape} {_SHAPES[kind]}/>'
 
@@ -201,7 +201,7 @@ def _written(words: str, style: str, x: float, y: float, anchor: str) -> str:
     return f"<text {place}{more}>{escape(words)}</text>"
 
 
-def _line(line: Line, upper: str, bold: frozenset[Edge]) -> str:
+def _line(line: EdgeSegment, upper: str, bold: frozenset[Edge]) -> str:
     """Down to the end of its row, then in a curve to the start of the next."""
     kind = "thin" if bold.isdisjoint(line.edges) else "bold"
     (x, start), (_, bend), (end, stop) = line.start, line.bend, line.end
@@ -211,7 +211,7 @@ def _line(line: Line, upper: str, bold: frozenset[Edge]) -> str:
     return f'<path class="{kind}" {path}><title>{escape(f"inside {upper}")}</title></path>'
 
 
-def _page(heading: str, layout: Layout, parts: Sequence[str]) -> str:
+def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
     """Heading and legend over the drawing, which is in the middle."""
     shown = [kind for kind in _LEGEND if any(f'class="{kind}"' in part for part in parts)]
     legend = sum(_legend_step(kind) for kind in shown)
@@ -239,15 +239,15 @@ def _page(heading: str, layout: Layout, parts: Sequence[str]) -> str:
     )
 
 
-def _legend(shown: Sequence[str]) -> str:
+def _legend(box_kinds: Sequence[str]) -> str:
     """A sample of each kind of box and line that was drawn, and what it means."""
     parts = []
     x = _MARGIN
-    for kind in shown:
+    for kind in box_kinds:
         if kind in ("bold", "thin"):
             parts.append(f'<path d="M{x:g} 67h30" {_SHAPES[kind]}/>')
         else:
-            parts.append(_rect(kind, x, 58, Size(30, 18)))
+            parts.append(_rect(kind, x, 58, BoxSize(30, 18)))
         parts.append(_written(_LEGEND[kind], "plain", x + 38, 71, "start"))
         x += _legend_step(kind)
     return "".join(parts)

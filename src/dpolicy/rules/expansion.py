@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.language.checker import Checked
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.checker import CheckedPolicySet
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.model import (
     AttributePolicy,
     BasePolicy,
@@ -29,52 +29,52 @@ from dpolicy.language.model import (
     base_policies,
     extensions,
 )
-from dpolicy.language.source import Word
+from dpolicy.language.source import LocatedText
 from dpolicy.predicates.expression import Predicate, UsesAny
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
-from dpolicy.privacy.thresholds import Bound, Profile, bound_of
-from dpolicy.rules.functions import images
-from dpolicy.rules.rule import Axis, Base, Rules, SettingFactor
+from dpolicy.privacy.thresholds import BudgetBound, Profile, bound_for_budget
+from dpolicy.rules.functions import apply_to_all
+from dpolicy.rules.rule import SettingAxis, BaseRule, RuleProduct, SettingFactor
 
 #: The name, predicate and budget of one scope of a base policy.
 _Scope = tuple[str, Predicate, Budget]
 
 
-def expand(checked: Checked, section: tuple[Policy, ...], found: Findings) -> Rules:
+def expand(checked: CheckedPolicySet, section: tuple[Policy, ...], diagnostics: DiagnosticCollector) -> RuleProduct:
     """All rules of one section. Policies with mistakes of their own are left out."""
     sound = tuple(policy for policy in section if policy.name not in checked.faulty)
-    bases = tuple(base for p in base_policies(sound) for base in _bases(checked, p, found))
+    bases = tuple(base for p in base_policies(sound) for base in _bases(checked, p, diagnostics))
     widened = extensions(sound)
     axes = tuple(_axis(checked, extension) for extension in widened)
     each_release = section is checked.policies.each_release
-    if not _within_limit(checked, bases, axes, section, found):
+    if not _within_limit(checked, bases, axes, section, diagnostics):
         bases = ()
-    budgets, numbers = _budgets(checked, bases, widened, found)
+    budgets, numbers = _budgets(checked, bases, widened, diagnostics)
     bounds, bound_numbers = _bounds(checked, budgets, numbers)
     plain = tuple(budget for budget, _ in budgets)
     profiles = tuple(profile for _, profile in budgets)
-    return Rules(bases, axes, plain, profiles, bounds, numbers, bound_numbers, each_release)
+    return RuleProduct(bases, axes, plain, profiles, bounds, numbers, bound_numbers, each_release)
 
 
 def _within_limit(
-    checked: Checked,
-    bases: tuple[Base, ...],
-    axes: tuple[Axis, ...],
+    checked: CheckedPolicySet,
+    bases: tuple[BaseRule, ...],
+    axes: tuple[SettingAxis, ...],
     section: tuple[Policy, ...],
-    found: Findings,
+    diagnostics: DiagnosticCollector,
 ) -> bool:
     total = len(bases) * prod(len(axis) for axis in axes)
     limit = checked.policies.accounting.max_rules
     if total > limit:
         factors = " × ".join(str(n) for n in (len(bases), *(len(axis) for axis in axes)))
         shown = f"these policies make {total:,} rules ({factors}), more than {limit:,}"
-        found(
+        diagnostics(
             "P046", shown, section[-1].span, "use fewer settings, or raise `accounting: max-rules`"
         )
     return total <= limit
 
 
-def _bases(checked: Checked, policy: BasePolicy, found: Findings) -> list[Base]:
+def _bases(checked: CheckedPolicySet, policy: BasePolicy, diagnostics: DiagnosticCollector) -> list[BaseRule]:
     profile = Profile(policy.profile) if policy.profile else checked.policies.accounting.profile
     match policy:
         case CustomPolicy():
@@ -84,15 +84,15 @@ def _bases(checked: Checked, policy: BasePolicy, found: Findings) -> list[Base]:
         case AttributePolicy():
             scopes = _attribute_scopes(checked, policy)
         case CategoryPolicy():
-            scopes = _category_scopes(checked, policy, found)
+            scopes = _category_scopes(checked, policy, diagnostics)
     return [
-        Base(name, str(policy.name), predicate, str(unit), budget, profile, policy.span)
+        BaseRule(name, str(policy.name), predicate, str(unit), budget, profile, policy.span)
         for unit in policy.units
         for name, predicate, budget in scopes
     ]
 
 
-def _attribute_scopes(checked: Checked, policy: AttributePolicy) -> list[_Scope]:
+def _attribute_scopes(checked: CheckedPolicySet, policy: AttributePolicy) -> list[_Scope]:
     scopes: list[_Scope] = []
     for name, attribute in checked.policies.attributes.items():
         said = _said(policy.exceptions, policy.budgets, name, attribute.risk)
@@ -101,7 +101,7 @@ def _attribute_scopes(checked: Checked, policy: AttributePolicy) -> list[_Scope]
     return scopes
 
 
-def _category_scopes(checked: Checked, policy: CategoryPolicy, found: Findings) -> list[_Scope]:
+def _category_scopes(checked: CheckedPolicySet, policy: CategoryPolicy, diagnostics: DiagnosticCollector) -> list[_Scope]:
     """Cumulative scopes: each membership level with all the closer ones."""
     names = list(checked.policies.categories)
     member = [
@@ -114,7 +114,7 @@ def _category_scopes(checked: Checked, policy: CategoryPolicy, found: Findings) 
     for level in levels:
         function = next((f for key, f in policy.levels.items() if key == level), Same())
         what = f"the level `{level}` of `{policy.name}`"
-        by_level[level] = images(function, member, what, checked.functions, found)
+        by_level[level] = apply_to_all(function, member, what, checked.functions, diagnostics)
     return [
         (
             f"{policy.name}[{name}, {level}]",
@@ -143,29 +143,29 @@ def _members_by_level(policies: PolicySet) -> dict[tuple[str, str], frozenset[st
 
 
 def _said(
-    exceptions: Mapping[Word, BudgetStatement],
-    budgets: Mapping[Word, BudgetStatement],
-    name: Word,
-    risk: Word | None,
+    exceptions: Mapping[LocatedText, BudgetStatement],
+    budgets: Mapping[LocatedText, BudgetStatement],
+    name: LocatedText,
+    risk: LocatedText | None,
 ) -> BudgetStatement:
     """The budget for one attribute or category: its own, or that of its risk level."""
     return budgets[risk] if name not in exceptions and risk is not None else exceptions[name]
 
 
-def _budget(checked: Checked, said: BudgetStatement) -> Budget:
-    if said.unlimited:
+def _budget(checked: CheckedPolicySet, definition: BudgetStatement) -> Budget:
+    if definition.unlimited:
         return Unlimited()
-    if said.rho is not None:
-        return Zcdp(said.rho)
-    if said.mu is not None:
-        return Gdp(said.mu)
-    if said.renyi is not None:
-        return Renyi(said.renyi)
-    delta = said.delta if said.delta is not None else checked.policies.accounting.delta
-    return EpsilonDelta(said.epsilon or Fraction(0), delta or Fraction(0))
+    if definition.rho is not None:
+        return Zcdp(definition.rho)
+    if definition.mu is not None:
+        return Gdp(definition.mu)
+    if definition.renyi is not None:
+        return Renyi(definition.renyi)
+    delta = definition.delta if definition.delta is not None else checked.policies.accounting.delta
+    return EpsilonDelta(definition.epsilon or Fraction(0), delta or Fraction(0))
 
 
-def _axis(checked: Checked, extension: Extension) -> Axis:
+def _axis(checked: CheckedPolicySet, extension: Extension) -> SettingAxis:
     return tuple(
         SettingFactor(
             str(extension.name),
@@ -183,7 +183,7 @@ _Profiled = tuple[Budget, Profile]
 
 
 def _budgets(
-    checked: Checked, bases: Sequence[Base], widened: Sequence[Extension], found: Findings
+    checked: CheckedPolicySet, bases: Sequence[BaseRule], widened: Sequence[Extension], diagnostics: DiagnosticCollector
 ) -> tuple[list[_Profiled], NDArray[np.int32]]:
     """The distinct budgets, and for every rule the number of its own."""
     distinct: dict[_Profiled, int] = {}
@@ -199,34 +199,34 @@ def _budgets(
         columns = []
         for setting in extension.settings:
             what = f"the setting `{setting.name}` of `{extension.name}`"
-            columns.append(_column(checked, setting.function, met, distinct, what, found))
+            columns.append(_column(checked, setting.function, met, distinct, what, diagnostics))
         step = np.array(columns, dtype=np.int32).T.reshape(len(met), len(columns))
         table = step[table].reshape(len(table), -1)
     return list(distinct), table[of_base].reshape(-1)
 
 
 def _column(
-    checked: Checked,
+    checked: CheckedPolicySet,
     function: BudgetFunction,
     met: Sequence[_Profiled],
     distinct: dict[_Profiled, int],
     what: str,
-    found: Findings,
+    diagnostics: DiagnosticCollector,
 ) -> list[int]:
     """The numbers of the images of all budgets under one setting."""
-    results = images(function, [budget for budget, _ in met], what, checked.functions, found)
+    results = apply_to_all(function, [budget for budget, _ in met], what, checked.functions, diagnostics)
     profiled = [(result, profile) for result, (_, profile) in zip(results, met, strict=True)]
     return [distinct.setdefault(pair, len(distinct)) for pair in profiled]
 
 
 def _bounds(
-    checked: Checked, budgets: Sequence[_Profiled], numbers: NDArray[np.int32]
-) -> tuple[tuple[Bound, ...], NDArray[np.int32]]:
+    checked: CheckedPolicySet, budgets: Sequence[_Profiled], numbers: NDArray[np.int32]
+) -> tuple[tuple[BudgetBound, ...], NDArray[np.int32]]:
     """The distinct bounds, and for every rule the number of its own."""
     orders = checked.policies.accounting.orders
-    distinct: dict[Bound, int] = {}
+    distinct: dict[BudgetBound, int] = {}
     of_budget = np.array(
-        [distinct.setdefault(bound_of(b, p, orders), len(distinct)) for b, p in budgets],
+        [distinct.setdefault(bound_for_budget(b, p, orders), len(distinct)) for b, p in budgets],
         dtype=np.int32,
     )
     return tuple(distinct), of_budget[numbers] if len(numbers) else numbers

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpolicy.language.checker import Checked
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.checker import CheckedPolicySet
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.model import CustomPolicy, Extension, Policy, Setting
-from dpolicy.language.source import Word
+from dpolicy.language.source import LocatedText
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import Implied, Refuted
-from dpolicy.releases.labels import Facts
-from dpolicy.rules.order import Comparison
-from dpolicy.rules.pruning import Pruned, bases_alive
-from dpolicy.rules.rule import Rules
+from dpolicy.releases.labels import PredicateInput
+from dpolicy.rules.order import ScopeComparer
+from dpolicy.rules.pruning import PruningResult, bases_with_kept_rules
+from dpolicy.rules.rule import RuleProduct
 
 
-def describe_facts(facts: Facts) -> str:
+def format_predicate_input(facts: PredicateInput) -> str:
     """A mechanism in one line, as a counter-example is shown."""
     labels = "".join(f", {name}: {_shown(value)}" for name, value in sorted(facts.labels.items()))
     by = f", by: {facts.by}" if facts.by else ""
@@ -28,7 +28,7 @@ def _shown(value: str | tuple[str, ...]) -> str:
 
 
 def report_stated_order(
-    checked: Checked, policies: Sequence[Policy], comparison: Comparison, found: Findings
+    checked: CheckedPolicySet, policies: Sequence[Policy], comparison: ScopeComparer, diagnostics: DiagnosticCollector
 ) -> None:
     """Verify every `below` with the solver; a false one is an error with its counter-example."""
     customs = {p.name: p for p in policies if isinstance(p, CustomPolicy)}
@@ -37,42 +37,42 @@ def report_stated_order(
             case Extension(settings=settings):
                 named = {setting.name: setting for setting in settings}
                 for setting in settings:
-                    _verify(setting, named, checked, comparison, found)
+                    _verify(setting, named, checked, comparison, diagnostics)
             case CustomPolicy():
-                _verify(policy, customs, checked, comparison, found)
+                _verify(policy, customs, checked, comparison, diagnostics)
 
 
 def _verify(
     stated: Setting | CustomPolicy,
-    others: dict[Word, Setting] | dict[Word, CustomPolicy],
-    checked: Checked,
-    comparison: Comparison,
-    found: Findings,
+    siblings: dict[LocatedText, Setting] | dict[LocatedText, CustomPolicy],
+    checked: CheckedPolicySet,
+    comparison: ScopeComparer,
+    diagnostics: DiagnosticCollector,
 ) -> None:
     smaller = checked.predicates.get(stated.when)
     for word in stated.below:
-        other = others.get(word)
+        other = siblings.get(word)
         larger = checked.predicates.get(other.when) if other is not None else None
         if smaller is None or larger is None:
             continue
-        answer = comparison.answer(smaller, larger)
+        answer = comparison.implication(smaller, larger)
         if isinstance(answer, Refuted):
             shown = f"`{stated.name}` does not lie below `{word}`"
-            example = describe_facts(answer.counterexample)
+            example = format_predicate_input(answer.counterexample)
             help_ = f"this mechanism is in `{stated.name}` but not in `{word}`: {example}"
-            found("P026", shown, word.span, help_)
+            diagnostics("P026", shown, word.span, help_)
         elif not isinstance(answer, Implied):
             shown = f"that `{stated.name}` lies below `{word}` could not be verified"
-            found("P106", shown, word.span, f"the order is not used: {answer.reason}")
+            diagnostics("P106", shown, word.span, f"the order is not used: {answer.reason}")
 
 
-def report_rules(
-    checked: Checked,
+def report_ineffective_rules(
+    checked: CheckedPolicySet,
     policies: Sequence[Policy],
-    rules: Rules,
-    pruned: Pruned,
-    comparison: Comparison,
-    found: Findings,
+    rules: RuleProduct,
+    pruned: PruningResult,
+    comparison: ScopeComparer,
+    diagnostics: DiagnosticCollector,
 ) -> None:
     """Warn of scopes that never match, partitions that cannot be used, and idle policies."""
     spans = {str(policy.name): policy.name.span for policy in policies}
@@ -85,26 +85,26 @@ def report_rules(
     partitions = sorted(map(str, checked.policies.partitions))
     for (name, predicate), (span, what) in factors.items():
         if _never_matches(predicate, comparison):
-            found("P102", f"the {what} `{name}` can never match", span, None)
+            diagnostics("P102", f"the {what} `{name}` can never match", span, None)
         for partition in partitions:
             if reads_attribute(predicate, partition):
                 shown = f"`{name}` is about `{partition}`, so it cannot be split by it"
                 help_ = "releases about different values add up for this rule (theory 6.1)"
-                found("P104", shown, span, help_)
-    _report_idle(policies, rules, pruned, found)
+                diagnostics("P104", shown, span, help_)
+    _report_idle(policies, rules, pruned, diagnostics)
 
 
-def _never_matches(predicate: Predicate, comparison: Comparison) -> bool:
+def _never_matches(predicate: Predicate, comparison: ScopeComparer) -> bool:
     if isinstance(predicate, UsesAny):
         return not predicate.attributes
     return isinstance(predicate, Expression) and comparison.never_matches(predicate)
 
 
-def _report_idle(policies: Sequence[Policy], rules: Rules, pruned: Pruned, found: Findings) -> None:
+def _report_idle(policies: Sequence[Policy], rules: RuleProduct, pruned: PruningResult, diagnostics: DiagnosticCollector) -> None:
     alive: dict[str, bool] = {}
-    for base, kept in zip(rules.bases, bases_alive(rules, pruned), strict=True):
+    for base, kept in zip(rules.bases, bases_with_kept_rules(rules, pruned), strict=True):
         alive[base.policy] = alive.get(base.policy, False) or kept
     for policy in policies:
         if alive.get(str(policy.name)) is False:
             shown = f"all rules of `{policy.name}` are implied by others"
-            found("P103", shown, policy.name.span, "`dpolicy rules --all` says by which")
+            diagnostics("P103", shown, policy.name.span, "`dpolicy rules --all` says by which")

@@ -11,34 +11,34 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dpolicy.errors import InvalidValue, PredicateFailed
-from dpolicy.language.diagnostics import Findings
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.model import BudgetFunction, Cel, Plus, Same, Through, Times
-from dpolicy.language.shapes import ABSURD
+from dpolicy.language.shapes import MAX_BUDGET_NUMBER
 from dpolicy.privacy.budget import (
     Budget,
     EpsilonDelta,
     Renyi,
     Unlimited,
-    amount,
-    describe,
+    budget_amount,
+    format_budget,
     with_amount,
 )
 
 CelFunctions = Mapping[str, Callable[[str, float], float]]
 
 
-def apply_function(function: BudgetFunction, budget: Budget, cel: CelFunctions) -> Budget:
+def apply_budget_function(function: BudgetFunction, budget: Budget, cel: CelFunctions) -> Budget:
     """The budget of a setting or level; raises `InvalidValue` where the function has none."""
     if isinstance(function, Same) or isinstance(budget, Unlimited):
         return budget
-    stated = amount(budget)
+    stated = budget_amount(budget)
     if stated is None:
-        raise InvalidValue("P043", f"only `same` can be applied to {describe(budget)}")
+        raise InvalidValue("P043", f"only `same` can be applied to {format_budget(budget)}")
     notion, value = stated
     result = _value(function, notion, value, cel)
-    if not 0 <= result <= ABSURD:
+    if not 0 <= result <= MAX_BUDGET_NUMBER:
         raise InvalidValue(
-            "P043", f"{describe(budget)} becomes {float(result):g}, which is no budget"
+            "P043", f"{format_budget(budget)} becomes {float(result):g}, which is no budget"
         )
     return with_amount(budget, result)
 
@@ -74,12 +74,12 @@ def _through(function: Through, value: Fraction) -> Fraction:
     return y0 + (value - x0) * (y1 - y0) / (x1 - x0)
 
 
-def images(
+def apply_to_all(
     function: BudgetFunction,
     budgets: Iterable[Budget],
     what: str,
     cel: CelFunctions,
-    found: Findings,
+    diagnostics: DiagnosticCollector,
 ) -> list[Budget]:
     """The image of every budget; a function that fails or is not monotone is reported.
 
@@ -88,23 +88,23 @@ def images(
     results, mapped = [], []
     for budget in budgets:
         try:
-            result = apply_function(function, budget, cel)
+            result = apply_budget_function(function, budget, cel)
             mapped.append((budget, result))
         except InvalidValue as error:
-            _report(function, error.code, f"{what}: {error.message}", found)
+            _report(function, error.code, f"{what}: {error.message}", diagnostics)
             result = budget
         results.append(result)
     if not isinstance(function, Same):
-        _check_monotone(function, mapped, what, found)
+        _check_monotone(function, mapped, what, diagnostics)
     return results
 
 
 def _check_monotone(
-    function: BudgetFunction, mapped: list[tuple[Budget, Budget]], what: str, found: Findings
+    function: BudgetFunction, mapped: list[tuple[Budget, Budget]], what: str, diagnostics: DiagnosticCollector
 ) -> None:
     groups: dict[object, list[tuple[Fraction, Fraction]]] = {}
     for budget, result in mapped:
-        before, after = amount(budget), amount(result)
+        before, after = budget_amount(budget), budget_amount(result)
         if before is not None and after is not None and not isinstance(budget, Renyi):
             delta = budget.delta if isinstance(budget, EpsilonDelta) else None
             groups.setdefault((before[0], delta), []).append((before[1], after[1]))
@@ -116,12 +116,12 @@ def _check_monotone(
                     f"{what} is not monotone: {float(x0):g} becomes {float(y0):g} "
                     f"but {float(x1):g} becomes {float(y1):g}"
                 )
-                _report(function, "P041", shown, found)
+                _report(function, "P041", shown, diagnostics)
         lowered = [(x, y) for x, y in pairs if y < x]
         if lowered:
             x, y = lowered[0]
             shown = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
-            _report(function, "P105", shown, found)
+            _report(function, "P105", shown, diagnostics)
 
 
 _HELP = {
@@ -131,6 +131,6 @@ _HELP = {
 }
 
 
-def _report(function: BudgetFunction, code: str, message: str, found: Findings) -> None:
+def _report(function: BudgetFunction, code: str, message: str, diagnostics: DiagnosticCollector) -> None:
     if not isinstance(function, Same):
-        found(code, message, function.span, _HELP.get(code))
+        diagnostics(code, message, function.span, _HELP.get(code))

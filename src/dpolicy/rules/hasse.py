@@ -15,18 +15,18 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.budget import describe
-from dpolicy.rules.compiler import Section
-from dpolicy.rules.drawing import Card, picture
-from dpolicy.rules.order import Order
+from dpolicy.privacy.budget import format_budget
+from dpolicy.rules.compiler import CompiledSection
+from dpolicy.rules.drawing import RuleBox, draw_svg
+from dpolicy.rules.order import Preorder
 
 #: A square of twenty by twenty boxes; nobody follows lines in more.
 MAX_NODES = 400
 
-Node = tuple[int, ...]
+DiagramNode = tuple[int, ...]
 
 
-def select(section: Section, unit: str | None, policy: str | None) -> list[int]:
+def select_rules(section: CompiledSection, unit: str | None, policy: str | None) -> list[int]:
     """The numbers of the rules of one unit and of one base policy; None takes all."""
     width = section.rules.width
     return [
@@ -37,7 +37,7 @@ def select(section: Section, unit: str | None, policy: str | None) -> list[int]:
     ]
 
 
-def nodes(section: Section, numbers: Collection[int]) -> list[Node]:
+def diagram_nodes(section: CompiledSection, numbers: Collection[int]) -> list[DiagramNode]:
     """The rules by node: those of equivalent scope and unit together, in the order of numbers.
 
     Raises `InvalidValue` if there are more than anybody can read.
@@ -45,7 +45,7 @@ def nodes(section: Section, numbers: Collection[int]) -> list[Node]:
     return list(_members(section, numbers).values())
 
 
-def covers(section: Section, numbers: Collection[int]) -> list[tuple[int, int]]:
+def hasse_edges(section: CompiledSection, numbers: Collection[int]) -> list[tuple[int, int]]:
     """The edges (smaller, larger) of the Hasse diagram of these rules.
 
     Their transitive closure is the order; none of them follows from the others.
@@ -62,7 +62,7 @@ def covers(section: Section, numbers: Collection[int]) -> list[tuple[int, int]]:
     return edges
 
 
-def _members(section: Section, numbers: Collection[int]) -> dict[Node, Node]:
+def _members(section: CompiledSection, numbers: Collection[int]) -> dict[DiagramNode, DiagramNode]:
     """The rules of each cell of the product of classes, for those cells that have any."""
     drawn = sorted(set(numbers))
     if len(drawn) > MAX_NODES:
@@ -71,16 +71,16 @@ def _members(section: Section, numbers: Collection[int]) -> dict[Node, Node]:
             f"{len(drawn)} rules are too many to draw, the most is {MAX_NODES}: "
             "choose one unit with `--unit` or one base policy with `--policy`",
         )
-    found: dict[Node, Node] = {}
+    found: dict[DiagramNode, DiagramNode] = {}
     for number in drawn:
         cell = _cell(section, number)
         found[cell] = (*found.get(cell, ()), number)
     return found
 
 
-def _cell(section: Section, number: int) -> Node:
+def _cell(section: CompiledSection, number: int) -> DiagramNode:
     """The class of a rule in every factor."""
-    arrangement = section.arrangement
+    arrangement = section.factor_orders
     base, combination = divmod(number, section.rules.width)
     settings = []
     for order in reversed(arrangement.settings):
@@ -91,16 +91,16 @@ def _cell(section: Section, number: int) -> Node:
     return (scope, unit, *reversed(settings))
 
 
-def _masks_above(section: Section, cells: Sequence[Node]) -> list[int]:
+def _masks_above(section: CompiledSection, cells: Sequence[DiagramNode]) -> list[int]:
     """For every cell the bit mask of those strictly above it: wider or equal in every factor."""
     up = [~(1 << position) & ((1 << len(cells)) - 1) for position in range(len(cells))]
-    for factor, order in enumerate(section.arrangement.factors):
+    for factor, order in enumerate(section.factor_orders.factors):
         wider = _masks_of_factor(order, [cell[factor] for cell in cells])
         up = [mask & wider[cell[factor]] for mask, cell in zip(up, cells, strict=True)]
     return up
 
 
-def _masks_of_factor(order: Order, classes: Sequence[int]) -> dict[int, int]:
+def _masks_of_factor(order: Preorder, classes: Sequence[int]) -> dict[int, int]:
     """For every class that occurs, the mask of the positions that hold it or one above it."""
     holding: dict[int, int] = {}
     for position, number in enumerate(classes):
@@ -119,18 +119,18 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def implying_path(section: Section, numbers: Collection[int]) -> set[tuple[int, int]]:
+def implication_edges(section: CompiledSection, numbers: Collection[int]) -> set[tuple[int, int]]:
     """The edges on the ways from pruned rules to the rules that imply them, where both are drawn.
 
     All ways to one rule form a tree of shortest ways, so that as little as possible is bold.
     """
-    first = {number: node[0] for node in nodes(section, numbers) for number in node}
+    first = {number: node[0] for node in diagram_nodes(section, numbers) for number in node}
     below: dict[int, list[int]] = {}
-    for smaller, larger in covers(section, numbers):
+    for smaller, larger in hasse_edges(section, numbers):
         below.setdefault(larger, []).append(smaller)
     implied: dict[int, list[int]] = {}
     for number in sorted(first):
-        witness = int(section.pruned.witness[number])
+        witness = int(section.pruning.implied_by[number])
         if witness in first:
             implied.setdefault(first[witness], []).append(first[number])
     path = set()
@@ -156,28 +156,28 @@ def _ways_down(top: int, below: dict[int, list[int]]) -> dict[int, int]:
     return towards
 
 
-def hasse_svg(section: Section, numbers: Collection[int]) -> str:
+def hasse_svg(section: CompiledSection, numbers: Collection[int]) -> str:
     """The Hasse diagram of these rules: one SVG that needs nothing else."""
     drawn = frozenset(numbers)
-    groups = nodes(section, drawn)
+    groups = diagram_nodes(section, drawn)
     position = {node[0]: place for place, node in enumerate(groups)}
-    return picture(
+    return draw_svg(
         _heading(section, drawn),
         [[_card(section, number, drawn) for number in node] for node in groups],
-        [(position[a], position[b]) for a, b in covers(section, drawn)],
-        {(position[a], position[b]) for a, b in implying_path(section, drawn)},
+        [(position[a], position[b]) for a, b in hasse_edges(section, drawn)],
+        {(position[a], position[b]) for a, b in implication_edges(section, drawn)},
     )
 
 
-def _heading(section: Section, drawn: frozenset[int]) -> str:
-    kept = sum(bool(section.pruned.kept[number]) for number in drawn)
+def _heading(section: CompiledSection, drawn: frozenset[int]) -> str:
+    kept = sum(bool(section.pruning.kept[number]) for number in drawn)
     kind = "Rules for each release" if section.rules.each_release else "Rules for all releases"
     total = len(section.rules)
     some = f" ({len(drawn)} of {total} rules)" if len(drawn) < total else ""
     return f"{kind}: {kept} kept, {len(drawn) - kept} pruned{some}"
 
 
-def _card(section: Section, number: int, drawn: frozenset[int]) -> Card:
+def _card(section: CompiledSection, number: int, drawn: frozenset[int]) -> RuleBox:
     """What the box of a rule says; a rule's name is without its unit, so that is said too."""
     rule = section.rules[number]
     witness = section.implied_by(rule)
@@ -186,4 +186,4 @@ def _card(section: Section, number: int, drawn: frozenset[int]) -> Card:
         unit = f" for {witness.unit}" if witness.unit != rule.unit else ""
         absent = "" if witness.number in drawn else " (not drawn)"
         implied_by = f"{witness.name}{unit}{absent}"
-    return Card(rule.name, (rule.unit, *describe(rule.budget).split("  ")), implied_by)
+    return RuleBox(rule.name, (rule.unit, *format_budget(rule.budget).split("  ")), implied_by)

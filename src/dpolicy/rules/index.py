@@ -15,42 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
-from dpolicy.releases.labels import Facts
-from dpolicy.rules.pruning import Pruned, bases_alive
-from dpolicy.rules.rule import Rules
+from dpolicy.releases.labels import PredicateInput
+from dpolicy.rules.pruning import PruningResult, bases_with_kept_rules
+from dpolicy.rules.rule import RuleProduct
 
 #: For each setting of each extension, whether it matches.
 Pattern = tuple[tuple[bool, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ScopeMatch:
     """Which base scopes and which settings a mechanism lies in: all that decides its rules."""
 
-    bases: tuple[int, ...]
+    base_scopes: tuple[int, ...]
     pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class RuleIndex:
     """Finds the kept rules of one section by the facts of a mechanism."""
 
-    rules: Rules
-    pruned: Pruned
+    rules: RuleProduct
+    pruned: PruningResult
     by_attribute: dict[str, tuple[int, ...]]
     everywhere: tuple[int, ...]
     by_predicate: tuple[tuple[Predicate, tuple[int, ...]], ...]
     _answers: dict[tuple[int, Pattern], NDArray[np.intp]] = field(default_factory=dict)
 
-    def matching(self, facts: Facts) -> list[int]:
+    def matching_rules(self, facts: PredicateInput) -> list[int]:
         """The numbers of the kept rules in whose scope the mechanism lies, in rising order.
 
         Raises `PredicateFailed` if any predicate of the section has no answer.
         """
-        found: list[int] = self.numbers(self.match(facts)).tolist()
+        found: list[int] = self.rules_for_match(self.match(facts)).tolist()
         return found
 
-    def match(self, facts: Facts) -> Match:
+    def match(self, facts: PredicateInput) -> ScopeMatch:
         """Where a mechanism lies. Raises `PredicateFailed`."""
         pattern = tuple(
             tuple(matches(setting.predicate, facts) for setting in axis) for axis in self.rules.axes
@@ -61,17 +61,17 @@ class Index:
                 bases.update(numbers)
         for attribute in facts.attributes:
             bases.update(self.by_attribute.get(attribute, ()))
-        return Match(tuple(sorted(bases)), pattern)
+        return ScopeMatch(tuple(sorted(bases)), pattern)
 
-    def numbers(self, match: Match) -> NDArray[np.intp]:
+    def rules_for_match(self, match: ScopeMatch) -> NDArray[np.intp]:
         """The kept rules of a match, in rising order."""
-        found = [self.of_base(base, match.pattern) for base in match.bases]
+        found = [self.rules_for_base(base, match.pattern) for base in match.base_scopes]
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
-    def lies_in(self, match: Match, number: int) -> bool:
+    def lies_in(self, match: ScopeMatch, number: int) -> bool:
         """Whether a kept rule is among those of a match."""
         base, combination = divmod(number, self.rules.width)
-        if base not in match.bases:
+        if base not in match.base_scopes:
             return False
         for axis in reversed(match.pattern):
             combination, position = divmod(combination, len(axis))
@@ -79,7 +79,7 @@ class Index:
                 return False
         return True
 
-    def of_base(self, base: int, pattern: Pattern) -> NDArray[np.intp]:
+    def rules_for_base(self, base: int, pattern: Pattern) -> NDArray[np.intp]:
         """The kept rules of one base scope under the settings that match."""
         answer = self._answers.get((base, pattern))
         if answer is None:
@@ -93,9 +93,9 @@ class Index:
         return answer
 
 
-def build_index(rules: Rules, pruned: Pruned) -> Index:
+def build_index(rules: RuleProduct, pruned: PruningResult) -> RuleIndex:
     """Invert the base scopes that have a kept rule."""
-    alive = bases_alive(rules, pruned)
+    alive = bases_with_kept_rules(rules, pruned)
     by_attribute: dict[str, list[int]] = {}
     by_predicate: dict[Predicate, list[int]] = {}
     everywhere: list[int] = []
@@ -108,7 +108,7 @@ def build_index(rules: Rules, pruned: Pruned) -> Index:
                     by_attribute.setdefault(attribute, []).append(number)
             case predicate:
                 by_predicate.setdefault(predicate, []).extend([number] if alive[number] else [])
-    return Index(
+    return RuleIndex(
         rules,
         pruned,
         _frozen(by_attribute.items()),

@@ -30,7 +30,7 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class BoxSize:
     """How large a box is."""
 
     width: float
@@ -38,7 +38,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EdgeSegment:
     """A piece of the way between two boxes, from one row to the next, and whose way it is."""
 
     start: tuple[float, float]
@@ -48,11 +48,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DiagramLayout:
     """The upper left corner of every box, the lines, and how large the whole is."""
 
     corners: tuple[tuple[float, float], ...]
-    lines: tuple[Line, ...]
+    lines: tuple[EdgeSegment, ...]
     width: float
     height: float
 
@@ -73,13 +73,13 @@ class _Net:
     downs: list[list[int]]
 
 
-def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
+def lay_out(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> DiagramLayout:
     """Place boxes in rows, each below all that it lies below, with lines that touch no other."""
     parts = [_part(sizes, edges, boxes) for boxes in _connected(len(sizes), edges)]
     area = sum((part.width + BOX_GAP) * (part.height + ROW_GAP) for _, part in parts)
     most = max([ROW_WIDTH, sqrt(area * ASPECT), *(part.width for _, part in parts)])
     corners = [(0.0, 0.0)] * len(sizes)
-    lines: list[Line] = []
+    lines: list[EdgeSegment] = []
     x = y = shelf = width = 0.0
     for boxes, part in parts:
         if x and x + part.width > most:
@@ -89,7 +89,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
         lines += [_moved(line, x, y, boxes) for line in part.lines]
         width, shelf = max(width, x + part.width), max(shelf, part.height)
         x += part.width + 2 * BOX_GAP
-    return Layout(tuple(corners), tuple(lines), width, y + shelf)
+    return DiagramLayout(tuple(corners), tuple(lines), width, y + shelf)
 
 
 def _connected(count: int, edges: Sequence[Edge]) -> list[list[int]]:
@@ -106,8 +106,8 @@ def _connected(count: int, edges: Sequence[Edge]) -> list[list[int]]:
 
 
 def _part(
-    sizes: Sequence[Size], edges: Sequence[Edge], boxes: Sequence[int]
-) -> tuple[Sequence[int], Layout]:
+    sizes: Sequence[BoxSize], edges: Sequence[Edge], boxes: Sequence[int]
+) -> tuple[Sequence[int], DiagramLayout]:
     """Boxes that hang together, drawn by themselves and numbered from 0."""
     place = {box: position for position, box in enumerate(boxes)}
     own = [sizes[box] for box in boxes]
@@ -117,13 +117,13 @@ def _part(
     return boxes, _routed(net, own, _centres(net))
 
 
-def _moved(line: Line, x: float, y: float, boxes: Sequence[int]) -> Line:
+def _moved(line: EdgeSegment, x: float, y: float, boxes: Sequence[int]) -> EdgeSegment:
     (a, b), (c, d), (e, f) = line.start, line.bend, line.end
     edges = tuple((boxes[lower], boxes[upper]) for lower, upper in line.edges)
-    return Line((a + x, b + y), (c + x, d + y), (e + x, f + y), edges)
+    return EdgeSegment((a + x, b + y), (c + x, d + y), (e + x, f + y), edges)
 
 
-def _rows(sizes: Sequence[Size], edges: Sequence[Edge]) -> list[int]:
+def _rows(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> list[int]:
     """A row for each box: as high as possible, but no row much wider than the drawing is high.
 
     What has the longest way down goes first, so single boxes fill the ends of rows.
@@ -165,7 +165,7 @@ def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]])
     return order
 
 
-def _net(sizes: Sequence[Size], edges: Sequence[Edge], row_of: Sequence[int]) -> _Net:
+def _net(sizes: Sequence[BoxSize], edges: Sequence[Edge], row_of: Sequence[int]) -> _Net:
     """Cut edges that pass rows into links; the lanes of one upper box are shared."""
     rows: list[list[int]] = [[] for _ in range(max(row_of) + 1)]
     for box, row in enumerate(row_of):
@@ -267,7 +267,7 @@ def _wanted(net: _Net, vertex: int, centres: Sequence[float]) -> float:
     return total / pull if pull else centres[vertex]
 
 
-def _settle(net: _Net, row: Sequence[int], wanted: Sequence[float], centres: list[float]) -> None:
+def _settle(net: _Net, row: Sequence[int], target_positions: Sequence[float], centres: list[float]) -> None:
     """The places nearest to the wanted ones that keep the order and the gaps.
 
     Least squares under fixed gaps is isotonic regression once the gaps are subtracted: neighbours
@@ -278,7 +278,7 @@ def _settle(net: _Net, row: Sequence[int], wanted: Sequence[float], centres: lis
         gap = BOX_GAP if max(left, right) < net.boxes else LANE
         offsets.append(offsets[-1] + (net.widths[left] + net.widths[right]) / 2 + gap)
     blocks: list[tuple[float, int]] = []
-    for wish, offset in zip(wanted, offsets, strict=True):
+    for wish, offset in zip(target_positions, offsets, strict=True):
         mean, count = wish - offset, 1
         while blocks and blocks[-1][0] >= mean:
             before, members = blocks.pop()
@@ -290,7 +290,7 @@ def _settle(net: _Net, row: Sequence[int], wanted: Sequence[float], centres: lis
         centres[vertex] = place + offset
 
 
-def _routed(net: _Net, sizes: Sequence[Size], centres: Sequence[float]) -> Layout:
+def _routed(net: _Net, sizes: Sequence[BoxSize], centres: Sequence[float]) -> DiagramLayout:
     """Stack the rows and draw every link through the space between two of them."""
     tops, bottoms = _bands(net, sizes)
     row_of = {v: number for number, row in enumerate(net.rows) for v in row}
@@ -302,19 +302,19 @@ def _routed(net: _Net, sizes: Sequence[Size], centres: Sequence[float]) -> Layou
         start = tops[row] + sizes[up].height if up < net.boxes else bottoms[row]
         x, end = leaving[up, down], arriving[down, up]
         lines.append(
-            Line((x, start), (x, bottoms[row]), (end, tops[row + 1]), tuple(edges)),
+            EdgeSegment((x, start), (x, bottoms[row]), (end, tops[row + 1]), tuple(edges)),
         )
         if down >= net.boxes:
             through = (centres[down], tops[row + 1]), (centres[down], bottoms[row + 1])
-            lines.append(Line(through[0], through[1], through[1], tuple(edges)))
+            lines.append(EdgeSegment(through[0], through[1], through[1], tuple(edges)))
     corners = tuple(
         (centres[box] - size.width / 2, tops[row_of[box]]) for box, size in enumerate(sizes)
     )
     width = max(centre + w / 2 for centre, w in zip(centres, net.widths, strict=True))
-    return Layout(corners, tuple(lines), width, bottoms[-1])
+    return DiagramLayout(corners, tuple(lines), width, bottoms[-1])
 
 
-def _bands(net: _Net, sizes: Sequence[Size]) -> tuple[list[float], list[float]]:
+def _bands(net: _Net, sizes: Sequence[BoxSize]) -> tuple[list[float], list[float]]:
     """Where each row starts and ends; more lines between two rows get more room."""
     tops, bottoms = [], []
     top = 0.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dpolicy.language.checker import Checked
+from dpolicy.language.checker import CheckedPolicySet
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
-from dpolicy.privacy.units import Relation, Unit
-from dpolicy.releases.labels import Facts, Schema
-from dpolicy.rules.samples import sample_facts, truth
+from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit
+from dpolicy.releases.labels import PredicateInput, ReleaseSchema
+from dpolicy.rules.samples import sample_predicate_inputs, truth_masks
 
 #: Questions that a section may put to the solver. Each takes about a millisecond; past this the
 #: rest is incomparable, which is sound and keeps compile times predictable.
@@ -29,7 +29,7 @@ NOTHING = UsesAny(frozenset())
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Preorder:
     """`classes[i]` is the class of element i; `above[c]` the classes strictly above class c."""
 
     classes: tuple[int, ...]
@@ -41,13 +41,13 @@ class Order:
         return a == b or b in self.above[a]
 
 
-def order_from(count: int, leq: Callable[[int, int], bool]) -> Order:
+def preorder_from(count: int, leq: Callable[[int, int], bool]) -> Preorder:
     """The order of a few elements from a reflexive and transitive comparison."""
     up = [sum(1 << j for j in range(count) if i == j or leq(i, j)) for i in range(count)]
-    return order_from_masks(up)
+    return preorder_from_masks(up)
 
 
-def order_from_masks(up: Sequence[int]) -> Order:
+def preorder_from_masks(up: Sequence[int]) -> Preorder:
     """The order of elements from the bit mask of what lies above each, itself included."""
     classes: dict[int, int] = {}
     members = [classes.setdefault(mask, len(classes)) for mask in up]
@@ -55,7 +55,7 @@ def order_from_masks(up: Sequence[int]) -> Order:
     above = [
         tuple(sorted({members[j] for j in _bits(up[first[c]])} - {c})) for c in range(len(classes))
     ]
-    return Order(tuple(members), tuple(above))
+    return Preorder(tuple(members), tuple(above))
 
 
 def _bits(mask: int) -> list[int]:
@@ -68,34 +68,34 @@ def _bits(mask: int) -> list[int]:
 
 
 @dataclass(slots=True)
-class Comparison:
+class ScopeComparer:
     """Answers whether one predicate lies inside another, and remembers the answer.
 
     Sampled mechanisms, and for each expression one that it matches, settle most questions without
     the solver: a predicate that is true where the other is false cannot lie inside it.
     """
 
-    schema: Schema
-    _facts: list[Facts] = field(default_factory=list)
+    schema: ReleaseSchema
+    _facts: list[PredicateInput] = field(default_factory=list)
     _truth: dict[Predicate, tuple[int, int, int]] = field(default_factory=dict)
     _answers: dict[tuple[Predicate, Predicate], Implied | Refuted | Undecided] = field(
         default_factory=dict
     )
     _asked: int = 0
 
-    def inside(self, smaller: Predicate, larger: Predicate) -> bool:
+    def is_inside(self, smaller: Predicate, larger: Predicate) -> bool:
         """Whether every mechanism that matches the first is known to match the second."""
         if isinstance(larger, Always) or smaller == larger:
             return True
         if isinstance(larger, UsesAny) and not isinstance(smaller, Expression):
             return isinstance(smaller, UsesAny) and smaller.attributes <= larger.attributes
-        return isinstance(self.answer(smaller, larger), Implied)
+        return isinstance(self.implication(smaller, larger), Implied)
 
     def never_matches(self, predicate: Predicate) -> bool:
         """Whether no mechanism that the schema allows lies in a scope."""
-        return self.inside(predicate, NOTHING)
+        return self.is_inside(predicate, NOTHING)
 
-    def possible(self, predicates: Sequence[Predicate]) -> list[tuple[int, int]]:
+    def possible_matches(self, predicates: Sequence[Predicate]) -> list[tuple[int, int]]:
         """For each predicate the samples that match, and those that could count as matching.
 
         One whose first mask is not within the second of another cannot lie inside it. Where there
@@ -104,14 +104,14 @@ class Comparison:
         expressions = [p for p in predicates if isinstance(p, Expression)]
         if not expressions:
             return [(0, 0)] * len(predicates)
-        self._facts = self._facts or sample_facts(self.schema)
+        self._facts = self._facts or sample_predicate_inputs(self.schema)
         for expression in expressions:
             found = self._answers.get((expression, NOTHING)) or self._ask(expression, NOTHING)
             if isinstance(found, Refuted) and len(self._facts) < MAX_SAMPLES:
                 self._facts.append(found.counterexample)
         return [self._truth_of(predicate) for predicate in predicates]
 
-    def answer(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
+    def implication(self, smaller: Predicate, larger: Predicate) -> Implied | Refuted | Undecided:
         """What the solver says, with its counter-example."""
         known = self._answers.get((smaller, larger))
         if known is not None:
@@ -129,14 +129,14 @@ class Comparison:
     def _truth_of(self, predicate: Predicate) -> tuple[int, int]:
         known = self._truth.get(predicate)
         if known is None or known[2] != len(self._facts):
-            true, failed = truth(predicate, self._facts)
+            true, failed = truth_masks(predicate, self._facts)
             known = self._truth[predicate] = (true, true | failed, len(self._facts))
         return known[0], known[1]
 
 
 def order_predicates(
-    predicates: Sequence[Predicate], partitions: frozenset[str], comparison: Comparison
-) -> Order:
+    predicates: Sequence[Predicate], partitions: frozenset[str], comparison: ScopeComparer
+) -> Preorder:
     """The order of base scopes, or of the settings of an extension.
 
     A rule that reads an attribute which is also a partition is counted over all of its blocks at
@@ -145,16 +145,16 @@ def order_predicates(
     whole = [frozenset(name for name in partitions if reads_attribute(p, name)) for p in predicates]
     up = _set_masks(predicates)
     others = [i for i, p in enumerate(predicates) if not isinstance(p, UsesAny)]
-    possible = comparison.possible(predicates)
+    possible = comparison.possible_matches(predicates)
     for i, predicate in enumerate(predicates):
         true, _ = possible[i]
         for j in others if isinstance(predicate, UsesAny) else range(len(predicates)):
-            if not true & ~possible[j][1] and comparison.inside(predicate, predicates[j]):
+            if not true & ~possible[j][1] and comparison.is_inside(predicate, predicates[j]):
                 up[i] |= 1 << j
     if any(whole):
         for i, blocks in enumerate(whole):
             up[i] = sum(1 << j for j in _bits(up[i]) if blocks <= whole[j])
-    return order_from_masks(_closed(up))
+    return preorder_from_masks(_closed(up))
 
 
 def _set_masks(predicates: Sequence[Predicate]) -> list[int]:
@@ -194,7 +194,7 @@ def _closed(up: list[int]) -> list[int]:
     return up
 
 
-def order_units(names: Sequence[str], checked: Checked) -> Order:
+def order_units(names: Sequence[str], checked: CheckedPolicySet) -> Preorder:
     """The order of units as rules may use it (theory 0.1).
 
     Deleting a month of somebody's data is not deleting somebody, so a rule on a larger unit implies
@@ -207,10 +207,10 @@ def order_units(names: Sequence[str], checked: Checked) -> Order:
     def leq(a: int, b: int) -> bool:
         return (names[a], names[b]) in covered and _comparable(units[a], units[b], additive)
 
-    return order_from(len(names), leq)
+    return preorder_from(len(names), leq)
 
 
-def _comparable(a: Unit, b: Unit, additive: bool) -> bool:
+def _comparable(a: PrivacyUnit, b: PrivacyUnit, additive: bool) -> bool:
     if a.relation is not b.relation:
         return False
-    return a.relation is Relation.CHANGE or (a.relation is Relation.ADD_REMOVE and additive)
+    return a.relation is NeighbouringRelation.CHANGE or (a.relation is NeighbouringRelation.ADD_REMOVE and additive)

@@ -21,42 +21,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.privacy.thresholds import Bound, binds
-from dpolicy.rules.order import Order
-from dpolicy.rules.rule import Rules
+from dpolicy.privacy.thresholds import BudgetBound, implies_bound
+from dpolicy.rules.order import Preorder
+from dpolicy.rules.rule import RuleProduct
 
 #: How many bits of the carried integer each part has; 63 in all.
 _NUMBER_BITS, _HEIGHT_BITS = 23, 20
 _NOTHING = np.iinfo(np.int64).max
 
-Ints = NDArray[np.int64]
+PruningKeys = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class FactorOrders:
     """The order of each factor: of base scopes, of units, and of the settings of each extension."""
 
     scope_of: tuple[int, ...]
-    scopes: Order
+    scopes: Preorder
     unit_of: tuple[int, ...]
-    units: Order
-    settings: tuple[Order, ...]
+    units: Preorder
+    settings: tuple[Preorder, ...]
 
     @property
-    def factors(self) -> tuple[Order, ...]:
+    def factors(self) -> tuple[Preorder, ...]:
         """All orders, in the sequence of the axes of the product."""
         return (self.scopes, self.units, *self.settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pruned:
+class PruningResult:
     """For every rule whether it is kept, and the kept rule that implies it (itself, if kept)."""
 
     kept: NDArray[np.bool_]
-    witness: NDArray[np.int32]
+    implied_by: NDArray[np.int32]
 
 
-def prune(rules: Rules, arrangement: Arrangement) -> Pruned:
+def prune(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
     """Find the rules that no other rule implies; of equal ones, the first."""
     count = len(rules)
     witness = np.arange(count, dtype=np.int32)
@@ -65,27 +65,27 @@ def prune(rules: Rules, arrangement: Arrangement) -> Pruned:
     if count:
         cells, heights = _cells(rules, arrangement)
         shape = [len(order.above) for order in arrangement.factors]
-        for chain in chains(rules.bounds):
+        for chain in bound_chains(rules.bounds):
             best = _carried(rules, chain, cells, heights, shape, arrangement)
             _adopt(witness, best[cells], chain, rules)
     kept = witness == np.arange(count, dtype=np.int32)
     if not kept[witness].all():
         raise InvariantBroken("a pruned rule is implied by a rule that was pruned too")
-    return Pruned(kept, witness)
+    return PruningResult(kept, witness)
 
 
-def bases_alive(rules: Rules, pruned: Pruned) -> list[bool]:
+def bases_with_kept_rules(rules: RuleProduct, pruned: PruningResult) -> list[bool]:
     """For every base whether any of its rules is kept."""
     rows = pruned.kept.reshape(len(rules.bases), rules.width)
     return [bool(row.any()) for row in rows]
 
 
-def chains(bounds: Sequence[Bound]) -> list[list[int]]:
+def bound_chains(bounds: Sequence[BudgetBound]) -> list[list[int]]:
     """Bounds in few chains, tightest first: along a chain each binds all that follow."""
     found: list[list[int]] = []
     for number in sorted(range(len(bounds)), key=lambda n: _sort_key(bounds[n])):
         for chain in found:
-            if binds(bounds[chain[-1]], bounds[number]):
+            if implies_bound(bounds[chain[-1]], bounds[number]):
                 chain.append(number)
                 break
         else:
@@ -93,7 +93,7 @@ def chains(bounds: Sequence[Bound]) -> list[list[int]]:
     return found
 
 
-def _sort_key(bound: Bound) -> tuple[object, ...]:
+def _sort_key(bound: BudgetBound) -> tuple[object, ...]:
     """Puts a bound after those that could bind it: fewer and smaller thresholds first."""
     first = bound.clauses[0] if bound.clauses else ()
     certificates = tuple(c for c, _ in first)
@@ -107,7 +107,7 @@ def _sort_key(bound: Bound) -> tuple[object, ...]:
     )
 
 
-def _cells(rules: Rules, arrangement: Arrangement) -> tuple[Ints, Ints]:
+def _cells(rules: RuleProduct, arrangement: FactorOrders) -> tuple[PruningKeys, PruningKeys]:
     """For every rule its cell in the product of classes, and how far its scope is from the top."""
     cells = np.zeros(1, dtype=np.int64)
     heights = np.zeros(1, dtype=np.int64)
@@ -127,7 +127,7 @@ def _cells(rules: Rules, arrangement: Arrangement) -> tuple[Ints, Ints]:
     return every[0].reshape(-1), every[1].reshape(-1)
 
 
-def _size(orders: Sequence[Order]) -> int:
+def _size(orders: Sequence[Preorder]) -> int:
     size = 1
     for order in orders:
         size *= len(order.above)
@@ -135,13 +135,13 @@ def _size(orders: Sequence[Order]) -> int:
 
 
 def _carried(
-    rules: Rules,
+    rules: RuleProduct,
     chain: Sequence[int],
-    cells: Ints,
-    heights: Ints,
+    cells: PruningKeys,
+    heights: PruningKeys,
     shape: Sequence[int],
-    arrangement: Arrangement,
-) -> Ints:
+    arrangement: FactorOrders,
+) -> PruningKeys:
     """For every cell the least key of this chain at or above it."""
     place = np.full(len(rules.bounds), -1, dtype=np.int64)
     place[list(chain)] = np.arange(len(chain))
@@ -155,7 +155,7 @@ def _carried(
     return best
 
 
-def _down(best: Ints, shape: Sequence[int], axis: int, order: Order) -> Ints:
+def _down(best: PruningKeys, shape: Sequence[int], axis: int, order: Preorder) -> PruningKeys:
     """Give every class of one factor the least key of the classes above it."""
     before = int(np.prod(shape[:axis], dtype=np.int64))
     cube = best.reshape(before, shape[axis], -1)
@@ -166,7 +166,7 @@ def _down(best: Ints, shape: Sequence[int], axis: int, order: Order) -> Ints:
     return lowered.reshape(-1)
 
 
-def _adopt(witness: NDArray[np.int32], keys: Ints, chain: Sequence[int], rules: Rules) -> None:
+def _adopt(witness: NDArray[np.int32], keys: PruningKeys, chain: Sequence[int], rules: RuleProduct) -> None:
     """Take the witness that a chain offers wherever it is tighter than the one there is."""
     numbers = rules.bound_numbers
     present = keys != _NOTHING
@@ -180,11 +180,11 @@ def _adopt(witness: NDArray[np.int32], keys: Ints, chain: Sequence[int], rules: 
     witness[better] = offered[better]
 
 
-def _replaces(pair: int, bounds: Sequence[Bound]) -> bool:
+def _replaces(pair: int, bounds: Sequence[BudgetBound]) -> bool:
     """Whether the offered bound is the one that is there, or strictly tighter."""
     if pair < 0:
         return False
     offered, present = divmod(pair, len(bounds))
     if offered == present:
         return True
-    return binds(bounds[offered], bounds[present]) and not binds(bounds[present], bounds[offered])
+    return implies_bound(bounds[offered], bounds[present]) and not implies_bound(bounds[present], bounds[offered])

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, overload
 
 from dpolicy.language.source import Span
 from dpolicy.predicates.expression import Predicate
-from dpolicy.privacy.budget import Budget, as_json
-from dpolicy.privacy.thresholds import Bound, Profile
+from dpolicy.privacy.budget import Budget, budget_to_json
+from dpolicy.privacy.thresholds import BudgetBound, Profile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ TIMES = " × "
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseRule:
     """A rule before any extension: one scope of a base policy, for one unit."""
 
     name: str
@@ -49,7 +49,7 @@ class SettingFactor:
 
 
 #: The settings of one extension.
-Axis = tuple[SettingFactor, ...]
+SettingAxis = tuple[SettingFactor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Rule:
     """What bounds the loss of all mechanisms in a scope, for one unit."""
 
     number: int
-    base: Base
+    base: BaseRule
     settings: tuple[SettingFactor, ...]
     budget: Budget
-    bound: Bound
+    bound: BudgetBound
     each_release: bool
 
     @property
@@ -91,14 +91,14 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rules(Sequence[Rule]):
+class RuleProduct(Sequence[Rule]):
     """All rules of a section; rule `n` is base `n // width` with the settings `n % width`."""
 
-    bases: tuple[Base, ...]
-    axes: tuple[Axis, ...]
+    bases: tuple[BaseRule, ...]
+    axes: tuple[SettingAxis, ...]
     budgets: tuple[Budget, ...]
     profiles: tuple[Profile, ...]
-    bounds: tuple[Bound, ...]
+    bounds: tuple[BudgetBound, ...]
     budget_numbers: NDArray[np.int32]
     bound_numbers: NDArray[np.int32]
     each_release: bool
@@ -111,7 +111,7 @@ class Rules(Sequence[Rule]):
     def __len__(self) -> int:
         return len(self.bases) * self.width
 
-    def settings_of(self, combination: int) -> tuple[SettingFactor, ...]:
+    def settings_at(self, combination: int) -> tuple[SettingFactor, ...]:
         """The settings with a number below `width`; the last axis turns fastest."""
         chosen = []
         for axis in reversed(self.axes):
@@ -133,7 +133,7 @@ class Rules(Sequence[Rule]):
         return Rule(
             number=number,
             base=self.bases[base],
-            settings=self.settings_of(combination),
+            settings=self.settings_at(combination),
             budget=self.budgets[self.budget_numbers[number]],
             bound=self.bounds[self.bound_numbers[number]],
             each_release=self.each_release,
@@ -143,12 +143,12 @@ class Rules(Sequence[Rule]):
         return (self[number] for number in range(len(self)))
 
 
-def rule_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
+def rule_to_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
     """A rule for programs."""
     return {
         "name": rule.name,
         "unit": rule.unit,
-        "budget": as_json(rule.budget),
+        "budget": budget_to_json(rule.budget),
         "kept": witness is None,
         "implied-by": None if witness is None else witness.name,
         "implied-by-unit": None if witness is None else witness.unit,

@@ -8,28 +8,28 @@ from random import Random
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Predicate, matches
-from dpolicy.releases.labels import MECHANISM_KINDS, Facts, Label, Schema
+from dpolicy.releases.labels import MECHANISM_KINDS, PredicateInput, Label, ReleaseSchema
 
 #: Enough to refute nearly every false question, few enough to cost nothing.
 SAMPLES = 256
 
 
-def sample_facts(schema: Schema) -> list[Facts]:
+def sample_predicate_inputs(schema: ReleaseSchema) -> list[PredicateInput]:
     """Sample mechanisms, the same every time: single attributes first, then random ones."""
     attributes = sorted(schema.attributes)
     random = Random(0)
     plain = _labels(schema, random, defaults=True)
-    facts = [Facts(labels=plain), Facts(tuple(attributes), plain)]
-    facts += [Facts((a,), plain) for a in islice(attributes, SAMPLES // 4)]
+    facts = [PredicateInput(labels=plain), PredicateInput(tuple(attributes), plain)]
+    facts += [PredicateInput((a,), plain) for a in islice(attributes, SAMPLES // 4)]
     while len(facts) < SAMPLES:
         chosen = random.sample(attributes, min(len(attributes), random.choice((0, 1, 1, 2, 4))))
         labels = _labels(schema, random, defaults=False)
         kind = random.choice(MECHANISM_KINDS)
-        facts.append(Facts(tuple(sorted(chosen)), labels, kind, random.choice(("", "team"))))
+        facts.append(PredicateInput(tuple(sorted(chosen)), labels, kind, random.choice(("", "team"))))
     return facts
 
 
-def _labels(schema: Schema, random: Random, *, defaults: bool) -> dict[str, str | tuple[str, ...]]:
+def _labels(schema: ReleaseSchema, random: Random, *, defaults: bool) -> dict[str, str | tuple[str, ...]]:
     chosen: dict[str, str | tuple[str, ...]] = {}
     for name, label in schema.labels.items():
         if label.many:
@@ -46,7 +46,7 @@ def _value(label: Label, random: Random) -> str:
     return random.choice(label.values) if label.values else random.choice(("text", "other"))
 
 
-def truth(predicate: Predicate, facts: Sequence[Facts]) -> tuple[int, int]:
+def truth_masks(predicate: Predicate, facts: Sequence[PredicateInput]) -> tuple[int, int]:
     """The bit masks of the facts that match, and of those on which there is no answer."""
     true = failed = 0
     for position, fact in enumerate(facts):

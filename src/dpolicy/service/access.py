@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dpolicy.errors import Refused
-from dpolicy.service.issuer import Issuer, issuer_of
+from dpolicy.errors import RequestRefused
+from dpolicy.service.issuer import Issuer, find_issuer
 from dpolicy.service.principal import EVERY_ROLE, LabelValues, Principal
 
 #: The person everybody is on a machine that serves only itself.
@@ -24,7 +24,7 @@ PREFIX = "dpolicy_"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     """A bearer token of a person: only its hash is known here."""
 
     person: str
@@ -32,7 +32,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ApprovalRules:
     """What needs a second person: releases that `when` matches, voids, and looser policies."""
 
     when: str | None = None
@@ -41,14 +41,14 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRules:
     """What the access file says; `local` where there is none and only this machine is served."""
 
     people: Mapping[str, Principal] = field(default_factory=dict)
-    tokens: Mapping[str, Token] = field(default_factory=dict)
+    tokens: Mapping[str, AccessToken] = field(default_factory=dict)
     issuers: tuple[Issuer, ...] = ()
     restricted: LabelValues = field(default_factory=dict)
-    approval: Approval = field(default_factory=Approval)
+    approval: ApprovalRules = field(default_factory=ApprovalRules)
     local: bool = False
 
     def identify(self, credential: str | None, now: datetime) -> Principal:
@@ -56,43 +56,43 @@ class Access:
         if self.local:
             return LOCAL
         if not credential:
-            raise Refused("unauthenticated", "send a token: `Authorization: Bearer …`")
-        name = self._issued(credential) if is_issued(credential) else self._known(credential, now)
+            raise RequestRefused("unauthenticated", "send a token: `Authorization: Bearer …`")
+        name = self._issued(credential) if is_jwt(credential) else self._known(credential, now)
         person = self.people.get(name)
         if person is None:
-            raise Refused("unauthenticated", "the token is good, but speaks for nobody known here")
+            raise RequestRefused("unauthenticated", "the token is good, but speaks for nobody known here")
         return person
 
     def _known(self, credential: str, now: datetime) -> str:
         """A hash of random bytes says nothing about them, so looking it up needs no care."""
-        token = self.tokens.get(hash_of(credential))
+        token = self.tokens.get(hash_token(credential))
         if token is None or token.expires <= now:
-            raise Refused("unauthenticated", "the token is unknown or has expired")
+            raise RequestRefused("unauthenticated", "the token is unknown or has expired")
         return token.person
 
     def _issued(self, credential: str) -> str:
-        return issuer_of(credential, self.issuers).person_of(credential)
+        return find_issuer(credential, self.issuers).verify_person(credential)
 
 
-def is_issued(credential: str | None) -> bool:
+def is_jwt(credential: str | None) -> bool:
     """Whether a credential looks like a signed token (JWT): three parts between dots."""
     return credential is not None and credential.count(".") == 2
 
 
-def new_token() -> tuple[str, str]:
+def generate_token() -> tuple[str, str]:
     """A secret that nobody can guess, and its hash."""
     secret = PREFIX + secrets.token_urlsafe(32)
-    return secret, hash_of(secret)
+    return secret, hash_token(secret)
 
 
-def hash_of(secret: str) -> str:
+def hash_token(secret: str) -> str:
     """The hash under which a token is known."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def local_access() -> Access:
+def local_access() -> AccessRules:
     """Everybody on this machine may do everything, alone."""
     return _LOCAL_ACCESS
 
 
-_LOCAL_ACCESS = Access(approval=Approval(void=False, policy=False), local=True)
+_LOCAL_ACCESS = AccessRules(approval=ApprovalRules(void=False, policy=False), local=True)

@@ -15,35 +15,35 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from dpolicy.errors import PolicyRejected, Refused
-from dpolicy.language.diagnostics import Findings
+from dpolicy.errors import PolicyRejected, RequestRefused
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.parser import read_source
-from dpolicy.language.release import Day
+from dpolicy.language.release import DateShape
 from dpolicy.language.shape import (
     INVALID,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Name,
-    Record,
+    ChoiceShape,
+    RecordField,
+    BooleanShape,
+    ListShape,
+    MapShape,
+    NameShape,
+    RecordShape,
     Shape,
-    Text,
-    WordOr,
-    wrong_type,
+    TextShape,
+    KeywordOrShape,
+    report_wrong_type,
 )
-from dpolicy.language.source import Node, Report, Scalar, Source, read_nodes
-from dpolicy.predicates.expression import size_mistake
-from dpolicy.service.access import Access, Approval, Token
-from dpolicy.service.issuer import Issuer, Keys
+from dpolicy.language.source import TextNode, Report, ScalarNode, Source, read_nodes
+from dpolicy.predicates.expression import size_problem
+from dpolicy.service.access import AccessRules, ApprovalRules, AccessToken
+from dpolicy.service.issuer import Issuer, IssuerKeys
 from dpolicy.service.principal import Principal, Role
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("dpolicy")
 
 #: A file that changes under every one of so many reads cannot be read now.
-MOST_READS = 10
+MAX_READ_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class _Hash:
 
     title: str = "the SHA-256 of a token, as `dpolicy token` prints it"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if isinstance(node, Scalar) and _HASH.fullmatch(node.text):
+    def read(self, node: TextNode, report: Report) -> Any:
+        if isinstance(node, ScalarNode) and _HASH.fullmatch(node.text):
             return node.word
-        return wrong_type(node, self.title, report)
+        return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^{_HASH.pattern}$"}
@@ -67,9 +67,9 @@ class _When:
 
     title: str = "a predicate in CEL"
 
-    def read(self, node: Node, report: Report) -> Any:
-        text = Text(self.title).read(node, report)
-        if text is not INVALID and (mistake := size_mistake(text)) is not None:
+    def read(self, node: TextNode, report: Report) -> Any:
+        text = TextShape(self.title).read(node, report)
+        if text is not INVALID and (mistake := size_problem(text)) is not None:
             report("P030", mistake.message, node.span, None)
             return INVALID
         return text
@@ -78,84 +78,84 @@ class _When:
         return {"type": "string"}
 
 
-_LABELS = MapOf(ListOf(Name("a value of a label"), least=1), "a map of labels to values")
-_TOKEN = Record(
+_LABELS = MapShape(ListShape(NameShape("a value of a label"), least=1), "a map of labels to values")
+_TOKEN = RecordShape(
     "a token",
     {
-        "sha256": Field(_Hash(), required=True),
-        "expires": Field(Day(), "the first day on which it is no good", required=True),
+        "sha256": RecordField(_Hash(), required=True),
+        "expires": RecordField(DateShape(), "the first day on which it is no good", required=True),
     },
     lambda v, _: (v["sha256"], v["expires"]),
 )
-_PERSON = Record(
+_PERSON = RecordShape(
     "a person",
     {
-        "roles": Field(ListOf(Choice(tuple(Role), "a role"), least=1), required=True),
-        "grants": Field(_LABELS, "restricted values that may be claimed", default={}),
-        "tokens": Field(ListOf(_TOKEN), default=()),
+        "roles": RecordField(ListShape(ChoiceShape(tuple(Role), "a role"), least=1), required=True),
+        "grants": RecordField(_LABELS, "restricted values that may be claimed", default={}),
+        "tokens": RecordField(ListShape(_TOKEN), default=()),
     },
     lambda values, _: values,
 )
-_ISSUER = Record(
+_ISSUER = RecordShape(
     "an issuer",
     {
-        "issuer": Field(Text(), "as its tokens say it", required=True),
-        "audience": Field(Text(), "for whom its tokens must be meant", required=True),
-        "keys": Field(Text(), "a JWKS file beside this one, or an https address", required=True),
-        "name": Field(Text(), "the claim that says who it is; sub if left out", default="sub"),
-        "subjects": Field(MapOf(Name("a person"), key=Text()), "claim → person, and nobody else"),
+        "issuer": RecordField(TextShape(), "as its tokens say it", required=True),
+        "audience": RecordField(TextShape(), "for whom its tokens must be meant", required=True),
+        "keys": RecordField(TextShape(), "a JWKS file beside this one, or an https address", required=True),
+        "name": RecordField(TextShape(), "the claim that says who it is; sub if left out", default="sub"),
+        "subjects": RecordField(MapShape(NameShape("a person"), key=TextShape()), "claim → person, and nobody else"),
     },
     lambda values, _: values,
 )
-_APPROVAL = Record(
+_APPROVAL = RecordShape(
     "`approval`",
     {
-        "when": Field(_When(), "releases that need a second person"),
-        "void": Field(Flag(), default=True),
-        "policy": Field(Flag(), "all that does not only tighten", default=True),
+        "when": RecordField(_When(), "releases that need a second person"),
+        "void": RecordField(BooleanShape(), default=True),
+        "policy": RecordField(BooleanShape(), "all that does not only tighten", default=True),
     },
-    lambda v, _: Approval(None if v["when"] is None else str(v["when"]), v["void"], v["policy"]),
+    lambda v, _: ApprovalRules(None if v["when"] is None else str(v["when"]), v["void"], v["policy"]),
 )
-ACCESS: Shape = Record(
+ACCESS: Shape = RecordShape(
     "an access file",
     {
-        "access": Field(WordOr({"1": 1}, Choice(("1",), "a version of this file")), required=True),
-        "people": Field(MapOf(_PERSON, "a map of people"), required=True),
-        "issuers": Field(ListOf(_ISSUER, "a list of issuers"), default=()),
-        "restricted": Field(_LABELS, "values that need a grant", default={}),
-        "approval": Field(_APPROVAL, default=Approval()),
+        "access": RecordField(KeywordOrShape({"1": 1}, ChoiceShape(("1",), "a version of this file")), required=True),
+        "people": RecordField(MapShape(_PERSON, "a map of people"), required=True),
+        "issuers": RecordField(ListShape(_ISSUER, "a list of issuers"), default=()),
+        "restricted": RecordField(_LABELS, "values that need a grant", default={}),
+        "approval": RecordField(_APPROVAL, default=ApprovalRules()),
     },
     lambda values, _: values,
 )
 
 
-def load_access(path: Path) -> Access:
+def load_access(path: Path) -> AccessRules:
     """The access that a file grants. Raises `PolicyRejected` with every mistake in it, and
     `OSError` if it cannot be read.
     """
-    found = Findings()
+    found = DiagnosticCollector()
     node = read_nodes(_steady(path), found)
     values: Any = None if node is None else ACCESS.read(node, found)
     if values is None or values is INVALID or found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     tokens = _tokens(values["people"], found)
     issuers = tuple(
         _issuer(said, values["people"], path.parent, found) for said in values["issuers"]
     )
     if found.errors:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     people = {
         str(name): Principal(
             str(name), frozenset(map(Role, said["roles"])), _label_values(said["grants"])
         )
         for name, said in values["people"].items()
     }
-    return Access(people, tokens, issuers, _label_values(values["restricted"]), values["approval"])
+    return AccessRules(people, tokens, issuers, _label_values(values["restricted"]), values["approval"])
 
 
 def _steady(path: Path) -> Source:
     """The text of a file that was the same before and after: half a text can be a good one, too."""
-    for _ in range(MOST_READS):
+    for _ in range(MAX_READ_ATTEMPTS):
         before = _version(path)
         source = read_source(path)
         if before == _version(path):
@@ -171,31 +171,31 @@ def _version(path: Path) -> tuple[int, ...] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _tokens(people: Any, found: Findings) -> dict[str, Token]:
-    tokens: dict[str, Token] = {}
+def _tokens(people: Any, diagnostics: DiagnosticCollector) -> dict[str, AccessToken]:
+    tokens: dict[str, AccessToken] = {}
     for name, said in people.items():
         for digest, day in said["tokens"]:
             if digest in tokens:
-                found("P010", "this token is listed twice", digest.span)
-            tokens[str(digest)] = Token(str(name), _start_of(day))
+                diagnostics("P010", "this token is listed twice", digest.span)
+            tokens[str(digest)] = AccessToken(str(name), _start_of(day))
     return tokens
 
 
-def _issuer(said: Any, people: Any, folder: Path, found: Findings) -> Issuer:
-    listed = said["subjects"]
+def _issuer(fields: Any, people: Any, folder: Path, diagnostics: DiagnosticCollector) -> Issuer:
+    listed = fields["subjects"]
     for person in (listed or {}).values():
         if person not in people:
-            found("P012", f"`{person}` is none of the people", person.span)
-    keys = said["keys"]
+            diagnostics("P012", f"`{person}` is none of the people", person.span)
+    keys = fields["keys"]
     if keys.startswith("http://") and urlsplit(keys).hostname not in ("127.0.0.1", "localhost"):
-        found("P012", "keys must come by https, or anybody on the way can put in theirs", keys.span)
+        diagnostics("P012", "keys must come by https, or anybody on the way can put in theirs", keys.span)
     subjects = None if listed is None else {str(s): str(person) for s, person in listed.items()}
-    claim, texts = str(said["name"]), (str(said["issuer"]), str(said["audience"]))
-    return Issuer(*texts, Keys(str(keys), folder), claim, subjects)
+    claim, texts = str(fields["name"]), (str(fields["issuer"]), str(fields["audience"]))
+    return Issuer(*texts, IssuerKeys(str(keys), folder), claim, subjects)
 
 
-def _label_values(said: Any) -> dict[str, frozenset[str]]:
-    return {str(label): frozenset(map(str, values)) for label, values in said.items()}
+def _label_values(fields: Any) -> dict[str, frozenset[str]]:
+    return {str(label): frozenset(map(str, values)) for label, values in fields.items()}
 
 
 def _start_of(day: date) -> datetime:
@@ -209,19 +209,19 @@ class AccessFile:
         self._path = path
         self._lock = Lock()
         self._seen = _version(path)
-        self._access: Access | None = load_access(path)
+        self._access: AccessRules | None = load_access(path)
 
-    def __call__(self) -> Access:
+    def __call__(self) -> AccessRules:
         """The access of the newest text. Raises `Refused` while that cannot be read."""
         with self._lock:
             version = _version(self._path)
             if version != self._seen:
                 self._seen, self._access = version, self._reread()
             if self._access is None:
-                raise Refused("access-unreadable", "the access file of the server has mistakes")
+                raise RequestRefused("access-unreadable", "the access file of the server has mistakes")
             return self._access
 
-    def _reread(self) -> Access | None:
+    def _reread(self) -> AccessRules | None:
         try:
             access = load_access(self._path)
         except (PolicyRejected, OSError) as error:

@@ -18,19 +18,19 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import DPolicyError, Refused
-from dpolicy.ledger.canonical import encode
-from dpolicy.service.access import Access
-from dpolicy.service.bodies import read_body, read_query
-from dpolicy.service.endpoint import Answer, Call, Endpoint
-from dpolicy.service.guard import Guard
-from dpolicy.service.limits import Limits
+from dpolicy.errors import DPolicyError, RequestRefused
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.service.access import AccessRules
+from dpolicy.service.bodies import parse_body, parse_query
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint
+from dpolicy.service.guard import AccessMiddleware
+from dpolicy.service.limits import ServiceLimits
 from dpolicy.service.metrics import Metrics
-from dpolicy.service.openapi import document
-from dpolicy.service.pages.site import routes as pages
-from dpolicy.service.problem import error_response, problem_of, problem_response
-from dpolicy.service.sessions import routes as sessions
-from dpolicy.service.sight import answer_seen
+from dpolicy.service.openapi import openapi_document
+from dpolicy.service.pages.site import page_routes as pages
+from dpolicy.service.problem import error_response, problem_from_error, problem_response
+from dpolicy.service.sessions import session_routes as sessions
+from dpolicy.service.sight import redact_response
 from dpolicy.service.table import ENDPOINTS
 
 #: Requests that wait for the ledger together; more than these wait for a thread.
@@ -40,10 +40,10 @@ _log = logging.getLogger("dpolicy")
 
 
 def create_app(
-    point: DecisionPoint, access: Callable[[], Access], limits: Limits | None = None
+    point: DecisionPoint, access: Callable[[], AccessRules], limits: ServiceLimits | None = None
 ) -> Starlette:
     """The application. `access` is asked for each request, so that it can change."""
-    limits, metrics = limits or Limits(), Metrics()
+    limits, metrics = limits or ServiceLimits(), Metrics()
     paths = dict.fromkeys(endpoint.path for endpoint in ENDPOINTS)
     api: list[BaseRoute] = [_route(path, limits) for path in paths]
     described = Route("/openapi.json", _described, methods=["GET"])
@@ -51,7 +51,7 @@ def create_app(
     welcome = frozenset(opened | {"/login", "/logout", described.path})
     app = Starlette(
         routes=[*api, described, *sessions(), *pages()],
-        middleware=[Middleware(Guard, point, access, limits, metrics, welcome)],
+        middleware=[Middleware(AccessMiddleware, point, access, limits, metrics, welcome)],
         exception_handlers={
             DPolicyError: _refuse,
             HTTPException: _refuse_http,
@@ -65,10 +65,10 @@ def create_app(
 
 async def _described(request: Request) -> Response:
     request.state.operation = "openapi"
-    return Response(encode(document()), media_type="application/json")
+    return Response(encode_canonical(openapi_document()), media_type="application/json")
 
 
-def _route(path: str, limits: Limits) -> Route:
+def _route(path: str, limits: ServiceLimits) -> Route:
     """All that can be done at a path."""
     endpoints = {e.method: e for e in ENDPOINTS if e.path == path}
 
@@ -78,17 +78,17 @@ def _route(path: str, limits: Limits) -> Route:
     return Route(path, serve, methods=list(endpoints))
 
 
-async def _served(endpoint: Endpoint, request: Request, limits: Limits) -> Response:
+async def _served(endpoint: Endpoint, request: Request, limits: ServiceLimits) -> Response:
     request.state.operation = endpoint.name
     _demand(endpoint, request)
-    query = read_query(request.query_params, endpoint.query)
+    query = parse_query(request.query_params, endpoint.query)
     data = await _data(request) if endpoint.body is not None else b""
 
-    def work() -> Answer:
-        body = None if endpoint.body is None else read_body(data, endpoint.body, limits)
+    def work() -> ApiResponse:
+        body = None if endpoint.body is None else parse_body(data, endpoint.body, limits)
         call = _call(request, query, body)
-        answer = endpoint.run(call)
-        return answer_seen(call, answer) if endpoint.roles else answer
+        answer = endpoint.handler(call)
+        return redact_response(call, answer) if endpoint.roles else answer
 
     if not endpoint.blocks:
         return _response(endpoint, work(), request)
@@ -101,38 +101,38 @@ def _demand(endpoint: Endpoint, request: Request) -> None:
     principal = request.state.principal
     if endpoint.roles and (principal is None or not endpoint.roles & principal.roles):
         needed = " or ".join(sorted(endpoint.roles))
-        raise Refused("forbidden", f"this needs the role {needed}")
+        raise RequestRefused("forbidden", f"this needs the role {needed}")
 
 
 async def _data(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused("not-json", "say `Content-Type: application/json`")
+        raise RequestRefused("not-json", "say `Content-Type: application/json`")
     return await request.body()
 
 
-def _call(request: Request, query: dict[str, Any], body: Any) -> Call:
+def _call(request: Request, query: dict[str, Any], body: Any) -> ApiRequest:
     state, principal = request.app.state, request.state.principal
     base, path = str(request.base_url).rstrip("/"), request.path_params
     access, metrics = request.state.access, state.metrics
-    return Call(state.point, access, metrics, principal, base, path, query, body)
+    return ApiRequest(state.point, access, metrics, principal, base, path, query, body)
 
 
-def _response(endpoint: Endpoint, answer: Answer, request: Request) -> Response:
-    if answer.parts is not None:
-        return StreamingResponse(answer.parts, answer.status, media_type=endpoint.media_type)
+def _response(endpoint: Endpoint, answer: ApiResponse, request: Request) -> Response:
+    if answer.chunks is not None:
+        return StreamingResponse(answer.chunks, answer.status, media_type=endpoint.media_type)
     head = request.app.state.point.position
     value: Any = answer.value
-    if answer.placed:
+    if answer.includes_position:
         position = {"sequence": head.sequence, "head": head.digest.hex()}
         value = {**value, "position": position}
-    return Response(encode(value), answer.status, media_type=endpoint.media_type)
+    return Response(encode_canonical(value), answer.status, media_type=endpoint.media_type)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     if not isinstance(error, DPolicyError):
         raise error
-    if problem_of(error)[0] in ("internal", "ledger-damaged"):
+    if problem_from_error(error)[0] in ("internal", "ledger-damaged"):
         _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
     return error_response(error)
 

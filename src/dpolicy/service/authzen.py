@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpolicy.enforcement.judgement import read_request
-from dpolicy.errors import DPolicyError, LedgerDamaged, LedgerUnavailable, Refused
-from dpolicy.language.release import plain
-from dpolicy.language.shape import ListOf, wrong_type
-from dpolicy.language.source import Map, Node, Report
-from dpolicy.service.endpoint import Answer, Call, Endpoint
-from dpolicy.service.permission import in_own_name, needs_second_person
+from dpolicy.enforcement.judgement import parse_request
+from dpolicy.errors import DPolicyError, LedgerDamaged, LedgerUnavailable, RequestRefused
+from dpolicy.language.release import node_to_plain
+from dpolicy.language.shape import ListShape, report_wrong_type
+from dpolicy.language.source import MapNode, TextNode, Report
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint
+from dpolicy.service.permission import with_caller_as_author, requires_approval
 from dpolicy.service.principal import Role
-from dpolicy.service.problem import problem_of
+from dpolicy.service.problem import problem_from_error
 
 #: Evaluations in one request.
-MOST_EVALUATIONS = 50
+MAX_EVALUATIONS = 50
 
 _PARTS = ("subject", "action", "resource", "context")
 _SEMANTICS = {
@@ -38,25 +38,25 @@ class _Asked:
     needed: tuple[str, ...]
     title: str = "an evaluation request"
 
-    def read(self, node: Node, report: Report) -> Any:
-        if not isinstance(node, Map):
-            return wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, MapNode):
+            return report_wrong_type(node, self.title, report)
         missing = [f"`{part}`" for part in self.needed if node.get(part) is None]
         if missing:
             report("P008", f"{self.title} needs {' and '.join(missing)}", node.span, None)
         for part in (*_PARTS, "options"):
-            if (said := node.get(part)) is not None and not isinstance(said, Map):
-                wrong_type(said, "a map", report)
+            if (said := node.get(part)) is not None and not isinstance(said, MapNode):
+                report_wrong_type(said, "a map", report)
         listed = node.get("evaluations")
         if listed is not None:
-            ListOf(_Part(), "a list of maps", most=MOST_EVALUATIONS).read(listed, report)
-        return plain(node)
+            ListShape(_Part(), "a list of maps", most=MAX_EVALUATIONS).read(listed, report)
+        return node_to_plain(node)
 
     def schema(self) -> dict[str, Any]:
         part = _Part().schema()
         parts = dict.fromkeys((*_PARTS, "options"), part)
         if "evaluations" in self.needed:
-            parts["evaluations"] = {"type": "array", "items": part, "maxItems": MOST_EVALUATIONS}
+            parts["evaluations"] = {"type": "array", "items": part, "maxItems": MAX_EVALUATIONS}
         return {"type": "object", "properties": parts, "required": list(self.needed)}
 
 
@@ -66,81 +66,81 @@ class _Part:
 
     title: str = "a map"
 
-    def read(self, node: Node, report: Report) -> Any:
-        return node if isinstance(node, Map) else wrong_type(node, self.title, report)
+    def read(self, node: TextNode, report: Report) -> Any:
+        return node if isinstance(node, MapNode) else report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
 
 
-def evaluation(call: Call) -> Answer:
+def handle_evaluation(call: ApiRequest) -> ApiResponse:
     """Whether one release would be allowed."""
-    return Answer(_evaluated(call, call.body), placed=False)
+    return ApiResponse(_evaluated(call, call.body), includes_position=False)
 
 
-def evaluations(call: Call) -> Answer:
+def handle_evaluations(call: ApiRequest) -> ApiResponse:
     """The same for several; what they share is said once."""
     shared = {part: call.body[part] for part in _PARTS if part in call.body}
     asked = [{**shared, **one} for one in call.body["evaluations"]]
-    return Answer({"evaluations": list(_each(call, asked))}, placed=False)
+    return ApiResponse({"evaluations": list(_each(call, asked))}, includes_position=False)
 
 
-def _each(call: Call, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _each(call: ApiRequest, evaluations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     said = call.body.get("options", {}).get("evaluations_semantic", "execute_all")
     if not isinstance(said, str) or said not in _SEMANTICS:
-        raise Refused("bad-request", f"`evaluations_semantic` is one of {', '.join(_SEMANTICS)}")
-    for one in asked:
+        raise RequestRefused("bad-request", f"`evaluations_semantic` is one of {', '.join(_SEMANTICS)}")
+    for one in evaluations:
         found = _evaluated(call, one)
         yield found
         if found["decision"] is _SEMANTICS[said]:
             return
 
 
-def _evaluated(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
+def _evaluated(call: ApiRequest, evaluation: dict[str, Any]) -> dict[str, Any]:
     try:
-        body = _release(asked)
-        release = in_own_name(call, read_request(body))
-        second = needs_second_person(call, [release])
-        decision = call.point.check(release)
+        body = _release(evaluation)
+        release = with_caller_as_author(call, parse_request(body))
+        second = requires_approval(call, [release])
+        decision = call.decision_point.check(release)
     except (LedgerUnavailable, LedgerDamaged):
         raise
     except DPolicyError as error:
-        code, detail, _ = problem_of(error)
+        code, detail, _ = problem_from_error(error)
         return {"decision": False, "context": {"code": code, "reason": detail}}
     context = {
         "policy": decision.policy,
         "broken": list(decision.broken),
         "uncovered": list(decision.uncovered),
-        "would-fit": [dict(offer) for offer in decision.would_fit],
+        "would-fit": [dict(offer) for offer in decision.counter_offers],
         "needs-second-person": second,
     }
     return {"decision": decision.allowed and not second, "context": context}
 
 
-def _release(asked: dict[str, Any]) -> dict[str, Any]:
+def _release(evaluation: dict[str, Any]) -> dict[str, Any]:
     """The release that an evaluation is about. Raises `Refused`."""
-    parts = [asked.get(part) for part in ("subject", "action", "resource")]
+    parts = [evaluation.get(part) for part in ("subject", "action", "resource")]
     if not all(isinstance(part, dict) for part in parts):
-        raise Refused("bad-request", "say `subject`, `action` and `resource`")
+        raise RequestRefused("bad-request", "say `subject`, `action` and `resource`")
     subject, action, resource = (dict(part or {}) for part in parts)
     if action.get("name") != "release" or resource.get("type") != "release":
-        raise Refused("bad-request", "the action is `release`, on a resource of type `release`")
+        raise RequestRefused("bad-request", "the action is `release`, on a resource of type `release`")
     told = resource.get("properties")
     if not isinstance(told, dict):
-        raise Refused("bad-request", "the mechanisms are a property of the resource")
+        raise RequestRefused("bad-request", "the mechanisms are a property of the resource")
     return {**told, "release": resource.get("id"), "by": subject.get("id")}
 
 
-def configuration(call: Call) -> Answer:
+def handle_configuration(call: ApiRequest) -> ApiResponse:
     """Where the evaluation API is; the address is the one that the caller used."""
-    base = call.base
-    return Answer(
+    base = call.base_url
+    return ApiResponse(
         {
             "policy_decision_point": base,
             "access_evaluation_endpoint": f"{base}/access/v1/evaluation",
             "access_evaluations_endpoint": f"{base}/access/v1/evaluations",
         },
-        placed=False,
+        includes_position=False,
     )
 
 
@@ -152,7 +152,7 @@ ENDPOINTS = (
         "/access/v1/evaluation",
         "evaluation",
         "AuthZEN: would a release be allowed?",
-        evaluation,
+        handle_evaluation,
         _ASK,
         "Evaluation",
         _Asked(("subject", "action", "resource")),
@@ -163,7 +163,7 @@ ENDPOINTS = (
         "/access/v1/evaluations",
         "evaluations",
         "AuthZEN: would releases be allowed?",
-        evaluations,
+        handle_evaluations,
         _ASK,
         "Evaluations",
         _Asked(("evaluations",)),
@@ -174,7 +174,7 @@ ENDPOINTS = (
         "/.well-known/authzen-configuration",
         "authzen-configuration",
         "AuthZEN: where to ask.",
-        configuration,
+        handle_configuration,
         frozenset(),
         "AuthzenConfiguration",
         blocks=False,

@@ -4,55 +4,55 @@ from __future__ import annotations
 
 from dpolicy.allocation.ledger import allocate as allocated
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.errors import Refused
-from dpolicy.language.shape import Choice, Field, Flag, ListOf, Record, Text
-from dpolicy.service.endpoint import Answer, Call, Endpoint
-from dpolicy.service.permission import claimed, judged
+from dpolicy.errors import RequestRefused
+from dpolicy.language.shape import ChoiceShape, RecordField, BooleanShape, ListShape, RecordShape, TextShape
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint
+from dpolicy.service.permission import claimed_inputs, authorize_releases
 from dpolicy.service.principal import Role
 from dpolicy.service.releases import ReleaseShape
 
 #: Releases in one request.
-MOST_RELEASES = 1_000
+MAX_BATCH_RELEASES = 1_000
 
-_RELEASES = Field(
-    ListOf(ReleaseShape(), "a list of releases", least=1, most=MOST_RELEASES), "", required=True
+_RELEASES = RecordField(
+    ListShape(ReleaseShape(), "a list of releases", least=1, most=MAX_BATCH_RELEASES), "", required=True
 )
-_IMPORT = Record(
+_IMPORT = RecordShape(
     "past releases",
-    {"releases": _RELEASES, "because": Field(Text(), "why, for the record", default="")},
+    {"releases": _RELEASES, "because": RecordField(TextShape(), "why, for the record", default="")},
     lambda values, _: values,
 )
-_ROUND = Record(
+_ROUND = RecordShape(
     "a round",
     {
         "releases": _RELEASES,
-        "strategy": Field(Choice(tuple(STRATEGIES), "a strategy"), default="efficient"),
-        "dry-run": Field(Flag(), "choose, and write nothing", default=False),
+        "strategy": RecordField(ChoiceShape(tuple(STRATEGIES), "a strategy"), default="efficient"),
+        "dry-run": RecordField(BooleanShape(), "choose, and write nothing", default=False),
     },
     lambda values, _: values,
 )
 
 
-def import_past(call: Call) -> Answer:
+def handle_import(call: ApiRequest) -> ApiResponse:
     """Charge releases that have already happened; all of them can be read, or none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
-    policy = call.point.policy
-    claimed(call, releases, policy)
-    point, by = call.point.only_under(policy), call.principal.name
+    policy = call.decision_point.policy
+    claimed_inputs(call, releases, policy)
+    point, by = call.decision_point.bound_to_policy(policy), call.principal.name
     numbers = {r.id: point.import_past(r, because, by) for r in releases}
-    exceeded = [b.as_json() for b in call.point.budgets() if not b.holds]
-    return Answer({"imported": numbers, "exceeded": exceeded})
+    exceeded = [b.as_json() for b in call.decision_point.budgets() if not b.holds]
+    return ApiResponse({"imported": numbers, "exceeded": exceeded})
 
 
-def allocate(call: Call) -> Answer:
+def handle_allocate(call: ApiRequest) -> ApiResponse:
     """Choose among releases, and charge the winners together."""
     releases, strategy = call.body["releases"], str(call.body["strategy"])
     dry_run = call.body["dry-run"]
-    second, point = judged(call, releases)
+    second, point = authorize_releases(call, releases)
     if second and not dry_run:
-        raise Refused("forbidden", "a release that needs a second person cannot win in a round")
+        raise RequestRefused("forbidden", "a release that needs a second person cannot win in a round")
     found = allocated(point, releases, strategy, call.principal.name, dry_run=dry_run)
-    return Answer({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
+    return ApiResponse({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
 
 
 _OFFICER = frozenset({Role.OFFICER})
@@ -67,7 +67,7 @@ ENDPOINTS = (
         "/v1/releases:import",
         "import",
         "Charge releases that have already happened.",
-        import_past,
+        handle_import,
         _OFFICER,
         "Imported",
         _IMPORT,
@@ -78,7 +78,7 @@ ENDPOINTS = (
         "/v1/allocate",
         "allocate",
         "Choose among releases and charge the winners.",
-        allocate,
+        handle_allocate,
         _OFFICER,
         "Allocated",
         _ROUND,

@@ -12,31 +12,31 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from dpolicy.errors import PolicyRejected, Refused
-from dpolicy.language.diagnostics import Findings
+from dpolicy.errors import PolicyRejected, RequestRefused
+from dpolicy.language.diagnostics import DiagnosticCollector
 from dpolicy.language.shape import INVALID, Shape
 from dpolicy.language.source import Source, read_json
-from dpolicy.service.endpoint import Parameter
-from dpolicy.service.limits import Limits
+from dpolicy.service.endpoint import QueryParameter
+from dpolicy.service.limits import ServiceLimits
 
 
-def read_body(data: bytes, shape: Shape, limits: Limits) -> Any:
+def parse_body(data: bytes, shape: Shape, limits: ServiceLimits) -> Any:
     """The value of a body. Raises `Refused` or, with every mistake, `PolicyRejected`."""
     if data.count(b",") > limits.body_values:
-        raise Refused("too-large", f"the body has more than {limits.body_values:,} values")
-    found = Findings()
+        raise RequestRefused("too-large", f"the body has more than {limits.body_values:,} values")
+    found = DiagnosticCollector()
     try:
         text = data.decode("utf-8")
         node = read_json(Source("body", text), found)
         if node is None or (b"\\u" in data and not _whole_characters(text)):
-            raise Refused("bad-request", "the body is not a JSON object that can be read")
+            raise RequestRefused("bad-request", "the body is not a JSON object that can be read")
         value = shape.read(node, found)
     except UnicodeDecodeError:
-        raise Refused("bad-request", "the body is not UTF-8") from None
+        raise RequestRefused("bad-request", "the body is not UTF-8") from None
     except RecursionError:
-        raise Refused("bad-request", "the body is nested too deeply") from None
+        raise RequestRefused("bad-request", "the body is nested too deeply") from None
     if found.errors or value is INVALID:
-        raise PolicyRejected(found.all)
+        raise PolicyRejected(found.sorted_diagnostics)
     return value
 
 
@@ -49,29 +49,29 @@ def _whole_characters(text: str) -> bool:
     return True
 
 
-def read_query(said: QueryParams, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def parse_query(query: QueryParams, parameters: Mapping[str, QueryParameter]) -> dict[str, Any]:
     """The parameters of a query. Raises `Refused` for the first that cannot be meant."""
-    unknown = [name for name in said if name not in known]
+    unknown = [name for name in query if name not in parameters]
     if unknown:
-        raise Refused("bad-request", f"there is no parameter `{unknown[0][:40]}`")
-    return {name: _parameter(name, said.getlist(name), told) for name, told in known.items()}
+        raise RequestRefused("bad-request", f"there is no parameter `{unknown[0][:40]}`")
+    return {name: _parameter(name, query.getlist(name), told) for name, told in parameters.items()}
 
 
-def _parameter(name: str, values: list[str], told: Parameter) -> Any:
-    if told.many:
-        return [_one(name, value, told) for value in values]
+def _parameter(name: str, values: list[str], parameter: QueryParameter) -> Any:
+    if parameter.many:
+        return [_one(name, value, parameter) for value in values]
     if len(values) > 1:
-        raise Refused("bad-request", f"`{name}` is there twice")
-    return _one(name, values[0], told) if values else told.default
+        raise RequestRefused("bad-request", f"`{name}` is there twice")
+    return _one(name, values[0], parameter) if values else parameter.default
 
 
-def _one(name: str, value: str, told: Parameter) -> Any:
-    if told.choices and value not in told.choices:
-        raise Refused("bad-request", f"`{name}` must be one of {', '.join(told.choices)}")
-    if not told.whole:
+def _one(name: str, value: str, parameter: QueryParameter) -> Any:
+    if parameter.choices and value not in parameter.choices:
+        raise RequestRefused("bad-request", f"`{name}` must be one of {', '.join(parameter.choices)}")
+    if not parameter.whole:
         return value
     if not (value.isascii() and value.isdigit() and len(value) <= 16):
-        raise Refused("bad-request", f"`{name}` must be a whole number")
-    if not told.least <= int(value) <= told.most:
-        raise Refused("bad-request", f"`{name}` must be from {told.least} to {told.most}")
+        raise RequestRefused("bad-request", f"`{name}` must be a whole number")
+    if not parameter.least <= int(value) <= parameter.most:
+        raise RequestRefused("bad-request", f"`{name}` must be from {parameter.least} to {parameter.most}")
     return int(value)

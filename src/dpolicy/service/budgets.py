@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dpolicy.enforcement.governance import Balance, balances, share_used
-from dpolicy.enforcement.places import space_of
-from dpolicy.enforcement.state import State
-from dpolicy.errors import Refused
-from dpolicy.rules.rule import Rule, rule_json
-from dpolicy.service.endpoint import Answer, Call, Endpoint, Parameter
+from dpolicy.enforcement.governance import RuleStatus, rule_statuses, used_share
+from dpolicy.enforcement.places import partition_space_for
+from dpolicy.enforcement.state import LedgerState
+from dpolicy.errors import RequestRefused
+from dpolicy.rules.rule import Rule, rule_to_json
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint, QueryParameter
 from dpolicy.service.principal import EVERY_ROLE
 
 
-def budgets(call: Call) -> Answer:
+def handle_budgets(call: ApiRequest) -> ApiResponse:
     """What each rule has spent, the fullest first."""
     query, at = call.query, _place(call.query["at"])
     filtered = query["rule"] or query["policy"] or query["unit"]
@@ -25,31 +25,31 @@ def budgets(call: Call) -> Answer:
             and query["rule"] in rule.name
         )
 
-    def look(state: State) -> list[Balance]:
-        place = space_of(state.policy).at(at) if at and state.policy else None
-        return balances(state, place, wanted if filtered else None, query["limit"])
+    def look(state: LedgerState) -> list[RuleStatus]:
+        place = partition_space_for(state.policy).parse_location(at) if at and state.policy else None
+        return rule_statuses(state, place, wanted if filtered else None, query["limit"])
 
-    found = call.point.consult(look)
-    found.sort(key=lambda balance: -float(share_used(balance) or 0))
+    found = call.decision_point.read_state(look)
+    found.sort(key=lambda balance: -float(used_share(balance) or 0))
     told = found[: query["limit"]]
-    return Answer({"total": len(found), "budgets": [balance.as_json() for balance in told]})
+    return ApiResponse({"total": len(found), "budgets": [balance.as_json() for balance in told]})
 
 
 def _place(at: list[str]) -> dict[str, str]:
     told = [one.partition("=") for one in at]
     wrong = [f"{name}{sign}{value}" for name, sign, value in told if not (name and value)]
     if wrong:
-        raise Refused("bad-request", f"`at={wrong[0][:40]}` must name a place, such as country=CH")
+        raise RequestRefused("bad-request", f"`at={wrong[0][:40]}` must name a place, such as country=CH")
     return {name: value for name, _, value in told}
 
 
-def rules(call: Call) -> Answer:
+def handle_rules(call: ApiRequest) -> ApiResponse:
     """The rules in force, and with `all` those that they imply."""
-    policy, query = call.point.policy, call.query
+    policy, query = call.decision_point.policy, call.query
     if policy is None:
-        return Answer({"total": 0, "kept": 0, "rules": []})
+        return ApiResponse({"total": 0, "kept": 0, "rules": []})
     chosen = (
-        rule_json(rule, witness)
+        rule_to_json(rule, witness)
         for rule, witness in policy.all_rules
         if (query["all"] == "true" or witness is None)
         and query["policy"] in (None, rule.base.policy)
@@ -57,20 +57,20 @@ def rules(call: Call) -> Answer:
         and query["rule"] in rule.name
     )
     told = list(islice(chosen, query["limit"]))
-    return Answer({"total": policy.total, "kept": policy.kept, "rules": told})
+    return ApiResponse({"total": policy.rule_count, "kept": policy.kept_count, "rules": told})
 
 
-def policy(call: Call) -> Answer:
+def handle_policy(call: ApiRequest) -> ApiResponse:
     """The texts of the policy in force."""
-    found, at = call.point.consult(lambda state: (state.policy, state.policy_at))
+    found, at = call.decision_point.read_state(lambda state: (state.policy, state.policy_record))
     if found is None:
-        raise Refused("not-found", "no policy is in force yet")
-    return Answer(
+        raise RequestRefused("not-found", "no policy is in force yet")
+    return ApiResponse(
         {
             "digest": found.digest,
             "sequence": at,
-            "total": found.total,
-            "kept": found.kept,
+            "total": found.rule_count,
+            "kept": found.kept_count,
             "sources": [{"name": s.name, "text": s.text} for s in found.sources],
             "diagnostics": [warning.as_json() for warning in found.warnings],
         }
@@ -78,13 +78,13 @@ def policy(call: Call) -> Answer:
 
 
 _SOME = {
-    "rule": Parameter("Only rules whose name holds this text.", default=""),
-    "policy": Parameter("Only rules of one base policy."),
-    "unit": Parameter("Only rules of one privacy unit."),
-    "limit": Parameter("At most so many.", whole=True, least=1, most=100_000, default=1_000),
+    "rule": QueryParameter("Only rules whose name holds this text.", default=""),
+    "policy": QueryParameter("Only rules of one base policy."),
+    "unit": QueryParameter("Only rules of one privacy unit."),
+    "limit": QueryParameter("At most so many.", whole=True, least=1, most=100_000, default=1_000),
 }
-_AT = {"at": Parameter("Only this place, such as country=CH or time=2026-10.", many=True)}
-_ALL = {"all": Parameter("The pruned rules, too.", choices=("false", "true"), default="false")}
+_AT = {"at": QueryParameter("Only this place, such as country=CH or time=2026-10.", many=True)}
+_ALL = {"all": QueryParameter("The pruned rules, too.", choices=("false", "true"), default="false")}
 
 ENDPOINTS = (
     Endpoint(
@@ -92,7 +92,7 @@ ENDPOINTS = (
         "/v1/budgets",
         "budgets",
         "What was spent of each budget, the fullest first.",
-        budgets,
+        handle_budgets,
         EVERY_ROLE,
         "Budgets",
         query={**_SOME, **_AT},
@@ -103,7 +103,7 @@ ENDPOINTS = (
         "/v1/rules",
         "rules",
         "The rules that are enforced.",
-        rules,
+        handle_rules,
         EVERY_ROLE,
         "Rules",
         query={**_SOME, **_ALL},
@@ -113,7 +113,7 @@ ENDPOINTS = (
         "/v1/policy",
         "policy",
         "The policy in force.",
-        policy,
+        handle_policy,
         EVERY_ROLE,
         "Policy",
         problems=("not-found",),

@@ -12,40 +12,40 @@ from typing import Any
 
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.language.shape import Shape
-from dpolicy.service.access import Access
+from dpolicy.service.access import AccessRules
 from dpolicy.service.metrics import Metrics
 from dpolicy.service.principal import Principal, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiRequest:
     """A request that was let in: where, by whom, and what it says."""
 
-    point: DecisionPoint
-    access: Access
+    decision_point: DecisionPoint
+    access: AccessRules
     metrics: Metrics
     principal: Principal
-    base: str
+    base_url: str
     path: Mapping[str, str]
     query: Mapping[str, Any]
     body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """What is answered: plain values with the position of the ledger, or a longer text in parts."""
 
     value: dict[str, Any] = field(default_factory=dict)
     status: int = 200
-    placed: bool = True
-    parts: Iterator[bytes] | None = None
+    includes_position: bool = True
+    chunks: Iterator[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class QueryParameter:
     """A parameter of the query: text, a whole number from `least` to `most`, or a choice."""
 
-    doc: str
+    description: str
     choices: tuple[str, ...] = ()
     whole: bool = False
     least: int = 0
@@ -72,13 +72,13 @@ class Endpoint:
     method: str
     path: str
     name: str
-    says: str
-    run: Callable[[Call], Answer]
+    summary: str
+    handler: Callable[[ApiRequest], ApiResponse]
     roles: frozenset[Role]
     answer: str
     body: Shape | None = None
-    query: Mapping[str, Parameter] = field(default_factory=dict)
+    query: Mapping[str, QueryParameter] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     media_type: str = "application/json"
-    waits: bool = False
+    may_need_approval: bool = False
     blocks: bool = True

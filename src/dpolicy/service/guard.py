@@ -18,9 +18,9 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import DPolicyError, Refused
-from dpolicy.service.access import Access, is_issued
-from dpolicy.service.limits import Buckets, Limits
+from dpolicy.errors import DPolicyError, RequestRefused
+from dpolicy.service.access import AccessRules, is_jwt
+from dpolicy.service.limits import RateLimiter, ServiceLimits
 from dpolicy.service.metrics import Metrics
 from dpolicy.service.principal import Principal
 from dpolicy.service.problem import error_response
@@ -40,21 +40,21 @@ _HEADERS = {
 }
 
 
-class Guard:
+class AccessMiddleware:
     """Lets in what may come in, and notes what went out."""
 
     def __init__(
         self,
         app: ASGIApp,
         point: DecisionPoint,
-        access: Callable[[], Access],
-        limits: Limits,
+        access: Callable[[], AccessRules],
+        limits: ServiceLimits,
         metrics: Metrics,
         welcome: frozenset[str],
     ) -> None:
         self._app, self._point, self._access = app, point, access
         self._limits, self._metrics, self._welcome = limits, metrics, welcome
-        self._buckets = Buckets(limits.rate, limits.burst)
+        self._buckets = RateLimiter(limits.rate, limits.burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -82,7 +82,7 @@ class Guard:
         try:
             await self._let_in(connection, scope)
         except DPolicyError as error:
-            page = isinstance(error, Refused) and error.code == "unauthenticated"
+            page = isinstance(error, RequestRefused) and error.code == "unauthenticated"
             if page and _wants_page(scope, connection):
                 back = quote(scope["path"], safe="/")
                 await RedirectResponse(f"/login?next={back}", 303)(scope, receive, send)
@@ -96,47 +96,47 @@ class Guard:
         access = self._access_for(scope["path"])
         scope["state"]["access"] = access
         if access.local and _host(connection) not in _LOOPBACK:
-            raise Refused("wrong-host", "without an access file only this machine is served")
+            raise RequestRefused("wrong-host", "without an access file only this machine is served")
         length = connection.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._limits.body_bytes:
             raise self._too_large()
         principal, by_hand = await self._principal(connection, scope, access)
         scope["state"]["principal"] = principal
         if scope["method"] not in _SAFE and not by_hand and not _same_origin(connection):
-            raise Refused("other-origin", "a page of another site cannot act for you here")
+            raise RequestRefused("other-origin", "a page of another site cannot act for you here")
 
-    def _access_for(self, path: str) -> Access:
+    def _access_for(self, path: str) -> AccessRules:
         """Who may do what; where everybody is welcome, an unreadable file knows nobody."""
         try:
             return self._access()
-        except Refused:
+        except RequestRefused:
             if not self._welcomes(path):
                 raise
-            return Access()
+            return AccessRules()
 
     async def _principal(
-        self, connection: HTTPConnection, scope: Scope, access: Access
+        self, connection: HTTPConnection, scope: Scope, access: AccessRules
     ) -> tuple[Principal | None, bool]:
         """Who asks, and whether their program put the token there, not the browser by itself."""
         kind, _, token = connection.headers.get("authorization", "").partition(" ")
         by_hand = kind.lower() == "bearer" and bool(token)
         credential = token.strip() if by_hand else connection.cookies.get(COOKIE)
         try:
-            principal = await identified(access, credential)
-        except Refused:
+            principal = await identify_caller(access, credential)
+        except RequestRefused:
             host = connection.client.host if connection.client else ""
-            self._buckets.take(f"address {host}")
+            self._buckets.consume(f"address {host}")
             if not self._welcomes(scope["path"]):
                 raise
             return None, by_hand
-        self._buckets.take(f"person {principal.name}")
+        self._buckets.consume(f"person {principal.name}")
         return principal, by_hand and not access.local
 
     def _welcomes(self, path: str) -> bool:
         return path in self._welcome or path.startswith("/static/")
 
-    def _too_large(self) -> Refused:
-        return Refused("too-large", f"a body has at most {self._limits.body_bytes:,} bytes")
+    def _too_large(self) -> RequestRefused:
+        return RequestRefused("too-large", f"a body has at most {self._limits.body_bytes:,} bytes")
 
     def _limited(self, receive: Receive) -> Receive:
         """The same body, as long as it is not too long and not too slow."""
@@ -151,7 +151,7 @@ class Guard:
                     message = await receive()
             except TimeoutError:
                 said = f"a body has {self._limits.body_seconds:g} s to arrive"
-                raise Refused("too-slow", said) from None
+                raise RequestRefused("too-slow", said) from None
             size += len(message.get("body", b""))
             ended = not message.get("more_body", False)
             if size > self._limits.body_bytes:
@@ -161,16 +161,16 @@ class Guard:
         return receiving
 
     def _mark(self, headers: MutableHeaders) -> None:
-        head = self._point.position
+        head = self._point.head
         headers[POSITION] = f"{head.sequence}:{head.digest.hex()}"
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
 
 
-async def identified(access: Access, credential: str | None) -> Principal:
+async def identify_caller(access: AccessRules, credential: str | None) -> Principal:
     """The person behind a credential, in a thread if keys may have to be fetched for it."""
     now = datetime.now(UTC)
-    if access.local or not is_issued(credential):
+    if access.local or not is_jwt(credential):
         return access.identify(credential, now)
     return await anyio.to_thread.run_sync(access.identify, credential, now)
 

@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from dpolicy.errors import Refused
+from dpolicy.errors import RequestRefused
 from dpolicy.integrations.history import csv_lines, json_lines, registry_entries
-from dpolicy.integrations.registry import CURATOR_TYPES, TO_FILL_IN
+from dpolicy.integrations.registry import CURATOR_TYPES, PLACEHOLDER
 from dpolicy.ledger.events import GENESIS
-from dpolicy.service.endpoint import Answer, Call, Endpoint, Parameter
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint, QueryParameter
 from dpolicy.service.principal import Role
 
 #: Text is sent in parts of about this size.
-PART = 64_000
+EXPORT_CHUNK_SIZE = 64_000
 
 
-def head(call: Call) -> Answer:
+def handle_head(call: ApiRequest) -> ApiResponse:
     """The number and hash of the last record."""
-    call.point.consult(lambda state: None)  # catches up with what other servers wrote
-    found = call.point.position
-    return Answer({"sequence": found.sequence, "head": found.digest.hex()})
+    call.decision_point.read_state(lambda state: None)  # catches up with what other servers wrote
+    found = call.decision_point.head
+    return ApiResponse({"sequence": found.sequence, "head": found.digest.hex()})
 
 
-def records(call: Call) -> Answer:
+def handle_records(call: ApiRequest) -> ApiResponse:
     """Records behind a number, with the hash before them and their own."""
     behind, limit = call.query["behind"], call.query["limit"]
-    call.point.consult(lambda state: None)
-    if behind > call.point.position.sequence:
-        raise Refused("not-found", f"the ledger ends before record {behind}")
-    before = next(call.point.records(behind - 1)).digest if behind else GENESIS
-    found = list(islice(call.point.records(behind), limit))
-    return Answer(
+    call.decision_point.read_state(lambda state: None)
+    if behind > call.decision_point.head.sequence:
+        raise RequestRefused("not-found", f"the ledger ends before record {behind}")
+    before = next(call.decision_point.records(behind - 1)).digest if behind else GENESIS
+    found = list(islice(call.decision_point.records(behind), limit))
+    return ApiResponse(
         {
             "behind": {"sequence": behind, "head": before.hex()},
             "records": [
@@ -47,21 +47,21 @@ def records(call: Call) -> Answer:
     )
 
 
-def export_events(call: Call) -> Answer:
+def handle_export_events(call: ApiRequest) -> ApiResponse:
     """Every event, a line each."""
-    return Answer(parts=_parts(json_lines(call.point)))
+    return ApiResponse(chunks=_parts(json_lines(call.decision_point)))
 
 
-def export_csv(call: Call) -> Answer:
+def handle_export_csv(call: ApiRequest) -> ApiResponse:
     """Every mechanism of every release, a line each."""
-    return Answer(parts=_parts(csv_lines(call.point)))
+    return ApiResponse(chunks=_parts(csv_lines(call.decision_point)))
 
 
-def export_registry(call: Call) -> Answer:
+def handle_export_registry(call: ApiRequest) -> ApiResponse:
     """Every release that counts, as entries of the public registry of deployments."""
     query = call.query
     curator = (query["curator"], query["curator-type"])
-    return Answer(parts=_parts(registry_entries(call.point, query["release"], curator)))
+    return ApiResponse(chunks=_parts(registry_entries(call.decision_point, query["release"], curator)))
 
 
 def _parts(lines: Iterator[str]) -> Iterator[bytes]:
@@ -71,7 +71,7 @@ def _parts(lines: Iterator[str]) -> Iterator[bytes]:
     for line in lines:
         part.append(line)
         size += len(line)
-        if size > PART:
+        if size > EXPORT_CHUNK_SIZE:
             yield "".join(part).encode("utf-8")
             part, size = [], 0
     yield "".join(part).encode("utf-8")
@@ -79,23 +79,23 @@ def _parts(lines: Iterator[str]) -> Iterator[bytes]:
 
 _READ = frozenset({Role.AUDITOR, Role.OFFICER})
 _RECORDS = {
-    "behind": Parameter("The record behind which to start.", whole=True, default=0),
-    "limit": Parameter("At most so many.", whole=True, least=1, most=1_000, default=100),
+    "behind": QueryParameter("The record behind which to start.", whole=True, default=0),
+    "limit": QueryParameter("At most so many.", whole=True, least=1, most=1_000, default=100),
 }
 _REGISTRY = {
-    "release": Parameter("Only this release."),
-    "curator": Parameter("Who publishes.", default=TO_FILL_IN),
-    "curator-type": Parameter("What that is.", choices=tuple(CURATOR_TYPES), default="Industry"),
+    "release": QueryParameter("Only this release."),
+    "curator": QueryParameter("Who publishes.", default=PLACEHOLDER),
+    "curator-type": QueryParameter("What that is.", choices=tuple(CURATOR_TYPES), default="Industry"),
 }
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/log/head", "head", "The last record.", head, _READ, "Head"),
+    Endpoint("GET", "/v1/log/head", "head", "The last record.", handle_head, _READ, "Head"),
     Endpoint(
         "GET",
         "/v1/log/records",
         "records",
         "Records and their hashes, from a known head on.",
-        records,
+        handle_records,
         _READ,
         "Records",
         query=_RECORDS,
@@ -106,7 +106,7 @@ ENDPOINTS = (
         "/v1/export/events",
         "export-events",
         "Every event as a line of JSON.",
-        export_events,
+        handle_export_events,
         _READ,
         "",
         media_type="application/x-ndjson",
@@ -116,7 +116,7 @@ ENDPOINTS = (
         "/v1/export/csv",
         "export-csv",
         "Every mechanism of every release.",
-        export_csv,
+        handle_export_csv,
         _READ,
         "",
         media_type="text/csv; charset=utf-8",
@@ -126,7 +126,7 @@ ENDPOINTS = (
         "/v1/export/registry",
         "export-registry",
         "Releases as entries of the registry.",
-        export_registry,
+        handle_export_registry,
         _READ,
         "",
         query=_REGISTRY,

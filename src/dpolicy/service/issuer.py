@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import jwt
 
-from dpolicy.errors import Refused
+from dpolicy.errors import RequestRefused
 
 #: Every algorithm with a private and a public key.
 ALGORITHMS = frozenset(
@@ -28,12 +28,12 @@ LEEWAY = 30
 #: Seconds for which fetched keys are good, and between two attempts to fetch them.
 FRESH, RETRY = 600.0, 30.0
 #: Key sets are a few kilobytes.
-MOST_BYTES = 200_000
+MAX_KEYS_BYTES = 200_000
 
 _NEEDED = ["exp", "iss", "aud"]
 
 
-class Keys:
+class IssuerKeys:
     """The public keys of an issuer, from a file or an address. Safe to share between threads."""
 
     def __init__(self, place: str, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Keys:
             if name is None and len(self._found) == 1:
                 return next(iter(self._found.values()))
             if name is None or name not in self._found:
-                raise Refused("unauthenticated", "the token is signed with an unknown key")
+                raise RequestRefused("unauthenticated", "the token is signed with an unknown key")
             return self._found[name]
 
     @property
@@ -66,13 +66,13 @@ class Keys:
         try:
             if self._remote:
                 with urlopen(self._place, timeout=5) as answer:
-                    data = answer.read(MOST_BYTES)
+                    data = answer.read(MAX_KEYS_BYTES)
             else:
                 data = (self._folder / self._place).read_bytes()
             return jwt.PyJWKSet.from_dict(json.loads(data)).keys
         except (OSError, ValueError, AttributeError, TypeError, jwt.PyJWTError) as error:
             said = f"the keys of the issuer cannot be read from `{self._place}`: {error}"
-            raise Refused("access-unreadable", said) from error
+            raise RequestRefused("access-unreadable", said) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,16 @@ class Issuer:
 
     issuer: str
     audience: str
-    keys: Keys
+    keys: IssuerKeys
     name: str = "sub"
     subjects: Mapping[str, str] | None = None
 
-    def person_of(self, token: str) -> str:
+    def verify_person(self, token: str) -> str:
         """The person whom a token speaks for. Raises `Refused`."""
         header = jwt.get_unverified_header(token)
         algorithm, number = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-            raise Refused("unauthenticated", "the token is not signed with a private key")
+            raise RequestRefused("unauthenticated", "the token is not signed with a private key")
         key = self.keys.find(number if isinstance(number, str) else None)
         try:
             claims = jwt.decode(
@@ -107,26 +107,26 @@ class Issuer:
                 options={"require": _NEEDED},
             )
         except (jwt.PyJWTError, TypeError, ValueError, AttributeError) as error:
-            raise Refused("unauthenticated", f"the token is not good: {error}") from None
+            raise RequestRefused("unauthenticated", f"the token is not good: {error}") from None
         said = claims.get(self.name)
         if not isinstance(said, str):
-            raise Refused("unauthenticated", f"the token does not say its `{self.name}`")
+            raise RequestRefused("unauthenticated", f"the token does not say its `{self.name}`")
         person = said if self.subjects is None else self.subjects.get(said)
         if person is None:
-            raise Refused(
+            raise RequestRefused(
                 "unauthenticated", f"the `{self.name}` of the token is none of `subjects`"
             )
         return person
 
 
-def issuer_of(token: str, issuers: Sequence[Issuer]) -> Issuer:
+def find_issuer(token: str, issuers: Sequence[Issuer]) -> Issuer:
     """Who says to have signed a token; nothing of it is believed yet. Raises `Refused`."""
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
         jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-        raise Refused("unauthenticated", "the token cannot be read") from None
+        raise RequestRefused("unauthenticated", "the token cannot be read") from None
     for issuer in issuers:
         if issuer.issuer == claims.get("iss"):
             return issuer
-    raise Refused("unauthenticated", "the token is signed by nobody known here")
+    raise RequestRefused("unauthenticated", "the token is signed by nobody known here")

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
 
-from dpolicy.errors import Refused
+from dpolicy.errors import RequestRefused
 
 #: Callers whose buckets are remembered; whoever is forgotten starts with a full one.
-MOST_CALLERS = 10_000
+MAX_TRACKED_CALLERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServiceLimits:
     """What a server takes."""
 
     #: Two megabytes are the largest policy (`language/source.py`) and some 5,000 releases.
@@ -34,7 +34,7 @@ class Limits:
     connections: int = 2_000
 
 
-class Buckets:
+class RateLimiter:
     """A token bucket for each caller: `rate` requests a second, `burst` at once."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
@@ -42,14 +42,14 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, caller: str) -> None:
+    def consume(self, caller: str) -> None:
         """Take one request out of a bucket. Raises `Refused` if it is empty."""
         with self._lock:
             now = self._clock()
             left, seen = self._left.pop(caller, (self._burst, now))
             left = min(self._burst, left + (now - seen) * self._rate)
             self._left[caller] = (max(0.0, left - 1), now)
-            if len(self._left) > MOST_CALLERS:
+            if len(self._left) > MAX_TRACKED_CALLERS:
                 self._left.popitem(last=False)
         if left < 1:
-            raise Refused("too-many-requests", f"more than {self._rate:g} requests a second")
+            raise RequestRefused("too-many-requests", f"more than {self._rate:g} requests a second")

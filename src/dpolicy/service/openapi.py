@@ -8,13 +8,13 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from dpolicy.service.endpoint import Endpoint, Parameter
+from dpolicy.service.endpoint import Endpoint, QueryParameter
 from dpolicy.service.problem import MEDIA_TYPE, PROBLEMS
-from dpolicy.service.schemas import SCHEMAS, ref
+from dpolicy.service.schemas import SCHEMAS, schema_reference
 from dpolicy.service.table import ENDPOINTS
 
 #: What any request can be answered with.
-ALWAYS = (
+PROBLEMS_OF_EVERY_ENDPOINT = (
     "bad-request",
     "wrong-host",
     "too-many-requests",
@@ -24,14 +24,14 @@ ALWAYS = (
     "access-unreadable",
 )
 #: What a request that needs a role can be answered with, and one that has a body.
-KNOWN = ("unauthenticated", "forbidden")
-WITH_BODY = ("not-json", "too-large", "too-slow", "other-origin")
+PROBLEMS_OF_AUTHENTICATED_ENDPOINTS = ("unauthenticated", "forbidden")
+PROBLEMS_OF_ENDPOINTS_WITH_BODY = ("not-json", "too-large", "too-slow", "other-origin")
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 @lru_cache(maxsize=1)
-def document() -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
@@ -59,7 +59,7 @@ def plain_path(endpoint: Endpoint) -> str:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": endpoint.name,
-        "summary": endpoint.says,
+        "summary": endpoint.summary,
         "security": [{"token": []}] if endpoint.roles else [],
         "x-roles": sorted(endpoint.roles),
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
@@ -82,29 +82,29 @@ def _query_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
     return [_query_parameter(name, told) for name, told in endpoint.query.items()]
 
 
-def _query_parameter(name: str, told: Parameter) -> dict[str, Any]:
-    schema = told.schema()
-    if told.default is not None:
-        schema["default"] = told.default
-    return {"name": name, "in": "query", "description": told.doc, "schema": schema}
+def _query_parameter(name: str, parameter: QueryParameter) -> dict[str, Any]:
+    schema = parameter.schema()
+    if parameter.default is not None:
+        schema["default"] = parameter.default
+    return {"name": name, "in": "query", "description": parameter.description, "schema": schema}
 
 
 def _answers(endpoint: Endpoint) -> dict[str, Any]:
-    schema = ref(endpoint.answer) if endpoint.answer else {}
+    schema = schema_reference(endpoint.answer) if endpoint.answer else {}
     media = endpoint.media_type.partition(";")[0]
-    told = {"200": _response(endpoint.says, media, schema)}
-    if endpoint.waits:
+    told = {"200": _response(endpoint.summary, media, schema)}
+    if endpoint.may_need_approval:
         said = "A second person has to agree."
-        told["202"] = _response(said, "application/json", ref("Waiting"))
+        told["202"] = _response(said, "application/json", schema_reference("Waiting"))
     return told
 
 
 def _problems(endpoint: Endpoint) -> dict[str, Any]:
     """Problems by status: one status can have several codes."""
     codes = [
-        *ALWAYS,
-        *(KNOWN if endpoint.roles else ()),
-        *(WITH_BODY if endpoint.body is not None else ()),
+        *PROBLEMS_OF_EVERY_ENDPOINT,
+        *(PROBLEMS_OF_AUTHENTICATED_ENDPOINTS if endpoint.roles else ()),
+        *(PROBLEMS_OF_ENDPOINTS_WITH_BODY if endpoint.body is not None else ()),
         *endpoint.problems,
     ]
     by_status: dict[str, list[str]] = {}
@@ -115,12 +115,12 @@ def _problems(endpoint: Endpoint) -> dict[str, Any]:
         for status, some in sorted(by_status.items())
     }
     if endpoint.answer == "Ready":
-        told["503"]["content"]["application/json"] = {"schema": ref("Ready")}
+        told["503"]["content"]["application/json"] = {"schema": schema_reference("Ready")}
     return told
 
 
 def _coded(codes: list[str]) -> dict[str, Any]:
-    return {"allOf": [ref("Problem"), {"properties": {"code": {"enum": codes}}}]}
+    return {"allOf": [schema_reference("Problem"), {"properties": {"code": {"enum": codes}}}]}
 
 
 def _response(says: str, media: str, schema: dict[str, Any]) -> dict[str, Any]:

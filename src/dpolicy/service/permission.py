@@ -12,17 +12,17 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import no_policy, readable
-from dpolicy.errors import PredicateFailed, Refused
-from dpolicy.predicates.expression import Expression, matches, read_predicate
-from dpolicy.releases.labels import Facts
+from dpolicy.enforcement.judgement import no_policy_error, resolve_or_reject
+from dpolicy.errors import PredicateFailed, RequestRefused
+from dpolicy.predicates.expression import Expression, matches, parse_predicate
+from dpolicy.releases.labels import PredicateInput
 from dpolicy.releases.request import Release
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.service.endpoint import Call
+from dpolicy.service.endpoint import ApiRequest
 from dpolicy.service.principal import Role
 
 
-def in_own_name(call: Call, release: Release) -> Release:
+def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
     """The release as asked for by the caller. Raises `Refused` if it names somebody else.
 
     Without an access file nobody is told apart, and a release may say what it likes.
@@ -31,63 +31,63 @@ def in_own_name(call: Call, release: Release) -> Release:
         return release
     name = call.principal.name
     if release.by not in ("", name):
-        raise Refused("forbidden", f"the release is by `{release.by}`, and you are `{name}`")
+        raise RequestRefused("forbidden", f"the release is by `{release.by}`, and you are `{name}`")
     return replace(release, by=name, body={**release.body, "by": name})
 
 
-def needs_second_person(call: Call, releases: Sequence[Release]) -> bool:
+def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
     """Whether one of the releases has to be approved. Raises `Refused` for a label that the caller
     may not claim.
     """
-    return judged(call, releases)[0]
+    return authorize_releases(call, releases)[0]
 
 
-def judged(call: Call, releases: Sequence[Release]) -> tuple[bool, DecisionPoint]:
+def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> tuple[bool, DecisionPoint]:
     """The same, and the point that does something only while that holds."""
     when, restricted = call.access.approval.when, call.access.restricted
     if when is None and not restricted:
-        return False, call.point
-    policy = call.point.policy
+        return False, call.decision_point
+    policy = call.decision_point.policy
     if policy is None:
-        raise no_policy()
-    facts = claimed(call, releases, policy)
+        raise no_policy_error()
+    facts = claimed_inputs(call, releases, policy)
     second = when is not None and any(_matches(when, policy, one) for one in facts)
-    return second, call.point.only_under(policy)
+    return second, call.decision_point.bound_to_policy(policy)
 
 
-def claimed(
-    call: Call, releases: Sequence[Release], policy: CompiledPolicy | None
-) -> Sequence[Facts]:
+def claimed_inputs(
+    call: ApiRequest, releases: Sequence[Release], policy: CompiledPolicy | None
+) -> Sequence[PredicateInput]:
     """What releases say of themselves, as a policy reads it, or as it stands where there is none.
     Raises `Refused` for a label that the caller may not claim.
     """
     if policy is None:
-        facts = [Facts(labels=m.labels) for release in releases for m in release.mechanisms]
+        facts = [PredicateInput(labels=m.labels) for release in releases for m in release.mechanisms]
     else:
-        facts = [m.facts for release in releases for m in readable(release, policy)]
+        facts = [m.predicate_input for release in releases for m in resolve_or_reject(release, policy)]
     for one in facts:
         _check_labels(call, one)
     return facts
 
 
-def check_owner(call: Call, owner: str) -> None:
+def ensure_owner(call: ApiRequest, owner: str) -> None:
     """Raise `Refused` unless what is asked about is the caller's own, or they look after all."""
     others = call.principal.roles & {Role.OFFICER}
     if not (call.access.local or others or owner == call.principal.name):
-        raise Refused("forbidden", "this is another person's release")
+        raise RequestRefused("forbidden", "this is another person's release")
 
 
-def _check_labels(call: Call, facts: Facts) -> None:
+def _check_labels(call: ApiRequest, facts: PredicateInput) -> None:
     for label, values in call.access.restricted.items():
         said = facts.labels.get(label, ())
         claimed = {said} if isinstance(said, str) else set(said)
         missing = claimed & values - call.principal.grants.get(label, frozenset())
         if missing:
             value = min(missing)
-            raise Refused("label-not-granted", f"`{label}: {value}` may be claimed with a grant")
+            raise RequestRefused("label-not-granted", f"`{label}: {value}` may be claimed with a grant")
 
 
-def _matches(when: str, policy: CompiledPolicy, facts: Facts) -> bool:
+def _matches(when: str, policy: CompiledPolicy, facts: PredicateInput) -> bool:
     """Whether a condition holds; one that the policy cannot read, or that fails, holds."""
     predicate = _predicate(when, policy)
     try:
@@ -98,5 +98,5 @@ def _matches(when: str, policy: CompiledPolicy, facts: Facts) -> bool:
 
 @lru_cache(maxsize=8)
 def _predicate(when: str, policy: CompiledPolicy) -> Expression | None:
-    found = read_predicate(when, policy.checked.vocabulary.schema)
+    found = parse_predicate(when, policy.checked_policy_set.vocabulary.schema)
     return found if isinstance(found, Expression) else None

@@ -4,80 +4,80 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpolicy.enforcement.governance import conflict_json, differences, only_tightens
-from dpolicy.enforcement.impact import impact
-from dpolicy.language.shape import Field, Flag, ListOf, Record, Text
+from dpolicy.enforcement.governance import conflict_to_json, diff_policies, only_tightens
+from dpolicy.enforcement.impact import replay_under_policy
+from dpolicy.language.shape import RecordField, BooleanShape, ListShape, RecordShape, TextShape
 from dpolicy.language.source import Source
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.service.endpoint import Answer, Call, Endpoint
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint
 from dpolicy.service.principal import Role
-from dpolicy.service.releases import waiting
+from dpolicy.service.releases import proposal_response
 
 #: Differences and conflicts that are told; there can be a million rules.
-MOST_TOLD = 1_000
+MAX_REPORTED_CHANGES = 1_000
 
-_SOURCE = Record(
+_SOURCE = RecordShape(
     "a source",
     {
-        "name": Field(Text("the name of a file"), required=True),
-        "text": Field(Text(), required=True),
+        "name": RecordField(TextShape("the name of a file"), required=True),
+        "text": RecordField(TextShape(), required=True),
     },
     lambda v, _: Source(str(v["name"]), str(v["text"])),
 )
-_SOURCES = Field(
-    ListOf(_SOURCE, "a list of sources", least=1, most=1_000), "the files of a policy set", True
+_SOURCES = RecordField(
+    ListShape(_SOURCE, "a list of sources", least=1, most=1_000), "the files of a policy set", True
 )
-_PLAN = Record(
+_PLAN = RecordShape(
     "a candidate",
-    {"sources": _SOURCES, "replay": Field(Flag(), "decide the past again", default=True)},
+    {"sources": _SOURCES, "replay": RecordField(BooleanShape(), "decide the past again", default=True)},
     lambda values, _: values,
 )
-_APPLY = Record(
+_APPLY = RecordShape(
     "a policy to apply",
     {
         "sources": _SOURCES,
-        "accept": Field(ListOf(Text()), "rules whose conflicts are accepted", default=()),
-        "because": Field(Text(), "why, for the record", default=""),
+        "accept": RecordField(ListShape(TextShape()), "rules whose conflicts are accepted", default=()),
+        "because": RecordField(TextShape(), "why, for the record", default=""),
     },
     lambda values, _: values,
 )
 
 
-def plan(call: Call) -> Answer:
+def handle_plan(call: ApiRequest) -> ApiResponse:
     """What a candidate would change, what conflicts, and what would have been decided otherwise."""
-    candidate, old = compile_policy(call.body["sources"]), call.point.policy
-    changes = [] if old is None else differences(old, candidate)
-    found = call.point.conflicts(candidate)
-    replayed = impact(candidate, call.point.records()).as_json() if call.body["replay"] else None
-    return Answer(
+    candidate, old = compile_policy(call.body["sources"]), call.decision_point.policy
+    changes = [] if old is None else diff_policies(old, candidate)
+    found = call.decision_point.conflicts(candidate)
+    replayed = replay_under_policy(candidate, call.decision_point.records()).as_json() if call.body["replay"] else None
+    return ApiResponse(
         {
             "policy": candidate.digest,
-            "total": candidate.total,
-            "kept": candidate.kept,
+            "total": candidate.rule_count,
+            "kept": candidate.kept_count,
             "diagnostics": [warning.as_json() for warning in candidate.warnings],
             "changed": len(changes),
-            "changes": [change.as_json() for change in changes[:MOST_TOLD]],
-            "conflicts": [conflict_json(conflict) for conflict in found[:MOST_TOLD]],
+            "changes": [change.as_json() for change in changes[:MAX_REPORTED_CHANGES]],
+            "conflicts": [conflict_to_json(conflict) for conflict in found[:MAX_REPORTED_CHANGES]],
             "impact": replayed,
             "needs-second-person": _needs_two(call, old, candidate),
         }
     )
 
 
-def apply(call: Call) -> Answer:
+def handle_apply(call: ApiRequest) -> ApiResponse:
     """Put a policy in force, or let it wait."""
     said: dict[str, Any] = call.body
     candidate, by = compile_policy(said["sources"]), call.principal.name
     accept, because = [str(name) for name in said["accept"]], str(said["because"])
-    old = call.point.policy
+    old = call.decision_point.policy
     if _needs_two(call, old, candidate):
-        return waiting(call.point.propose_policy(candidate, accept, by, because))
-    point = call.point.only_under(old) if call.access.approval.policy else call.point
+        return proposal_response(call.decision_point.propose_policy(candidate, accept, by, because))
+    point = call.decision_point.bound_to_policy(old) if call.access.approval.policy else call.decision_point
     sequence = point.apply(candidate, accept, by, because)
-    return Answer({"applied": True, "sequence": sequence, "policy": candidate.digest})
+    return ApiResponse({"applied": True, "sequence": sequence, "policy": candidate.digest})
 
 
-def _needs_two(call: Call, old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
+def _needs_two(call: ApiRequest, old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
     return call.access.approval.policy and not only_tightens(old, new)
 
 
@@ -90,7 +90,7 @@ ENDPOINTS = (
         "/v1/policies:plan",
         "plan",
         "What a candidate would change; nothing is written.",
-        plan,
+        handle_plan,
         _READERS,
         "Plan",
         _PLAN,
@@ -101,11 +101,11 @@ ENDPOINTS = (
         "/v1/policies:apply",
         "apply",
         "Put a policy in force.",
-        apply,
+        handle_apply,
         _OFFICER,
         "Applied",
         _APPLY,
         problems=("invalid", "conflicting", "policy-changed"),
-        waits=True,
+        may_need_approval=True,
     ),
 )

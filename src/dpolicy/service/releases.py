@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from dpolicy.enforcement.state import STATUSES, Proposal, State
-from dpolicy.errors import Misused, Refused
-from dpolicy.language.release import RELEASE, release_from
-from dpolicy.language.shape import INVALID, Choice, Field, Record, Text
-from dpolicy.language.source import Map, Node, Report
-from dpolicy.ledger.canonical import encode
-from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, body_of
+from dpolicy.enforcement.state import STATUSES, Proposal, LedgerState
+from dpolicy.errors import OperationRejected, RequestRefused
+from dpolicy.language.release import RELEASE, release_from_node
+from dpolicy.language.shape import INVALID, ChoiceShape, RecordField, RecordShape, TextShape
+from dpolicy.language.source import MapNode, TextNode, Report
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, release_body_in
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
-from dpolicy.service.endpoint import Answer, Call, Endpoint, Parameter
-from dpolicy.service.permission import check_owner, in_own_name, judged, needs_second_person
+from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint, QueryParameter
+from dpolicy.service.permission import ensure_owner, with_caller_as_author, authorize_releases, requires_approval
 from dpolicy.service.principal import EVERY_ROLE, Role
 
 #: What `mode` can be: charge at once, or hold until `commit` or `void`.
@@ -30,9 +30,9 @@ class ReleaseShape:
 
     title: str = "a release"
 
-    def read(self, node: Node, report: Report) -> Any:
+    def read(self, node: TextNode, report: Report) -> Any:
         """The release."""
-        return release_from(node, report) or INVALID
+        return release_from_node(node, report) or INVALID
 
     def schema(self) -> dict[str, Any]:
         """The same as JSON Schema."""
@@ -45,13 +45,13 @@ class _Asked:
 
     title: str = "a release with its `mode`"
 
-    def read(self, node: Node, report: Report) -> Any:
+    def read(self, node: TextNode, report: Report) -> Any:
         mode: Any = MODES[0]
-        if isinstance(node, Map) and (said := node.get("mode")) is not None:
-            mode = Choice(MODES, "a mode").read(said, report)
+        if isinstance(node, MapNode) and (said := node.get("mode")) is not None:
+            mode = ChoiceShape(MODES, "a mode").read(said, report)
             others = tuple((key, value) for key, value in node.entries if key.text != "mode")
-            node = Map(node.span, others)
-        release = release_from(node, report)
+            node = MapNode(node.span, others)
+        release = release_from_node(node, report)
         return INVALID if release is None or mode is INVALID else (release, str(mode))
 
     def schema(self) -> dict[str, Any]:
@@ -60,147 +60,147 @@ class _Asked:
         return {**release, "properties": {**release["properties"], "mode": mode}}
 
 
-_USED = Record(
+_USED = RecordShape(
     "what was run",
-    {"used": Field(ReleaseShape(), "what was run, if that was less")},
+    {"used": RecordField(ReleaseShape(), "what was run, if that was less")},
     lambda v, _: v["used"],
 )
-BECAUSE = Record(
+BECAUSE_FIELD = RecordShape(
     "a reason",
-    {"because": Field(Text(), "why, for the record", default="")},
+    {"because": RecordField(TextShape(), "why, for the record", default="")},
     lambda v, _: str(v["because"]),
 )
 
 
-def submit(call: Call) -> Answer:
+def handle_submit(call: ApiRequest) -> ApiResponse:
     """Decide a release, or let it wait."""
     asked, mode = call.body
-    release, reserve = in_own_name(call, asked), mode == "reserve"
+    release, reserve = with_caller_as_author(call, asked), mode == "reserve"
     found = _decided(call, release, reserve)
     _check_mode(call, found, reserve)
     if isinstance(found, Proposal):
         call.metrics.decision("waiting")
-        return waiting(found)
+        return proposal_response(found)
     call.metrics.decision("replayed" if found.replayed else "allow" if found.allowed else "deny")
-    return Answer(found.as_json())
+    return ApiResponse(found.as_json())
 
 
-def _decided(call: Call, release: Release, reserve: bool) -> Decision | Proposal:
+def _decided(call: ApiRequest, release: Release, reserve: bool) -> Decision | Proposal:
     """What is decided under the policy by which it was judged whether this needs two persons."""
     by = call.principal.name
-    second, point = judged(call, [release])
+    second, point = authorize_releases(call, [release])
     try:
         if second:
             return point.propose(release, by, reserve=reserve)
         return point.reserve(release, by) if reserve else point.submit(release, by)
-    except Misused as error:
+    except OperationRejected as error:
         if error.code != "policy-changed":
             raise
     return _decided(call, release, reserve)
 
 
-def _check_mode(call: Call, found: Decision | Proposal, reserve: bool) -> None:
+def _check_mode(call: ApiRequest, outcome: Decision | Proposal, reserve: bool) -> None:
     """What was asked for in one mode is not given back in the other: a reservation can be voided,
     so nobody may be told that it was charged. What was denied is the same in both.
     """
-    if isinstance(found, Decision) and not (found.replayed and found.allowed):
+    if isinstance(outcome, Decision) and not (outcome.replayed and outcome.allowed):
         return
-    number = found.sequence if isinstance(found, Decision) else found.number
-    match call.point.event(number or 0):
+    number = outcome.sequence if isinstance(outcome, Decision) else outcome.number
+    match call.decision_point.event(number or 0):
         case ReleaseDecided(reserved=held) | ReleaseProposed(reserve=held) if held != reserve:
             before = MODES[held]
-            raise Misused(f"the id was used with `mode: {before}`: ask so again", "id-taken")
+            raise OperationRejected(f"the id was used with `mode: {before}`: ask so again", "id-taken")
 
 
-def waiting(proposal: Proposal) -> Answer:
+def proposal_response(proposal: Proposal) -> ApiResponse:
     """The answer while a second person has to agree."""
-    said = {"decision": "waiting", "proposal": proposal.number, "about": proposal.about}
-    return Answer({**said, "kind": proposal.kind}, 202)
+    said = {"decision": "waiting", "proposal": proposal.number, "about": proposal.subject}
+    return ApiResponse({**said, "kind": proposal.kind}, 202)
 
 
-def check(call: Call) -> Answer:
+def handle_check(call: ApiRequest) -> ApiResponse:
     """Say what would be decided; nothing is written."""
-    release = in_own_name(call, call.body)
-    second = needs_second_person(call, [release])
-    return Answer({**call.point.check(release).as_json(), "needs-second-person": second})
+    release = with_caller_as_author(call, call.body)
+    second = requires_approval(call, [release])
+    return ApiResponse({**call.decision_point.check(release).as_json(), "needs-second-person": second})
 
 
-def commit(call: Call) -> Answer:
+def handle_commit(call: ApiRequest) -> ApiResponse:
     """End a reservation that was used."""
-    release, used, point = _own(call), None, call.point
+    release, used, point = _own(call), None, call.decision_point
     if call.body is not None:
-        used = in_own_name(call, call.body)
-        second, point = judged(call, [used])
+        used = with_caller_as_author(call, call.body)
+        second, point = authorize_releases(call, [used])
         if second:
             _check_approved(call, release)
         if call.access.approval.void:
             _check_whole(call, release, used)
             used = None
     sequence = point.commit(release, used, call.principal.name)
-    return Answer({"release": release, "status": "committed", "sequence": sequence})
+    return ApiResponse({"release": release, "status": "committed", "sequence": sequence})
 
 
-def _check_whole(call: Call, release: str, used: Release) -> None:
+def _check_whole(call: ApiRequest, release: str, used: Release) -> None:
     """Who says that next to nothing was run gives back as much as a void does."""
-    reserved = body_of(call.point.event(call.point.recorded(release)[0].charged))
-    if encode(used.body) != encode(reserved):
+    reserved = release_body_in(call.decision_point.event(call.decision_point.find_release(release)[0].charge_record))
+    if encode_canonical(used.body) != encode_canonical(reserved):
         said = "to give back what was not run needs two persons: commit without `used`"
-        raise Refused("needs-second-person", f"{said}, or void it if nothing was run at all")
+        raise RequestRefused("needs-second-person", f"{said}, or void it if nothing was run at all")
 
 
-def _check_approved(call: Call, release: str) -> None:
+def _check_approved(call: ApiRequest, release: str) -> None:
     """What needs a second person cannot be run on a reservation that nobody else has seen."""
-    proposal = call.point.consult(lambda state: state.proposal_of("release", release))
+    proposal = call.decision_point.read_state(lambda state: state.newest_proposal("release", release))
     if proposal is None or not proposal.approved:
-        raise Refused("forbidden", "what was run needs a second person, and was reserved alone")
+        raise RequestRefused("forbidden", "what was run needs a second person, and was reserved alone")
 
 
-def void(call: Call) -> Answer:
+def handle_void(call: ApiRequest) -> ApiResponse:
     """End a reservation that was not used, or let that wait."""
     release = _own(call)
     if call.access.approval.void:
-        return waiting(call.point.propose_void(release, call.body, call.principal.name))
-    sequence = call.point.void(release, call.body, call.principal.name)
-    return Answer({"release": release, "status": "voided", "sequence": sequence})
+        return proposal_response(call.decision_point.propose_void(release, call.body, call.principal.name))
+    sequence = call.decision_point.void(release, call.body, call.principal.name)
+    return ApiResponse({"release": release, "status": "voided", "sequence": sequence})
 
 
-def _own(call: Call) -> str:
+def _own(call: ApiRequest) -> str:
     """The release of the path, which must be the caller's own."""
     release = call.path["release"]
-    check_owner(call, getattr(call.point.recorded(release)[1], "by", ""))
+    ensure_owner(call, getattr(call.decision_point.find_release(release)[1], "by", ""))
     return release
 
 
-def show(call: Call) -> Answer:
+def handle_show_release(call: ApiRequest) -> ApiResponse:
     """How a release stands, what was asked, and what was decided."""
     release = call.path["release"]
     try:
-        entry, event = call.point.recorded(release)
-    except Misused:
+        entry, event = call.decision_point.find_release(release)
+    except OperationRejected:
         return _waiting_release(call, release)
     _check_sight(call, getattr(event, "by", ""))
     decision = json.loads(event.answer) if isinstance(event, ReleaseDecided) else None
-    return Answer(
+    return ApiResponse(
         {
             "release": release,
             "status": entry.status,
-            "sequence": entry.asked,
-            "charged-by": entry.charged,
+            "sequence": entry.request_record,
+            "charged-by": entry.charge_record,
             "by": getattr(event, "by", ""),
             "at": event.at,
-            "body": body_of(call.point.event(entry.charged)),
+            "body": release_body_in(call.decision_point.event(entry.charge_record)),
             "decision": decision,
         }
     )
 
 
-def _waiting_release(call: Call, release: str) -> Answer:
-    proposal = call.point.consult(lambda state: state.proposal_of("release", release))
-    event = None if proposal is None else call.point.event(proposal.number)
+def _waiting_release(call: ApiRequest, release: str) -> ApiResponse:
+    proposal = call.decision_point.read_state(lambda state: state.newest_proposal("release", release))
+    event = None if proposal is None else call.decision_point.event(proposal.number)
     if proposal is None or not isinstance(event, ReleaseProposed):
-        raise Refused("not-found", f"there is no release `{release[:100]}`")
+        raise RequestRefused("not-found", f"there is no release `{release[:100]}`")
     _check_sight(call, event.by)
-    return Answer(
+    return ApiResponse(
         {
             "release": release,
             "status": "waiting" if proposal.open else "rejected",
@@ -214,39 +214,39 @@ def _waiting_release(call: Call, release: str) -> Answer:
     )
 
 
-def _check_sight(call: Call, owner: str) -> None:
+def _check_sight(call: ApiRequest, owner: str) -> None:
     if call.principal.only_analyst:
-        check_owner(call, owner)
+        ensure_owner(call, owner)
 
 
-def listed(call: Call) -> Answer:
+def handle_list_releases(call: ApiRequest) -> ApiResponse:
     """Releases, the newest first, in pages."""
     query, own = call.query, call.principal.only_analyst and not call.access.local
     by = call.principal.name if own else query["by"]
 
-    def look(state: State) -> list[dict[str, Any]]:
+    def look(state: LedgerState) -> list[dict[str, Any]]:
         found = (
-            {"release": name, "status": e.status, "sequence": e.asked, "by": said_by}
+            {"release": name, "status": e.status, "sequence": e.request_record, "by": said_by}
             for name, e in reversed(state.entries.items())
-            if (said_by := state.contents[e.content].by, True)
-            and e.asked < query["before"]
+            if (said_by := state.charge_groups[e.charge_group].by, True)
+            and e.request_record < query["before"]
             and query["status"] in (None, e.status)
             and by in (None, said_by)
             and query["contains"] in name
         )
         return list(islice(found, query["limit"]))
 
-    found = call.point.consult(look)
+    found = call.decision_point.read_state(look)
     more = found[-1]["sequence"] if len(found) == query["limit"] else None
-    return Answer({"releases": found, "before": more})
+    return ApiResponse({"releases": found, "before": more})
 
 
 _LISTED = {
-    "status": Parameter("Only those that stand so.", choices=STATUSES),
-    "by": Parameter("Only those of a person."),
-    "contains": Parameter("Only those whose id holds this text.", default=""),
-    "before": Parameter("Only those recorded before this record.", whole=True, default=2**53),
-    "limit": Parameter("At most so many.", whole=True, least=1, most=1_000, default=100),
+    "status": QueryParameter("Only those that stand so.", choices=STATUSES),
+    "by": QueryParameter("Only those of a person."),
+    "contains": QueryParameter("Only those whose id holds this text.", default=""),
+    "before": QueryParameter("Only those recorded before this record.", whole=True, default=2**53),
+    "limit": QueryParameter("At most so many.", whole=True, least=1, most=1_000, default=100),
 }
 _ASK = frozenset({Role.ANALYST})
 _END = frozenset({Role.ANALYST, Role.OFFICER})
@@ -261,19 +261,19 @@ ENDPOINTS = (
         "/v1/releases",
         "submit",
         "Decide a release and charge it.",
-        submit,
+        handle_submit,
         _ASK,
         "Asked",
         _Asked(),
         problems=(*_REFUSED, *_TAKEN, "label-not-granted"),
-        waits=True,
+        may_need_approval=True,
     ),
     Endpoint(
         "POST",
         "/v1/check",
         "check",
         "What would be decided; nothing is written.",
-        check,
+        handle_check,
         _END,
         "Checked",
         ReleaseShape(),
@@ -284,7 +284,7 @@ ENDPOINTS = (
         "/v1/releases",
         "releases",
         "Releases, the newest first.",
-        listed,
+        handle_list_releases,
         EVERY_ROLE,
         "Releases",
         query=_LISTED,
@@ -294,7 +294,7 @@ ENDPOINTS = (
         f"{_RELEASE}/commit",
         "commit",
         "End a reservation that was used.",
-        commit,
+        handle_commit,
         _END,
         "Ended",
         _USED,
@@ -308,19 +308,19 @@ ENDPOINTS = (
         f"{_RELEASE}/void",
         "void",
         "Give back a reservation: nothing was computed.",
-        void,
+        handle_void,
         _END,
         "Voided",
-        BECAUSE,
+        BECAUSE_FIELD,
         problems=("invalid", *_ENDED, "because-missing"),
-        waits=True,
+        may_need_approval=True,
     ),
     Endpoint(
         "GET",
         _RELEASE,
         "release",
         "How a release stands and what was decided.",
-        show,
+        handle_show_release,
         EVERY_ROLE,
         "Release",
         problems=("not-found",),

@@ -6,10 +6,10 @@ from typing import Any
 
 from dpolicy.enforcement.state import STATUSES
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
 
-def _object(required: Schema, **others: Schema) -> Schema:
+def _object(required: JsonSchema, **others: JsonSchema) -> JsonSchema:
     """A map with these keys and no others."""
     return {
         "type": "object",
@@ -19,44 +19,44 @@ def _object(required: Schema, **others: Schema) -> Schema:
     }
 
 
-def _list(of: Schema) -> Schema:
-    return {"type": "array", "items": of}
+def _list(item_schema: JsonSchema) -> JsonSchema:
+    return {"type": "array", "items": item_schema}
 
 
-def ref(name: str) -> Schema:
+def schema_reference(name: str) -> JsonSchema:
     """A schema by its name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _placed(required: Schema, **others: Schema) -> Schema:
+def _placed(required: JsonSchema, **others: JsonSchema) -> JsonSchema:
     """The same with the position of the ledger, as every answer below /v1 has it."""
-    return _object({**required, "position": ref("Position")}, **others)
+    return _object({**required, "position": schema_reference("Position")}, **others)
 
 
-_TEXT: Schema = {"type": "string"}
-_FLAG: Schema = {"type": "boolean"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_NUMBER: Schema = {"type": "number"}
+_TEXT: JsonSchema = {"type": "string"}
+_FLAG: JsonSchema = {"type": "boolean"}
+_COUNT: JsonSchema = {"type": "integer", "minimum": 0}
+_NUMBER: JsonSchema = {"type": "number"}
 _TEXTS = _list(_TEXT)
-_MAP: Schema = {"type": "object"}
-_MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
-_HASH: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_SHOWN: Schema = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
-_PLACE: Schema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
-_BUDGET: Schema = {"type": ["object", "string"]}
+_MAP: JsonSchema = {"type": "object"}
+_MAYBE_COUNT: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
+_HASH: JsonSchema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_SHOWN: JsonSchema = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
+_PLACE: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+_BUDGET: JsonSchema = {"type": ["object", "string"]}
 
-_DECIDED: Schema = {
+_DECIDED: JsonSchema = {
     "release": _TEXT,
     "decision": {"enum": ["allow", "deny"]},
     "sequence": _MAYBE_COUNT,
     "replayed": _FLAG,
     "policy": _TEXT,
-    "reasons": _list(ref("Reason")),
+    "reasons": _list(schema_reference("Reason")),
     "uncovered": _TEXTS,
     "errors": _TEXTS,
     "would-fit": _list(_MAP),
 }
-_BALANCE: Schema = {
+_BALANCE: JsonSchema = {
     "rule": _TEXT,
     "unit": _TEXT,
     "policies": _TEXTS,
@@ -67,8 +67,8 @@ _BALANCE: Schema = {
     "spent-most": _TEXTS,
     "source": _TEXT,
 }
-_ENDED: Schema = {"release": _TEXT, "status": {"enum": ["committed", "voided"]}, "sequence": _COUNT}
-_PROPOSAL: Schema = {
+_ENDED: JsonSchema = {"release": _TEXT, "status": {"enum": ["committed", "voided"]}, "sequence": _COUNT}
+_PROPOSAL: JsonSchema = {
     "proposal": _COUNT,
     "kind": {"enum": ["release", "void", "policy"]},
     "about": _TEXT,
@@ -78,7 +78,7 @@ _PROPOSAL: Schema = {
 }
 _SOURCES = _list(_object({"name": _TEXT, "text": _TEXT}))
 
-SCHEMAS: dict[str, Schema] = {
+SCHEMAS: dict[str, JsonSchema] = {
     "Position": _object({"sequence": _COUNT, "head": _HASH}),
     "Problem": {
         "type": "object",
@@ -88,9 +88,9 @@ SCHEMAS: dict[str, Schema] = {
             "status": _COUNT,
             "code": _TEXT,
             "detail": _TEXT,
-            "diagnostics": _list(ref("Diagnostic")),
+            "diagnostics": _list(schema_reference("Diagnostic")),
             "problems": _list(_object({"code": _TEXT, "message": _TEXT})),
-            "conflicts": _list(ref("Conflict")),
+            "conflicts": _list(schema_reference("Conflict")),
         },
         "required": ["type", "title", "status", "code", "detail"],
     },
@@ -141,7 +141,7 @@ SCHEMAS: dict[str, Schema] = {
             "by": _TEXT,
             "at": _TEXT,
             "body": _MAP,
-            "decision": {"anyOf": [ref("Decision"), {"type": "null"}]},
+            "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
     "Ended": _placed(_ENDED),
@@ -149,7 +149,7 @@ SCHEMAS: dict[str, Schema] = {
     "Imported": _placed(
         {
             "imported": {"type": "object", "additionalProperties": _COUNT},
-            "exceeded": _list(ref("Balance")),
+            "exceeded": _list(schema_reference("Balance")),
         }
     ),
     "Loser": _object(
@@ -171,14 +171,14 @@ SCHEMAS: dict[str, Schema] = {
             "gap": _NUMBER,
             "chosen": _TEXTS,
             "decided-before": _TEXTS,
-            "losers": _list(ref("Loser")),
+            "losers": _list(schema_reference("Loser")),
             "prices": _list(_MAP),
-            "decisions": _list(ref("Decision")),
+            "decisions": _list(schema_reference("Decision")),
         }
     ),
     "Balance": _object(_BALANCE),
     "Conflict": _object({**_BALANCE, "releases": _TEXTS, "smallest-budget": _SHOWN}),
-    "Budgets": _placed({"total": _COUNT, "budgets": _list(ref("Balance"))}),
+    "Budgets": _placed({"total": _COUNT, "budgets": _list(schema_reference("Balance"))}),
     "Rule": _object(
         {
             "name": _TEXT,
@@ -192,7 +192,7 @@ SCHEMAS: dict[str, Schema] = {
             "source": _TEXTS,
         }
     ),
-    "Rules": _placed({"total": _COUNT, "kept": _COUNT, "rules": _list(ref("Rule"))}),
+    "Rules": _placed({"total": _COUNT, "kept": _COUNT, "rules": _list(schema_reference("Rule"))}),
     "Policy": _placed(
         {
             "digest": _TEXT,
@@ -200,7 +200,7 @@ SCHEMAS: dict[str, Schema] = {
             "total": _COUNT,
             "kept": _COUNT,
             "sources": _SOURCES,
-            "diagnostics": _list(ref("Diagnostic")),
+            "diagnostics": _list(schema_reference("Diagnostic")),
         }
     ),
     "Change": _object(
@@ -227,11 +227,11 @@ SCHEMAS: dict[str, Schema] = {
             "policy": _TEXT,
             "total": _COUNT,
             "kept": _COUNT,
-            "diagnostics": _list(ref("Diagnostic")),
+            "diagnostics": _list(schema_reference("Diagnostic")),
             "changed": _COUNT,
-            "changes": _list(ref("Change")),
-            "conflicts": _list(ref("Conflict")),
-            "impact": {"anyOf": [ref("Impact"), {"type": "null"}]},
+            "changes": _list(schema_reference("Change")),
+            "conflicts": _list(schema_reference("Conflict")),
+            "impact": {"anyOf": [schema_reference("Impact"), {"type": "null"}]},
             "needs-second-person": _FLAG,
         }
     ),
@@ -250,18 +250,18 @@ SCHEMAS: dict[str, Schema] = {
             "proposal": _COUNT,
             "status": {"enum": ["approved", "rejected"]},
             "sequence": _COUNT,
-            "decision": {"anyOf": [ref("Decision"), {"type": "null"}]},
+            "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
     "Head": _placed({"sequence": _COUNT, "head": _HASH}),
     "Records": _placed(
         {
-            "behind": ref("Position"),
+            "behind": schema_reference("Position"),
             "records": _list(_object({"sequence": _COUNT, "hash": _HASH, "payload": _TEXT})),
         }
     ),
     "Evaluation": _object({"decision": _FLAG, "context": _MAP}),
-    "Evaluations": _object({"evaluations": _list(ref("Evaluation"))}),
+    "Evaluations": _object({"evaluations": _list(schema_reference("Evaluation"))}),
     "AuthzenConfiguration": _object(
         {
             "policy_decision_point": _TEXT,

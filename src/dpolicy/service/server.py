@@ -19,10 +19,10 @@ from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.service.access import local_access
 from dpolicy.service.access_file import AccessFile
 from dpolicy.service.app import create_app
-from dpolicy.service.limits import Limits
+from dpolicy.service.limits import ServiceLimits
 
 #: Seconds for requests to end after the signal to stop; then their connections are cut.
-GRACE = 30
+SHUTDOWN_GRACE_SECONDS = 30
 #: Files that a server has open beside its connections: the ledger, once for each thread.
 FILES = 256
 
@@ -30,7 +30,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen; port 0 is any that is free. With a certificate and its key, by TLS."""
 
     host: str
@@ -46,13 +46,13 @@ class Address:
 
 def serve(
     point: DecisionPoint,
-    where: Address,
+    where: ListenAddress,
     access: Path | None,
     announce: Callable[[str], None],
-    limits: Limits | None = None,
+    limits: ServiceLimits | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is told the address once it answers."""
-    limits = limits or Limits()
+    limits = limits or ServiceLimits()
     app = create_app(point, AccessFile(access) if access else local_access, limits)
     config = uvicorn.Config(
         app,
@@ -64,8 +64,8 @@ def serve(
         proxy_headers=False,
         server_header=False,
         # The server counts the connection that asks, too: at its limit it answers 503.
-        limit_concurrency=room_for(limits.connections) + 1,
-        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=connection_limit(limits.connections) + 1,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_SECONDS,
         ssl_certfile=where.certificate,
         ssl_keyfile=where.key,
     )
@@ -75,7 +75,7 @@ def serve(
         asyncio.run(_Announced(config, lambda: announce(url)).serve(sockets=[listening]))
 
 
-def room_for(connections: int) -> int:
+def connection_limit(connections: int) -> int:
     """So many connections, or as many as there may be files; room for them is made if it can be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY

@@ -12,25 +12,25 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dpolicy.errors import Refused
-from dpolicy.service.guard import COOKIE, identified
+from dpolicy.errors import RequestRefused
+from dpolicy.service.guard import COOKIE, identify_caller
 
 
-def routes() -> list[Route]:
+def session_routes() -> list[Route]:
     """Logging in and out; the form itself is a page."""
     return [
-        Route("/login", login, methods=["POST"]),
-        Route("/logout", logout, methods=["POST"]),
+        Route("/login", handle_login, methods=["POST"]),
+        Route("/logout", handle_logout, methods=["POST"]),
     ]
 
 
-async def login(request: Request) -> Response:
+async def handle_login(request: Request) -> Response:
     """Check the token of a form and keep it in a cookie."""
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = form.get("token", [""])[0].strip()
     try:
-        await identified(request.state.access, token)
-    except Refused:
+        await identify_caller(request.state.access, token)
+    except RequestRefused:
         return RedirectResponse("/login?failed=1", 303)
     response = RedirectResponse(_place(form.get("next", ["/"])[0]), 303)
     response.set_cookie(
@@ -39,13 +39,13 @@ async def login(request: Request) -> Response:
     return response
 
 
-async def logout(request: Request) -> Response:
+async def handle_logout(request: Request) -> Response:
     """Forget the token."""
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
 
-def _place(said: str) -> str:
+def _place(target: str) -> str:
     """Where to go next: a path of ours and nowhere else."""
-    return said if said.startswith("/") and not said.startswith(("//", "/\\")) else "/"
+    return target if target.startswith("/") and not target.startswith(("//", "/\\")) else "/"

@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import Any
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.releases.decision import Decision
-from dpolicy.service.endpoint import Answer, Call
+from dpolicy.service.endpoint import ApiResponse, ApiRequest
 
 #: The keys of answers below which releases are named.
 _BELOW = frozenset({"budgets", "reasons", "decision"})
 _NAMES = "spent-most"
 
 
-def answer_seen(call: Call, answer: Answer) -> Answer:
+def redact_response(call: ApiRequest, answer: ApiResponse) -> ApiResponse:
     """An answer as the caller may see it."""
     if call.access.local or not call.principal.only_analyst:
         return answer
-    own = _own(call.point, _named(answer.value), call.principal.name)
+    own = _own(call.decision_point, _named(answer.value), call.principal.name)
     return replace(answer, value=_only(answer.value, own))
 
 
-def decision_seen(point: DecisionPoint, decision: Decision, own: str | None) -> Decision:
+def redact_decision(point: DecisionPoint, decision: Decision, own: str | None) -> Decision:
     """A decision as `own` may see it, who is None for somebody who sees everything."""
     if own is None:
         return decision
@@ -43,29 +43,29 @@ def _own(point: DecisionPoint, named: Iterable[str], person: str) -> frozenset[s
     """Those releases that are a person's; the ledger is not asked if none is named."""
     names = frozenset(named)
 
-    def look(state: State) -> frozenset[str]:
+    def look(state: LedgerState) -> frozenset[str]:
         entries = ((name, state.entries.get(name)) for name in names)
-        return frozenset(n for n, e in entries if e and state.contents[e.content].by == person)
+        return frozenset(n for n, e in entries if e and state.charge_groups[e.charge_group].by == person)
 
-    return point.consult(look) if names else names
+    return point.read_state(look) if names else names
 
 
-def _named(said: Any) -> Iterator[str]:
-    if isinstance(said, list):
-        for one in said:
+def _named(payload: Any) -> Iterator[str]:
+    if isinstance(payload, list):
+        for one in payload:
             yield from _named(one)
-    elif isinstance(said, dict):
-        yield from said.get(_NAMES, ())
-        for key in _BELOW & said.keys():
-            yield from _named(said[key])
+    elif isinstance(payload, dict):
+        yield from payload.get(_NAMES, ())
+        for key in _BELOW & payload.keys():
+            yield from _named(payload[key])
 
 
-def _only(said: Any, own: frozenset[str]) -> Any:
-    if isinstance(said, list):
-        return [_only(one, own) for one in said]
-    if not isinstance(said, dict):
-        return said
-    told = {key: _only(said[key], own) for key in _BELOW & said.keys()}
-    if _NAMES in said:
-        told[_NAMES] = [name for name in said[_NAMES] if name in own]
-    return {**said, **told}
+def _only(payload: Any, own: frozenset[str]) -> Any:
+    if isinstance(payload, list):
+        return [_only(one, own) for one in payload]
+    if not isinstance(payload, dict):
+        return payload
+    told = {key: _only(payload[key], own) for key in _BELOW & payload.keys()}
+    if _NAMES in payload:
+        told[_NAMES] = [name for name in payload[_NAMES] if name in own]
+    return {**payload, **told}

@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
+from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.opacus import Training, training
+from dpolicy.integrations.opacus import GatedTraining, gated_training
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Secure RNG turned off", "ignore:Using a non-full backward hook", "ignore:Full backward"
@@ -70,10 +70,10 @@ def parts(records: Records | None = None) -> dict[str, Any]:
 def planned(point: DecisionPoint, steps: int, **more: Any) -> Any:
     gate = Gate(point, by="ml", attributes=["page"], unit="user")
     said = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, **more}
-    return training(gate, steps=steps, **said)
+    return gated_training(gate, steps=steps, **said)
 
 
-def take(made: Training, steps: int) -> None:
+def take(made: GatedTraining, steps: int) -> None:
     """Train, over as many epochs as it takes."""
     while steps:
         for inputs, targets in made.data_loader:
@@ -83,13 +83,13 @@ def take(made: Training, steps: int) -> None:
                 return
 
 
-def take_on(made: Training, inputs: Any, targets: Any) -> None:
+def take_on(made: GatedTraining, inputs: Any, targets: Any) -> None:
     made.optimizer.zero_grad()
     backward(made, inputs, targets)
     made.optimizer.step()
 
 
-def backward(made: Training, inputs: Any, targets: Any) -> None:
+def backward(made: GatedTraining, inputs: Any, targets: Any) -> None:
     nn.functional.cross_entropy(made.module(inputs), targets, reduction="sum").backward()
 
 
@@ -105,11 +105,11 @@ def by_opacus(steps: int) -> float:
     return float(compute_rdp(q=0.1, noise_multiplier=NOISE, steps=steps, orders=float(ORDER)))
 
 
-def weights(made: Training) -> list[torch.Tensor]:
+def weights(made: GatedTraining) -> list[torch.Tensor]:
     return [p.detach().clone() for p in made.module.parameters()]
 
 
-def unchanged(made: Training, before: list[torch.Tensor]) -> bool:
+def unchanged(made: GatedTraining, before: list[torch.Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(before, weights(made), strict=True))
 
 
@@ -164,7 +164,7 @@ def test_a_step_too_many_is_refused_before_it_does_anything() -> None:
         before = weights(made)
         for parameter in made.module.parameters():
             parameter.grad = None
-        with pytest.raises(Misused, match="all 3 steps"):
+        with pytest.raises(OperationRejected, match="all 3 steps"):
             take(made, 1)
         assert unchanged(made, before)
     assert made.steps_taken == 3
@@ -186,7 +186,7 @@ def test_no_step_is_taken_after_the_end(error: type[Exception] | None) -> None:
             raise error
         made.stopped("the shift was over")
     before = weights(made)
-    with pytest.raises(Misused, match="training is over"):
+    with pytest.raises(OperationRejected, match="training is over"):
         take(made, 1)
     assert unchanged(made, before)
 
@@ -195,7 +195,7 @@ def test_a_stop_without_a_reason_does_not() -> None:
     point = point_with()
     with planned(point, steps=15) as made:
         take(made, 5)
-        with pytest.raises(Misused, match="because"):
+        with pytest.raises(OperationRejected, match="because"):
             made.stopped(" ")
     assert spent(point) == pytest.approx(by_opacus(15), rel=1e-9)
 
@@ -214,7 +214,7 @@ def test_noise_may_grow_and_not_shrink() -> None:
         take(made, 1)
         for less in (0.99 * NOISE, math.nan):
             made.optimizer.noise_multiplier = less
-            with pytest.raises(Misused, match="below the reserved"):
+            with pytest.raises(OperationRejected, match="below the reserved"):
                 take(made, 1)
     assert made.steps_taken == 1
 
@@ -223,7 +223,7 @@ def test_a_batch_takes_one_step() -> None:
     with planned(point_with(), steps=5) as made:
         batch = next(iter(made.data_loader))
         take_on(made, *batch)
-        with pytest.raises(Misused, match="fresh sample"):
+        with pytest.raises(OperationRejected, match="fresh sample"):
             take_on(made, *batch)
     assert made.steps_taken == 1
 
@@ -234,7 +234,7 @@ def test_batches_that_are_only_looked_at_allow_no_more_steps() -> None:
         held = list(made.data_loader)
         assert len(held) > 1
         take_on(made, *held[0])
-        with pytest.raises(Misused, match="fresh sample"):
+        with pytest.raises(OperationRejected, match="fresh sample"):
             take_on(made, *held[0])
     assert made.steps_taken == 1
 
@@ -252,7 +252,7 @@ def test_a_step_takes_one_batch() -> None:
         made.optimizer.zero_grad()
         backward(made, *next(batches))
         backward(made, *next(batches))
-        with pytest.raises(Misused, match="one batch"):
+        with pytest.raises(OperationRejected, match="one batch"):
             made.optimizer.step()
 
 
@@ -264,7 +264,7 @@ def test_a_hook_of_ones_own_replaces_nothing() -> None:
     with planned(point_with(), steps=3, engine=engine) as made:
         made.optimizer.attach_step_hook(lambda optimizer: seen.append("step"))
         take(made, 3)
-        with pytest.raises(Misused, match="all 3 steps"):
+        with pytest.raises(OperationRejected, match="all 3 steps"):
             take(made, 1)
     assert seen == ["step"] * 3
     assert engine.accountant.history == [(NOISE, 0.1, 3)]
@@ -274,7 +274,7 @@ def test_no_hook_at_all_changes_nothing() -> None:
     with planned(point_with(), steps=2) as made:
         made.optimizer.step_hook = None
         take(made, 2)
-        with pytest.raises(Misused, match="all 2 steps"):
+        with pytest.raises(OperationRejected, match="all 2 steps"):
             take(made, 1)
 
 
@@ -284,7 +284,7 @@ def test_virtual_steps_are_refused() -> None:
         small = BatchMemoryManager(
             data_loader=loader, max_physical_batch_size=1, optimizer=made.optimizer
         )
-        with pytest.raises(Misused, match="virtual steps"), small as split:
+        with pytest.raises(OperationRejected, match="virtual steps"), small as split:
             for _ in split:
                 pass
 
@@ -318,7 +318,7 @@ def test_what_changes_a_step_is_refused(change: Callable[[dict[str, Any]], None]
     point, records = point_with(), Records()
     said = parts(records)
     change(said)
-    with pytest.raises(Misused), planned(point, steps=5, **said):
+    with pytest.raises(OperationRejected), planned(point, steps=5, **said):
         raise AssertionError("it ran")
     assert records.reads == 0
     assert not point.entries
@@ -327,7 +327,7 @@ def test_what_changes_a_step_is_refused(change: Callable[[dict[str, Any]], None]
 def test_other_relations_are_refused() -> None:
     gate = Gate(point_with(), relation="replace")
     said = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, "steps": 5}
-    with pytest.raises(Misused, match="not `replace`"), training(gate, **said):
+    with pytest.raises(OperationRejected, match="not `replace`"), gated_training(gate, **said):
         pass
 
 

@@ -18,8 +18,8 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
-from dpolicy.integrations.diffprivlib import GatedAccountant
+from dpolicy.errors import Denied, OperationRejected
+from dpolicy.integrations.diffprivlib import GatedDiffprivlibAccountant
 from dpolicy.integrations.gate import Gate
 
 HEAD = """
@@ -59,8 +59,8 @@ def point_with(epsilon: str = "2") -> DecisionPoint:
     return started(USER % epsilon, head=HEAD)
 
 
-def accountant_of(point: DecisionPoint) -> GatedAccountant:
-    return GatedAccountant(Gate(point, unit="user", relation="replace", attributes=["income"]))
+def accountant_of(point: DecisionPoint) -> GatedDiffprivlibAccountant:
+    return GatedDiffprivlibAccountant(Gate(point, unit="user", relation="replace", attributes=["income"]))
 
 
 def spent(point: DecisionPoint) -> float | None:
@@ -208,7 +208,7 @@ def test_copies_pay_too() -> None:
     assert clone(model).accountant is model.accountant
     cross_val_score(model, FEATURES, CLASSES, cv=3)
     assert spent(point) == pytest.approx(3)
-    with pytest.raises(Misused, match="another process"):
+    with pytest.raises(OperationRejected, match="another process"):
         pickle.dumps(model)
 
 
@@ -222,8 +222,8 @@ def test_another_accountant_asks_nobody() -> None:
 
 def test_a_gate_must_say_its_unit_and_relation() -> None:
     for gate in (Gate(point_with(), unit="user"), Gate(point_with(), relation="replace")):
-        with pytest.raises(Misused, match="has neither"):
-            GatedAccountant(gate)
+        with pytest.raises(OperationRejected, match="has neither"):
+            GatedDiffprivlibAccountant(gate)
 
 
 def test_a_relation_that_the_policy_cannot_follow_is_denied() -> None:

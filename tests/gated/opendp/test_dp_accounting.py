@@ -13,15 +13,15 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
-from dpolicy.integrations.dp_accounting import GatedAccountant
-from dpolicy.integrations.dp_events import REFUSED, event_of, mechanisms_of
+from dpolicy.errors import Denied, OperationRejected
+from dpolicy.integrations.dp_accounting import GatedPrivacyAccountant
+from dpolicy.integrations.dp_events import REFUSED, event_from_mechanism, mechanisms_from_event
 from dpolicy.integrations.gate import Gate
-from dpolicy.privacy.cost import bounds_of, runs
-from dpolicy.privacy.mechanism import Mechanism, read_mechanism
-from dpolicy.privacy.mechanisms.bounds import whole_curve
-from dpolicy.privacy.units import Relation
-from dpolicy.releases.body import plain_body
+from dpolicy.privacy.cost import single_run_bounds, run_count
+from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
+from dpolicy.privacy.mechanisms.bounds import smallest_curve
+from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.releases.body import to_plain_body
 
 Neighbours = dpa.NeighboringRelation
 ADD, REPLACE, ZERO = (
@@ -53,7 +53,7 @@ def charged(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, flo
     point = point_with("{renyi: {8: 100000}}", ours)
     inner = dpa.rdp.RdpAccountant([ORDER], relation)
     gate = Gate(point, attributes=["page"], unit="user")
-    assert GatedAccountant(gate, inner).compose(event, count).ledger is not None
+    assert GatedPrivacyAccountant(gate, inner).compose(event, count).ledger is not None
     (balance,) = point.budgets()
     spent = balance.spent["renyi 8"]
     assert spent is not None
@@ -112,7 +112,7 @@ def test_a_changed_record_moves_a_sum_twice_as_far() -> None:
 
 
 def test_integer_noise() -> None:
-    (fields,) = mechanisms_of(events.DiscreteLaplaceDpEvent(0.5, 3))
+    (fields,) = mechanisms_from_event(events.DiscreteLaplaceDpEvent(0.5, 3))
     assert fields["kind"] == "discrete-laplace"
     assert 1 / fields["scale"] >= Fraction(1, 2)
     assert fields["sensitivity"] == 3
@@ -120,7 +120,7 @@ def test_integer_noise() -> None:
 
 def test_nothing_costs_nothing() -> None:
     point = point_with("{epsilon: 1}")
-    accountant = GatedAccountant(Gate(point), dpa.rdp.RdpAccountant())
+    accountant = GatedPrivacyAccountant(Gate(point), dpa.rdp.RdpAccountant())
     for event in (events.NoOpDpEvent(), events.PoissonSampledDpEvent(0.0, GAUSSIAN)):
         accountant.compose(event)
     assert not point.entries
@@ -131,7 +131,7 @@ def test_nothing_costs_nothing() -> None:
 
 def test_a_denied_event_is_not_composed() -> None:
     point = point_with("{epsilon: 1, delta: 1e-6}")
-    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
     ran = []
     with pytest.raises(Denied), accountant.running(SAMPLED, count=10**6):
         ran.append("no")
@@ -141,7 +141,7 @@ def test_a_denied_event_is_not_composed() -> None:
 
 def test_an_exception_stays_charged() -> None:
     point = point_with("{epsilon: 1, delta: 1e-6}")
-    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
     with pytest.raises(ZeroDivisionError), accountant.running(SAMPLED, count=10):
         raise ZeroDivisionError
     (entry,) = point.entries.values()
@@ -151,13 +151,13 @@ def test_an_exception_stays_charged() -> None:
 
 def test_an_event_that_the_accountant_cannot_count_is_not_charged() -> None:
     point = point_with("{epsilon: 10}")
-    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
     event = events.DiscreteLaplaceDpEvent(0.5, 1)
     assert not accountant.supports(event)
     with pytest.raises(dpa.UnsupportedEventError):
         accountant.compose(event)
     assert not point.entries
-    exact = GatedAccountant(Gate(point, unit="user"), dpa.pld.PLDAccountant())
+    exact = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.pld.PLDAccountant())
     assert exact.compose(event).get_delta(0.5) <= 1e-9
 
 
@@ -196,8 +196,8 @@ def refused_events() -> list[Any]:
 
 @pytest.mark.parametrize("event", refused_events())
 def test_events_that_cannot_be_charged_soundly(event: Any) -> None:
-    with pytest.raises(Misused):
-        mechanisms_of(event)
+    with pytest.raises(OperationRejected):
+        mechanisms_from_event(event)
 
 
 def test_every_refusal_has_a_reason() -> None:
@@ -220,32 +220,32 @@ def test_every_event_of_the_library_is_read_or_refused() -> None:
 
 def test_what_holds_for_zeroed_records_only_is_refused() -> None:
     for event in (events.ZCDpEvent(0.1), events.RandomizedResponseDpEvent(0.5, 2)):
-        with pytest.raises(Misused, match="becomes zero"):
-            mechanisms_of(event, zeroed=True)
+        with pytest.raises(OperationRejected, match="becomes zero"):
+            mechanisms_from_event(event, zeroed=True)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, float("inf"), float("nan"), "2", None])
 def test_a_count_cannot_give_back(count: Any) -> None:
     point = point_with("{epsilon: 10}")
-    accountant = GatedAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
-    with pytest.raises(Misused, match="no count"):
+    accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
+    with pytest.raises(OperationRejected, match="no count"):
         accountant.compose(GAUSSIAN, count)
-    with pytest.raises(Misused, match="ask the policy"):
+    with pytest.raises(OperationRejected, match="ask the policy"):
         accountant._maybe_compose(GAUSSIAN, 1, True)
     assert not point.entries
 
 
 def test_the_gate_and_the_accountant_mean_the_same_neighbours() -> None:
     gate = Gate(point_with("{epsilon: 1}"), relation="change")
-    with pytest.raises(Misused, match="`add-remove`, not `change`"):
-        GatedAccountant(gate, dpa.rdp.RdpAccountant())
+    with pytest.raises(OperationRejected, match="`add-remove`, not `change`"):
+        GatedPrivacyAccountant(gate, dpa.rdp.RdpAccountant())
 
 
 # There and back
 
 
 def mechanism(**fields: Any) -> Mechanism:
-    read, problems = read_mechanism(plain_body(fields))
+    read, problems = parse_mechanism(to_plain_body(fields))
     assert read is not None, problems
     return read
 
@@ -273,7 +273,7 @@ THERE = [
 
 @pytest.mark.parametrize("there", THERE, ids=lambda m: type(m).__name__)
 def test_there_and_back_loses_no_less(there: Mechanism) -> None:
-    (fields,) = mechanisms_of(event_of(there))
+    (fields,) = mechanisms_from_event(event_from_mechanism(there))
     back = mechanism(**fields)
     for order in (2, 8, 64):
         before, after = (divergence(m, order) for m in (there, back))
@@ -283,13 +283,13 @@ def test_there_and_back_loses_no_less(there: Mechanism) -> None:
 @pytest.mark.parametrize("fields", [{"truth": 0.75}, {"values": 5, "noise": 0.3}])
 def test_responses_there_and_back(fields: dict[str, Any]) -> None:
     there = mechanism(kind="randomized-response", **fields)
-    (again,) = mechanisms_of(event_of(there), Relation.REPLACE)
+    (again,) = mechanisms_from_event(event_from_mechanism(there), NeighbouringRelation.REPLACE)
     assert divergence(mechanism(**again), 8) == pytest.approx(divergence(there, 8), rel=1e-9)
 
 
 def divergence(m: Mechanism, order: int) -> float:
     """The Rényi divergence of all runs."""
-    return runs(m) * whole_curve(bounds_of(m, 1, Relation.ADD_REMOVE))(order)
+    return run_count(m) * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(order)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def divergence(m: Mechanism, order: int) -> float:
     ],
 )
 def test_mechanisms_without_an_event(there: Mechanism) -> None:
-    with pytest.raises(Misused, match="no DpEvent"):
-        event_of(there)
+    with pytest.raises(OperationRejected, match="no DpEvent"):
+        event_from_mechanism(there)
 
 
 def test_the_example_of_the_page() -> None:

@@ -16,10 +16,10 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused, ReleaseRejected
+from dpolicy.errors import Denied, OperationRejected, ReleaseRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.opendp import GatedContext
-from dpolicy.integrations.opendp_plan import columns_of
+from dpolicy.integrations.opendp_plan import columns_used
 
 dp.enable_features("contrib")
 
@@ -216,11 +216,11 @@ def test_an_attribute_that_is_not_named_is_refused() -> None:
     context = context_of(point)
     query = context.query(epsilon=0.1, attributes=["page"])
     rich = query.filter(pl.col("income") > 5).select(dp.len(signed=True))
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         rich.release()
     assert not point.entries
     renamed = query.with_columns(x=pl.col("income") + 1).filter(pl.col("x") > 5)
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         renamed.select(dp.len(signed=True)).release()
 
 
@@ -281,7 +281,7 @@ PLANS: dict[str, tuple[Callable[[pl.LazyFrame], pl.LazyFrame], set[str] | None]]
 def test_columns_of_plans(name: str) -> None:
     build, expected = PLANS[name]
     known = frozenset(visits().collect_schema().names())
-    assert columns_of(build(visits()), known) == (known if expected is None else expected)
+    assert columns_used(build(visits()), known) == (known if expected is None else expected)
 
 
 MISSING = (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError)
@@ -292,7 +292,7 @@ def test_a_plan_can_do_without_the_columns_it_does_not_use(name: str) -> None:
     """Polars itself says so: the same plan on a frame that has only what was found."""
     build, _ = PLANS[name]
     known = frozenset(visits().collect_schema().names())
-    used = columns_of(build(visits()), known)
+    used = columns_used(build(visits()), known)
     build(visits().drop(known - used)).collect_schema()
     for column in PLANS[name][1] or ():
         with pytest.raises(MISSING):
@@ -322,9 +322,9 @@ def test_a_selection_needs_a_frame_and_a_day() -> None:
     where = gate(point, where={"country": "CH"})
     time = gate(point, time={"from": "2026-10-01"})
     said: dict[str, Any] = {"units": ONE, "measure": dp.max_divergence()}
-    with pytest.raises(Misused, match="only a frame"):
+    with pytest.raises(OperationRejected, match="only a frame"):
         GatedContext(where, [1.0], **said)
-    with pytest.raises(Misused, match="`day`"):
+    with pytest.raises(OperationRejected, match="`day`"):
         GatedContext(time, visits(), **said)
 
 
@@ -333,7 +333,7 @@ def test_a_selection_needs_a_frame_and_a_day() -> None:
 
 def test_the_queryable_is_not_handed_out() -> None:
     context = context_of(point_with(USER % "{epsilon: 1}"))
-    with pytest.raises(Misused, match="asks no policy"):
+    with pytest.raises(OperationRejected, match="asks no policy"):
         _ = context.queryable
 
 
@@ -344,7 +344,7 @@ def test_a_bare_measurement_counts_as_using_every_column() -> None:
     measurement = query.resolve()
     query.release()
     asking = object.__getattribute__(query, "_query")._context
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         asking(measurement)
     context(measurement)  # the gate names both
 
@@ -360,30 +360,30 @@ def test_an_odometer_is_refused() -> None:
     odometer = dp.c.make_fully_adaptive_composition(
         NUMBERS, dp.symmetric_distance(), dp.max_divergence()
     )
-    with pytest.raises(Misused, match="odometer"):
+    with pytest.raises(OperationRejected, match="odometer"):
         context.query(epsilon=0.1)._context(odometer)
 
 
 def test_invariants_are_refused() -> None:
     margin = Margin(by=["page"], invariant="keys")
-    with pytest.raises(Misused, match="invariant"):
+    with pytest.raises(OperationRejected, match="invariant"):
         context_of(point_with(USER % "{epsilon: 1}"), margins=[margin])
 
 
 def test_a_domain_could_hide_an_invariant() -> None:
     data = visits()
-    with pytest.raises(Misused, match="margins"):
+    with pytest.raises(OperationRejected, match="margins"):
         context_of(point_with(USER % "{epsilon: 1}"), data, domain=dp.lazyframe_domain([]))
 
 
 def test_relations_follow_the_metric() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    with pytest.raises(Misused, match="are `add-remove`, not `change`"):
+    with pytest.raises(OperationRejected, match="are `add-remove`, not `change`"):
         GatedContext(gate(point, relation="change"), visits(), units=ONE, measure=RHO)
     mixed = {**ONE, "user-day": dp.unit_of(changes=1)}
-    with pytest.raises(Misused, match="same metric"):
+    with pytest.raises(OperationRejected, match="same metric"):
         context_of(point, units=mixed)
-    with pytest.raises(Misused, match="at least one"):
+    with pytest.raises(OperationRejected, match="at least one"):
         context_of(point, units={})
     with pytest.raises(ReleaseRejected):
         context_of(point, units={"house": ONE["user"]}).query(epsilon=0.1).select(
@@ -395,7 +395,7 @@ def test_losses_that_cannot_be_stated_are_refused() -> None:
     point = point_with(USER % "{epsilon: 1}")
     context = context_of(point, measure=dp.approximate(RHO))
     query = context.query(rho=0.1, delta=1e-7).select(dp.len(signed=True))
-    with pytest.raises(Misused, match="cannot be stated"):
+    with pytest.raises(OperationRejected, match="cannot be stated"):
         query.release()
     assert not point.entries
 

@@ -11,7 +11,7 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
+from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.pipelinedp import GatedBudgetAccountant
 
@@ -158,7 +158,7 @@ def test_what_hands_out_nothing_is_not_charged() -> None:
 
 
 def test_another_relation_is_refused() -> None:
-    with pytest.raises(Misused, match="protects `add-remove`"):
+    with pytest.raises(OperationRejected, match="protects `add-remove`"):
         GatedBudgetAccountant(Gate(point_with(), relation="change"), 1, 1e-6)
 
 

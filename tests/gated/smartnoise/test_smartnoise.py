@@ -13,8 +13,8 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, Misused
-from dpolicy.integrations.attributes import named_in
+from dpolicy.errors import Denied, OperationRejected
+from dpolicy.integrations.attributes import columns_named_in
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.smartnoise import GatedReader
 
@@ -171,7 +171,7 @@ def test_a_crash_while_reading_stays_charged(database: Database) -> None:
 )
 def test_an_attribute_that_is_not_named_is_refused(database: Database, query: str) -> None:
     point = point_with()
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         reader_of(point, database.connection, attributes=["page"]).execute(query)
     assert not point.entries
     assert database.asked == []
@@ -208,7 +208,7 @@ def test_the_database_reads_no_other_column(database: Database, query: str) -> N
 
     database.connection.set_authorizer(watch)
     reader_of(point_with(), database.connection).execute(query)
-    assert read - {"", "user"} == set(named_in(query, COLUMNS)) - {"user"}
+    assert read - {"", "user"} == set(columns_named_in(query, COLUMNS)) - {"user"}
 
 
 # Ways round
@@ -218,7 +218,7 @@ def test_groups_that_are_not_censored_are_refused(database: Database) -> None:
     said = described(censor_dims=False)
     grouped = "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page"
     point = point_with()
-    with pytest.raises(Misused, match="groups that exist"):
+    with pytest.raises(OperationRejected, match="groups that exist"):
         reader_of(point, database.connection, metadata=said).execute(grouped)
     known = reader_of(point, database.connection, metadata=said, public_groups=True)
     assert len(known.execute(grouped)) == 4
@@ -227,14 +227,14 @@ def test_groups_that_are_not_censored_are_refused(database: Database) -> None:
 def test_hidden_spending_is_refused() -> None:
     frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
     reader = reader_of(point_with(), frame, metadata=described(use_dpsu=True))
-    with pytest.raises(Misused, match="an ε of its own"):
+    with pytest.raises(OperationRejected, match="an ε of its own"):
         reader.execute("SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page")
 
 
 def test_columns_without_bounds_are_refused_before_they_are_read(database: Database) -> None:
     point = point_with()
     said = described(income={"type": "int"})
-    with pytest.raises(Misused, match="without bounds"):
+    with pytest.raises(OperationRejected, match="without bounds"):
         reader_of(point, database.connection, metadata=said).execute(
             "SELECT SUM(income) AS s FROM S.visits"
         )
@@ -271,9 +271,9 @@ def test_queries_that_make_no_sense_are_not_charged(database: Database) -> None:
 def test_what_a_gate_must_say(database: Database) -> None:
     point = point_with()
     said: dict[str, Any] = {"privacy": Privacy(epsilon=1.0), "metadata": described()}
-    with pytest.raises(Misused, match="`selected`"):
+    with pytest.raises(OperationRejected, match="`selected`"):
         GatedReader(Gate(point, time={"from": "2026-10-01"}), database.connection, **said)
-    with pytest.raises(Misused, match="protects `add-remove`"):
+    with pytest.raises(OperationRejected, match="protects `add-remove`"):
         GatedReader(Gate(point, relation="change"), database.connection, **said)
 
 
@@ -297,7 +297,7 @@ def test_what_is_not_clamped_is_refused(database: Database, query: str) -> None:
     """SmartNoise fits noise to the bounds of such a column and sums what is beyond them."""
     point = point_with()
     metadata = described(user={"type": "int", "private_id": True, "lower": 0, "upper": 9})
-    with pytest.raises(Misused, match="does not clamp"):
+    with pytest.raises(OperationRejected, match="does not clamp"):
         reader_of(point, database.connection, metadata=metadata).execute(query)
     assert not point.entries
     allowed = "SELECT page, SUM(income) AS s FROM S.visits GROUP BY page"

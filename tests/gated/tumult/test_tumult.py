@@ -24,10 +24,10 @@ from tmlt.analytics import (
 )
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Denied, InvalidValue, Misused
+from dpolicy.errors import Denied, InvalidValue, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.tumult import GatedSession
-from dpolicy.integrations.tumult_plan import use_of
+from dpolicy.integrations.tumult_plan import column_use
 
 HEAD = """
 dpolicy: 1
@@ -216,7 +216,7 @@ def test_what_was_changed_is_no_partition(spark: SparkSession) -> None:
     moved = QueryBuilder("visits").select(["page"])
     moved = moved.map(lambda row: {"country": "AT"}, {"country": "VARCHAR"}, augment=True)
     session.create_view(moved, "moved")
-    with pytest.raises(Misused, match="not a partition"):
+    with pytest.raises(OperationRejected, match="not a partition"):
         session.partition_and_create("moved", "country", {"at": "AT"}, partition="country")
     session.create_view(QueryBuilder("visits").filter("income > 3"), "rich")
     parts = session.partition_and_create("rich", "country", {"at": "AT"}, partition="country")
@@ -227,7 +227,7 @@ def test_the_column_of_a_partition_is_used(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2}")
     session = session_of(point, Watched(spark).frame, attributes=["page"])
     parts = session.partition_and_create("visits", "country", {"at": "AT"})
-    with pytest.raises(Misused, match="uses `country`"):
+    with pytest.raises(OperationRejected, match="uses `country`"):
         parts["at"].evaluate(QueryBuilder("at").groupby(PAGES).count(), PureDPBudget(0.1))
 
 
@@ -237,7 +237,7 @@ def test_parts_of_limited_ids_use_every_column(spark: SparkSession) -> None:
     session.create_view(QueryBuilder("visits").enforce(MaxRowsPerID(3)), "limited")
     (part,) = session.partition_and_create("limited", "country", {"at": "AT"}).values()
     query = QueryBuilder("at").count()
-    assert use_of(query._query_expr, part._known()).columns == EVERYTHING
+    assert column_use(query._query_expr, part._known()).columns == EVERYTHING
 
 
 # Attributes are read off the query
@@ -246,10 +246,10 @@ def test_parts_of_limited_ids_use_every_column(spark: SparkSession) -> None:
 def test_an_attribute_that_is_not_named_is_refused(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
     session = session_of(point, data.frame, attributes=["page"])
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         session.evaluate(QueryBuilder("visits").filter("Income > 3").count(), PureDPBudget(0.1))
     session.create_view(QueryBuilder("visits").rename({"income": "x"}), "renamed")
-    with pytest.raises(Misused, match="uses `income`"):
+    with pytest.raises(OperationRejected, match="uses `income`"):
         session.evaluate(QueryBuilder("renamed").sum("x", 0, 9), PureDPBudget(0.1))
     session.delete_view("renamed")
     assert not point.entries
@@ -296,7 +296,7 @@ def test_columns_of_queries(spark: SparkSession, name: str) -> None:
     session.add_public_dataframe("pages", spark.createDataFrame([("AT", 1)], PUBLIC))
     query, expected = QUERIES[name]
     built = query(QueryBuilder("visits"))._query_expr
-    assert use_of(built, session._known()).columns == expected
+    assert column_use(built, session._known()).columns == expected
 
 
 def test_a_constraint_keeps_rows_by_a_hash_over_all_columns(spark: SparkSession) -> None:
@@ -304,10 +304,10 @@ def test_a_constraint_keeps_rows_by_a_hash_over_all_columns(spark: SparkSession)
         point_with(USER % "{epsilon: 2}"), Watched(spark).frame, AddRowsWithID("user")
     )
     limited = QueryBuilder("visits").enforce(MaxRowsPerID(3)).count()
-    used = use_of(limited._query_expr, session._known()).columns
+    used = column_use(limited._query_expr, session._known()).columns
     assert used == {"user", "page", "country", "income"}
     narrow = QueryBuilder("visits").select(["user", "page"]).enforce(MaxRowsPerID(3)).count()
-    assert use_of(narrow._query_expr, session._known()).columns == {"user", "page"}
+    assert column_use(narrow._query_expr, session._known()).columns == {"user", "page"}
 
 
 # What is selected is what was said
@@ -320,7 +320,7 @@ def test_the_selection_is_applied(spark: SparkSession) -> None:
     ((count,),) = session.evaluate(QueryBuilder("visits").count(), PureDPBudget(1000)).collect()
     assert count == sum(row[2] == "CH" for row in ROWS)
     timed = Gate(point, time={"from": "2026-10-01"})
-    with pytest.raises(Misused, match="`day`"):
+    with pytest.raises(OperationRejected, match="`day`"):
         GatedSession.from_dataframe(timed, "visits", Watched(spark).frame, AddOneRow())
 
 
@@ -343,7 +343,7 @@ def test_a_subclass_of_a_session_would_not_ask(spark: SparkSession) -> None:
 
 def test_another_relation_is_refused(spark: SparkSession) -> None:
     gate = Gate(point_with(USER % "{epsilon: 2}"), relation="change")
-    with pytest.raises(Misused, match="protects `add-remove`"):
+    with pytest.raises(OperationRejected, match="protects `add-remove`"):
         GatedSession.from_dataframe(gate, "visits", Watched(spark).frame, AddOneRow())
 
 

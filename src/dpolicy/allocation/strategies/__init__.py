@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dpolicy.allocation.problem import Allocation, Problem
+from dpolicy.allocation.problem import Solution, AllocationProblem
 from dpolicy.allocation.strategies.efficient import efficient
 from dpolicy.allocation.strategies.exact import exact
 from dpolicy.allocation.strategies.fair import fair
 from dpolicy.allocation.strategies.first_come import first_come
 from dpolicy.allocation.strategies.price import price
 
-Strategy = Callable[[Problem], Allocation]
+Strategy = Callable[[AllocationProblem], Solution]
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {

@@ -10,56 +10,56 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpolicy.allocation.bound import bound_of
-from dpolicy.allocation.feasible import Filling
-from dpolicy.allocation.loads import Floats, Scale
-from dpolicy.allocation.problem import Allocation, Problem
-from dpolicy.allocation.table import Ints, Table, table_of
+from dpolicy.allocation.bound import compute_upper_bound
+from dpolicy.allocation.feasible import GreedyFill
+from dpolicy.allocation.loads import Floats, UtilisationTable
+from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.table import IndexArray, ConstraintMatrix, build_constraint_matrix
 
 #: Prices that are tried for a knapsack.
 _PRICES = 12
 
 
-def efficient(problem: Problem) -> Allocation:
+def efficient(problem: AllocationProblem) -> Solution:
     """The candidates by falling utility per share, as long as they fit."""
-    table = table_of(problem)
-    scale = Scale(table)
-    chosen = Filling(table).fill(by_share(scale))
-    return bound_of(scale).with_choice(table, chosen)
+    table = build_constraint_matrix(problem)
+    scale = UtilisationTable(table)
+    chosen = GreedyFill(table).fill(order_by_utility_per_share(scale))
+    return compute_upper_bound(scale).solution_for(table, chosen)
 
 
-def by_share(scale: Scale) -> Ints:
+def order_by_utility_per_share(scale: UtilisationTable) -> IndexArray:
     """The candidates by falling utility per share."""
-    return by_worth(scale.table, total_shares(scale, best_columns(scale)))
+    return order_by_utility_per_price(scale.table, total_shares(scale, best_columns(scale)))
 
 
-def by_worth(table: Table, price: Floats) -> Ints:
+def order_by_utility_per_price(table: ConstraintMatrix, price: Floats) -> IndexArray:
     """The candidates by falling utility per price; equals by number."""
     pays = price > 0
     ratio = np.divide(table.utilities, price, out=np.full(len(price), np.inf), where=pays)
     return np.argsort(-ratio, kind="stable")
 
 
-def total_shares(scale: Scale, columns: Ints) -> Floats:
+def total_shares(scale: UtilisationTable, columns: IndexArray) -> Floats:
     """The sum of each candidate's shares, in the columns chosen."""
     table = scale.table
-    prices = np.zeros((len(table.inside), table.room.shape[1]))
-    room = np.maximum(table.room[np.arange(len(columns)), columns], 0.5)
+    prices = np.zeros((len(table.membership), table.capacity.shape[1]))
+    room = np.maximum(table.capacity[np.arange(len(columns)), columns], 0.5)
     np.add.at(prices, (table.limit_rows, columns), 1 / room)
-    return scale.paid(prices)
+    return scale.priced_costs(prices)
 
 
-def best_columns(scale: Scale) -> Ints:
+def best_columns(scale: UtilisationTable) -> IndexArray:
     """By limit, the column in which what is left holds most utility."""
     table, (books, size, width) = scale.table, scale.costs.shape
-    if not len(table.room):
+    if not len(table.capacity):
         return np.empty(0, np.intp)
-    utilities = np.where(table.open, table.utilities, 0.0)
+    utilities = np.where(table.fits_alone, table.utilities, 0.0)
     prices = np.stack([_tried(utilities, scale.costs[:, :, n]) for n in range(width)])
     above = utilities[:, None, None] - scale.costs[:, :, :, None] * prices
-    sums = scale.sums(np.maximum(above, 0).reshape(books, size, -1)).reshape(-1, width, _PRICES)
-    held = (sums[table.limit_rows] + table.room[:, :, None] * prices).min(axis=2)
-    best: Ints = np.where(table.room >= 0, held, -1.0).argmax(axis=1)
+    sums = scale.sum_over_rows(np.maximum(above, 0).reshape(books, size, -1)).reshape(-1, width, _PRICES)
+    held = (sums[table.limit_rows] + table.capacity[:, :, None] * prices).min(axis=2)
+    best: IndexArray = np.where(table.capacity >= 0, held, -1.0).argmax(axis=1)
     return best
 
 

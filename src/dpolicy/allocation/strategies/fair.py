@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpolicy.allocation.bound import bound_of
-from dpolicy.allocation.feasible import Filling
-from dpolicy.allocation.loads import Floats, Scale, chunks, shares
-from dpolicy.allocation.problem import Allocation, Problem
-from dpolicy.allocation.table import Table, table_of
+from dpolicy.allocation.bound import compute_upper_bound
+from dpolicy.allocation.feasible import GreedyFill
+from dpolicy.allocation.loads import Floats, UtilisationTable, limit_chunks, utilisation_shares
+from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.table import ConstraintMatrix, build_constraint_matrix
 
 
-def fair(problem: Problem) -> Allocation:
+def fair(problem: AllocationProblem) -> Solution:
     """The candidates by rising dominant share, as long as they fit."""
-    table = table_of(problem)
-    chosen = Filling(table).fill(np.argsort(dominant_shares(table), kind="stable"))
-    return bound_of(Scale(table)).with_choice(table, chosen)
+    table = build_constraint_matrix(problem)
+    chosen = GreedyFill(table).fill(np.argsort(dominant_shares(table), kind="stable"))
+    return compute_upper_bound(UtilisationTable(table)).solution_for(table, chosen)
 
 
-def dominant_shares(table: Table) -> Floats:
+def dominant_shares(table: ConstraintMatrix) -> Floats:
     """The largest share of each candidate; nothing for who is in no contested row."""
-    found = np.zeros(len(table.open))
-    for limits in chunks(table):
-        np.maximum(found, shares(table, limits).max(axis=0), out=found)
+    found = np.zeros(len(table.fits_alone))
+    for limits in limit_chunks(table):
+        np.maximum(found, utilisation_shares(table, limits).max(axis=0), out=found)
     return found

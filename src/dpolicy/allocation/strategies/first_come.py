@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpolicy.allocation.bound import bound_of
-from dpolicy.allocation.feasible import Filling
-from dpolicy.allocation.loads import Scale
-from dpolicy.allocation.problem import Allocation, Problem
-from dpolicy.allocation.table import table_of
+from dpolicy.allocation.bound import compute_upper_bound
+from dpolicy.allocation.feasible import GreedyFill
+from dpolicy.allocation.loads import UtilisationTable
+from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.table import build_constraint_matrix
 
 
-def first_come(problem: Problem) -> Allocation:
+def first_come(problem: AllocationProblem) -> Solution:
     """The candidates by number, as long as they fit."""
-    table = table_of(problem)
-    chosen = Filling(table).fill(np.arange(len(table.open)))
-    return bound_of(Scale(table)).with_choice(table, chosen)
+    table = build_constraint_matrix(problem)
+    chosen = GreedyFill(table).fill(np.arange(len(table.fits_alone)))
+    return compute_upper_bound(UtilisationTable(table)).solution_for(table, chosen)

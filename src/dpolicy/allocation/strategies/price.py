@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.bound import Bound, Parts, Sharpened, best_in_parts, bound_of, sharpened
-from dpolicy.allocation.feasible import Chosen, Filling
-from dpolicy.allocation.loads import Floats, Scale, shares
-from dpolicy.allocation.problem import Allocation, Problem
-from dpolicy.allocation.solver import Model
-from dpolicy.allocation.strategies.efficient import by_share, by_worth
-from dpolicy.allocation.table import Ints, Table, table_of
+from dpolicy.allocation.bound import UpperBound, FractionalSolution, TightenedSolution, solve_relaxation, compute_upper_bound, tighten_with_cuts
+from dpolicy.allocation.feasible import Chosen, GreedyFill
+from dpolicy.allocation.loads import Floats, UtilisationTable, utilisation_shares
+from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.solver import LinearModel
+from dpolicy.allocation.strategies.efficient import order_by_utility_per_share, order_by_utility_per_price
+from dpolicy.allocation.table import IndexArray, ConstraintMatrix, build_constraint_matrix
 
 _PASSES = 2
 #: The part of what later rounds would pay that counts now.
@@ -35,63 +35,63 @@ _CLEAR = 1e-6
 _AGAIN = 2
 
 
-def price(problem: Problem) -> Allocation:
+def price(problem: AllocationProblem) -> Solution:
     """The best of some passes of pricing, choosing in whole, and filling."""
-    table = table_of(problem)
-    if problem.later is None or not problem.later.any():
-        chosen, bound = priced(Scale(table), Filling(table))
-        return bound.with_choice(table, chosen)
-    bound = bound_of(Scale(table))
-    net = table.utilities - _PATIENCE * problem.later
-    patient = replace(table, utilities=np.maximum(net, 0), open=table.open & (net > 0))
-    chosen, _ = priced(Scale(patient), Filling(patient))
-    return bound.with_choice(table, chosen)
+    table = build_constraint_matrix(problem)
+    if problem.opportunity_costs is None or not problem.opportunity_costs.any():
+        chosen, bound = solve_by_prices(UtilisationTable(table), GreedyFill(table))
+        return bound.solution_for(table, chosen)
+    bound = compute_upper_bound(UtilisationTable(table))
+    net = table.utilities - _PATIENCE * problem.opportunity_costs
+    patient = replace(table, utilities=np.maximum(net, 0), open=table.fits_alone & (net > 0))
+    chosen, _ = solve_by_prices(UtilisationTable(patient), GreedyFill(patient))
+    return bound.solution_for(table, chosen)
 
 
-def priced(scale: Scale, filling: Filling) -> tuple[Chosen, Bound]:
+def solve_by_prices(scale: UtilisationTable, filling: GreedyFill) -> tuple[Chosen, UpperBound]:
     """The best choice of some passes, the first by utility per share; and the bound they priced."""
-    table, bound = scale.table, bound_of(scale)
-    chosen = filling.fill(by_share(scale))
-    if not len(table.room):
+    table, bound = scale.table, compute_upper_bound(scale)
+    chosen = filling.fill(order_by_utility_per_share(scale))
+    if not len(table.capacity):
         return chosen, bound
     x, limits = bound.parts.x, bound.parts.limits[bound.parts.prices > 0]
-    columns = np.full(len(table.room), -1)
+    columns = np.full(len(table.capacity), -1)
     for _ in range(_PASSES):
-        before, columns = columns, scale.loads(x).argmin(axis=1)
+        before, columns = columns, scale.utilisation(x).argmin(axis=1)
         if (before == columns).all():
             break
-        parts = best_in_parts(scale, columns, limits)
+        parts = solve_relaxation(scale, columns, limits)
         found = filling.fill(_refined(table, parts, filling, columns))
-        if worth(table, found) > worth(table, chosen):
+        if total_utility(table, found) > total_utility(table, chosen):
             chosen = found
         x, limits = chosen.astype(np.float64), parts.limits[parts.prices > 0]
     return chosen, bound
 
 
-def worth(table: Table, chosen: Chosen) -> float:
+def total_utility(table: ConstraintMatrix, chosen: Chosen) -> float:
     """What a choice is worth."""
     return float(table.utilities[chosen].sum())
 
 
-def _refined(table: Table, parts: Parts, filling: Filling, columns: Ints) -> Ints:
+def _refined(table: ConstraintMatrix, parts: FractionalSolution, filling: GreedyFill, columns: IndexArray) -> IndexArray:
     """The candidates in the order to fill: those of a good whole choice, then the others."""
-    sharp, lines = sharpened(table, parts), parts.lines
+    sharp, lines = tighten_with_cuts(table, parts), parts.lines
     undecided = _undecided(table, parts, sharp)
-    settled = (sharp.x > 0.5) & table.open
+    settled = (sharp.x > 0.5) & table.fits_alone
     settled[undecided] = False
     for _ in range(_AGAIN):
         chosen, spent = settled.copy(), lines[:, settled].sum(axis=1)
         chosen[undecided] = _whole(table.utilities[undecided], lines[:, undecided], spent)
-        broken = filling.broken(chosen)
+        broken = filling.violated_limits(chosen)
         if not len(broken):
             break
-        more = np.minimum(shares(table, broken, columns[broken]), 2.0)
+        more = np.minimum(utilisation_shares(table, broken, columns[broken]), 2.0)
         lines = np.concatenate([lines, more])
-    order = by_worth(table, np.maximum(sharp.paid, 0))
+    order = order_by_utility_per_price(table, np.maximum(sharp.paid, 0))
     return np.concatenate([order[chosen[order]], order[~chosen[order]]])
 
 
-def _undecided(table: Table, parts: Parts, sharp: Sharpened) -> Ints:
+def _undecided(table: ConstraintMatrix, parts: FractionalSolution, sharp: TightenedSolution) -> IndexArray:
     """Who is taken in part, and then those whose worth is nearest to their price.
 
     Near means little against a power of the worth: those that are worth little matter little, and
@@ -100,7 +100,7 @@ def _undecided(table: Table, parts: Parts, sharp: Sharpened) -> Ints:
     size = np.maximum(np.maximum(table.utilities, sharp.paid), _CLEAR)
     far = np.abs(table.utilities - sharp.paid) / size**_POWER
     far[(sharp.x > _CLEAR) & (sharp.x < 1 - _CLEAR)] = -1
-    far[parts.out | ~table.open] = np.inf
+    far[parts.out | ~table.fits_alone] = np.inf
     nearest = np.argsort(far, kind="stable")[:_UNDECIDED]
     return np.sort(nearest[np.isfinite(far[nearest])])
 
@@ -109,7 +109,7 @@ def _whole(worths: Floats, lines: Floats, spent: Floats) -> NDArray[np.bool_]:
     """The best whole choice of some in what others leave of each line."""
     rest = np.maximum(1 - spent, 0)
     tight = lines.sum(axis=1) > rest
-    model = Model(worths, np.ones(len(worths), dtype=np.bool_))
-    model.add(lines[tight], rest[tight])
-    taken: NDArray[np.bool_] = model.in_whole(_NODES, _GAP).x > 0.5
+    model = LinearModel(worths, np.ones(len(worths), dtype=np.bool_))
+    model.add_constraints(lines[tight], rest[tight])
+    taken: NDArray[np.bool_] = model.solve_integer(_NODES, _GAP).x > 0.5
     return taken

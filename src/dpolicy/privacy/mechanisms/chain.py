@@ -19,7 +19,7 @@ _SUM_ERROR = 1 + MAX_TERMS * 2.0**-51
 Straight = tuple[float, float]
 
 
-def chained(
+def group_divergence(
     curve: Callable[[float], float], k: int, order: float, straight: Straight = (math.inf, 0.0)
 ) -> float:
     """E_k at one order."""

@@ -15,8 +15,8 @@ from fractions import Fraction
 from operator import itemgetter
 
 from dpolicy.privacy.conversion import group_delta
-from dpolicy.privacy.mechanisms.bounds import Amount, Bounds, linear, pure
-from dpolicy.privacy.mechanisms.chain import chained
+from dpolicy.privacy.mechanisms.bounds import Amount, DivergenceBounds, linear_bounds, pure_dp_bounds
+from dpolicy.privacy.mechanisms.chain import group_divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +57,41 @@ class DeclaredCurve:
     sampling_rate: Fraction | None = None
 
 
-def declared_pure(m: DeclaredPure, k: int) -> Bounds:
+def declared_pure(m: DeclaredPure, k: int) -> DivergenceBounds:
     """Pure kε; the δ of a group grows with e^{kε} (theory 4.1)."""
-    return leaky(m.epsilon, m.delta, k)
+    return approximate_dp_bounds(m.epsilon, m.delta, k)
 
 
-def leaky(epsilon: Amount, delta: Fraction, k: int) -> Bounds:
+def approximate_dp_bounds(epsilon: Amount, delta: Fraction, k: int) -> DivergenceBounds:
     """(ε, δ)-DP for a group of k; nothing at all once its δ reaches 1."""
     grown = group_delta(epsilon, delta, k)
-    return Bounds() if grown is None else pure(k * epsilon, grown)
+    return DivergenceBounds() if grown is None else pure_dp_bounds(k * epsilon, grown)
 
 
-def declared_zcdp(m: DeclaredZcdp, k: int) -> Bounds:
+def declared_zcdp(m: DeclaredZcdp, k: int) -> DivergenceBounds:
     """k²ρα, and ξ through the chain; ξ + ρα ≤ (ξ + ρ)α bounds ρ."""
     if not m.xi:
-        return linear(k * k * m.rho)
+        return linear_bounds(k * k * m.rho)
     rho = k * k * (m.rho + m.xi)
     straight, shift = float(k * k * m.rho), float(m.xi)
 
     def curve(order: float) -> float:
-        return straight * order + chained(lambda _: shift, k, order)
+        return straight * order + group_divergence(lambda _: shift, k, order)
 
-    return Bounds(rho=rho, curve=curve, exact=_stated_zcdp(m) if k == 1 else None)
+    return DivergenceBounds(rho=rho, curve=curve, exact=_stated_zcdp(m) if k == 1 else None)
 
 
 def _stated_zcdp(m: DeclaredZcdp) -> Callable[[Fraction], Amount]:
     return lambda order: m.xi + m.rho * order
 
 
-def declared_gdp(m: DeclaredGdp, k: int) -> Bounds:
+def declared_gdp(m: DeclaredGdp, k: int) -> DivergenceBounds:
     """ρ = (kμ)²/2."""
     mu_squared = (k * m.mu) ** 2
-    return linear(mu_squared / 2, mu_squared)
+    return linear_bounds(mu_squared / 2, mu_squared)
 
 
-def declared_curve(m: DeclaredCurve, k: int) -> Bounds:
+def declared_curve(m: DeclaredCurve, k: int) -> DivergenceBounds:
     """The stated points, or the chain bound through them."""
     orders = [float(order) for order, _ in m.points]
     moments = [float((order - 1) * value) for order, value in m.points]
@@ -104,11 +104,11 @@ def declared_curve(m: DeclaredCurve, k: int) -> Bounds:
         return ((1 - part) * moments[place - 1] + part * moments[place]) / (order - 1)
 
     def curve(order: float) -> float:
-        return math.inf if k * order > orders[-1] else chained(stated, k, order)
+        return math.inf if k * order > orders[-1] else group_divergence(stated, k, order)
 
     if k == 1:
-        return Bounds(curve=curve, exact=lambda order: _interpolated(m.points, order))
-    return Bounds(curve=curve)
+        return DivergenceBounds(curve=curve, exact=lambda order: _interpolated(m.points, order))
+    return DivergenceBounds(curve=curve)
 
 
 def _interpolated(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> Amount:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import Bounds, linear
+from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, linear_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +65,28 @@ class Pate:
     sampling_rate: Fraction | None = None
 
 
-def gaussian(m: Gaussian, k: int) -> Bounds:
+def gaussian(m: Gaussian, k: int) -> DivergenceBounds:
     """ρ = (kΔ)²/(2σ²) and μ² = (kΔ)²/σ²."""
     return _gaussian(1, k * m.sensitivity.numerator, m.sigma * m.sensitivity.denominator)
 
 
-def discrete_gaussian(m: DiscreteGaussian, k: int) -> Bounds:
+def discrete_gaussian(m: DiscreteGaussian, k: int) -> DivergenceBounds:
     """The same ρ, and no μ."""
     rho = _gaussian(1, k * m.sensitivity.numerator, m.sigma * m.sensitivity.denominator).rho
-    return linear(rho)
+    return linear_bounds(rho)
 
 
-def dp_sgd_step(m: DpSgd, k: int) -> Bounds:
+def dp_sgd_step(m: DpSgd, k: int) -> DivergenceBounds:
     """One step with every unit in the batch."""
     return _gaussian(1, k, m.noise_multiplier)
 
 
-def tree_aggregation(m: TreeAggregation, k: int) -> Bounds:
+def tree_aggregation(m: TreeAggregation, k: int) -> DivergenceBounds:
     """A unit is in ⌊log₂ n⌋ + 1 nodes each time it takes part."""
     return _gaussian(m.steps.bit_length(), k * m.participations, m.noise_multiplier)
 
 
-def pate(m: Pate, k: int) -> Bounds:
+def pate(m: Pate, k: int) -> DivergenceBounds:
     """A teacher that changes its vote moves two counts, so Δ = √2 for each query.
 
     All queries are one run: the same teachers answer them, so a sample is drawn once for all.
@@ -94,8 +94,8 @@ def pate(m: Pate, k: int) -> Bounds:
     return _gaussian(2 * m.queries, k, m.sigma)
 
 
-def _gaussian(times: int, distance: int, sigma: Fraction) -> Bounds:
+def _gaussian(times: int, distance: int, sigma: Fraction) -> DivergenceBounds:
     """μ² = times·(distance/σ)² and half of it as ρ, in integers for speed."""
     numerator = times * (distance * sigma.denominator) ** 2
     denominator = sigma.numerator**2
-    return linear(Fraction(numerator, 2 * denominator), Fraction(numerator, denominator))
+    return linear_bounds(Fraction(numerator, 2 * denominator), Fraction(numerator, denominator))

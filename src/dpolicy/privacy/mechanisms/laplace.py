@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import Bounds, pure
+from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, pure_dp_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class DiscreteLaplace:
     sampling_rate: Fraction | None = None
 
 
-def laplace(m: Laplace, k: int) -> Bounds:
+def laplace(m: Laplace, k: int) -> DivergenceBounds:
     """Pure kΔ/b, with the curve of the Laplace distribution."""
     epsilon = k * m.sensitivity / m.scale
     e = float(epsilon)
-    return pure(epsilon, curve=lambda order: laplace_divergence(e, order))
+    return pure_dp_bounds(epsilon, curve=lambda order: laplace_divergence(e, order))
 
 
-def discrete_laplace(m: DiscreteLaplace, k: int) -> Bounds:
+def discrete_laplace(m: DiscreteLaplace, k: int) -> DivergenceBounds:
     """Pure kΔ/b, with the curve of the discrete distribution."""
     step, shift = float(1 / m.scale), float(k * m.sensitivity)
     epsilon = k * m.sensitivity / m.scale
     if shift < 1:  # no shift of an integer; what follows from ε alone will do
-        return pure(epsilon)
-    return pure(epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order))
+        return pure_dp_bounds(epsilon)
+    return pure_dp_bounds(epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order))
 
 
 def laplace_divergence(e: float, order: float) -> float:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import Bounds, pure
+from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, pure_dp_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ class KaryResponse:
     sampling_rate: Fraction | None = None
 
 
-def randomized_response(m: RandomizedResponse, k: int) -> Bounds:
+def randomized_response(m: RandomizedResponse, k: int) -> DivergenceBounds:
     """Pure k·log(p/(1−p))."""
-    return pure(k * math.log1p(float((2 * m.truth - 1) / (1 - m.truth))))
+    return pure_dp_bounds(k * math.log1p(float((2 * m.truth - 1) / (1 - m.truth))))
 
 
-def kary_response(m: KaryResponse, k: int) -> Bounds:
+def kary_response(m: KaryResponse, k: int) -> DivergenceBounds:
     """Pure k·log(hi/lo); for one unit, the exact curve."""
     low = m.noise / m.values
     epsilon = math.log1p(float((1 - m.noise) / low))
     if k > 1:
-        return pure(k * epsilon)
+        return pure_dp_bounds(k * epsilon)
     least = float(low)
-    return pure(epsilon, curve=lambda order: _kary_divergence(epsilon, least, order))
+    return pure_dp_bounds(epsilon, curve=lambda order: _kary_divergence(epsilon, least, order))
 
 
 def _kary_divergence(epsilon: float, low: float, order: float) -> float:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import Bounds, pure
+from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, pure_dp_bounds
 
 
-class MaxNoise(StrEnum):
+class NoisyMaxNoise(StrEnum):
     """The noise that report-noisy-max may add."""
 
     GUMBEL = "gumbel"
@@ -24,7 +24,7 @@ class MaxNoise(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class ExponentialMechanism:
     """The exponential mechanism; `epsilon` is the bounded range η."""
 
     epsilon: Fraction
@@ -37,7 +37,7 @@ class ReportNoisyMax:
     """The index of the largest noisy score."""
 
     epsilon: Fraction
-    noise: MaxNoise
+    noise: NoisyMaxNoise
     count: int = 1
     sampling_rate: Fraction | None = None
 
@@ -54,21 +54,21 @@ class SparseVector:
     sampling_rate: Fraction | None = None
 
 
-def exponential(m: Exponential, k: int) -> Bounds:
+def exponential(m: ExponentialMechanism, k: int) -> DivergenceBounds:
     """The smaller of ρ = (kη)²/8, exactly, and what pure kη gives."""
     return _bounded_range(k * m.epsilon)
 
 
-def report_noisy_max(m: ReportNoisyMax, k: int) -> Bounds:
+def report_noisy_max(m: ReportNoisyMax, k: int) -> DivergenceBounds:
     """Bounded range for Gumbel noise, pure for the others."""
-    return _bounded_range(k * m.epsilon) if m.noise is MaxNoise.GUMBEL else pure(k * m.epsilon)
+    return _bounded_range(k * m.epsilon) if m.noise is NoisyMaxNoise.GUMBEL else pure_dp_bounds(k * m.epsilon)
 
 
-def sparse_vector(m: SparseVector, k: int) -> Bounds:
+def sparse_vector(m: SparseVector, k: int) -> DivergenceBounds:
     """Pure k(ε₁ + ε₂ + ε₃)."""
-    return pure(k * (m.epsilon_threshold + m.epsilon_queries + m.epsilon_values))
+    return pure_dp_bounds(k * (m.epsilon_threshold + m.epsilon_queries + m.epsilon_values))
 
 
-def _bounded_range(eta: Fraction) -> Bounds:
-    bounds = pure(eta)
+def _bounded_range(eta: Fraction) -> DivergenceBounds:
+    bounds = pure_dp_bounds(eta)
     return replace(bounds, rho=min(eta * eta / 8, bounds.rho))

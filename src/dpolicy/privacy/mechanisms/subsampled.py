@@ -22,7 +22,7 @@ MAX_ORDER = 256
 _LOG_FACTORIAL = tuple(math.log(math.factorial(n)) for n in range(MAX_ORDER + 1))
 
 
-class Sampled:
+class SampledMoments:
     """Log-moments of one sampled mechanism, computed at an integer order when first asked for."""
 
     __slots__ = ("_known", "_rate", "_size", "_terms", "base")

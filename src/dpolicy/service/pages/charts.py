@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from html import escape
 
-from dpolicy.service.views.blocks import Block
-from dpolicy.service.views.burndown import Burndown, Month
+from dpolicy.service.views.blocks import BlockUsage
+from dpolicy.service.views.burndown import Burndown, MonthlySpending
 
 #: The width and height of the burn-down, and its margins: left, top, right, bottom.
 _WIDTH, _HEIGHT = 1080.0, 280.0
@@ -20,7 +20,7 @@ _LEFT, _TOP, _RIGHT, _BOTTOM = 44.0, 18.0, 20.0, 34.0
 _AHEAD = 12
 
 Dot = tuple[float, float]
-Scale = Callable[[float], float]
+AxisScale = Callable[[float], float]
 
 
 def bar(share: float | None, kind: str) -> str:
@@ -88,7 +88,7 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
     )
 
 
-def block_chart(blocks: Sequence[Block]) -> str:
+def block_chart(blocks: Sequence[BlockUsage]) -> str:
     """How full each block of time is: a bar each, under the line of the whole budget."""
     top = max(1.0, *(block.share for block in blocks)) * 1.08
     step = (_WIDTH - _LEFT - _RIGHT) / len(blocks)
@@ -131,7 +131,7 @@ def _months_between(first: date, last: date) -> float:
     return (last - first).days / 30.44
 
 
-def _grid(y: Scale) -> list[str]:
+def _grid(y: AxisScale) -> list[str]:
     lines = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         kind = "limit" if share == 1 else "grid"
@@ -152,7 +152,7 @@ def _area(dots: Sequence[Dot], ground: float) -> str:
     return f'<path class="area" d="{_path(dots)}{end}"/>'
 
 
-def _dot(spot: Dot, month: Month) -> str:
+def _dot(spot: Dot, month: MonthlySpending) -> str:
     told = f"{month.month:%B %Y}: {100 * (month.share or 0):.1f} %, {month.releases} releases"
     return (
         f'<circle class="dot" cx="{spot[0]:.1f}" cy="{spot[1]:.1f}" r="3">'
@@ -160,7 +160,7 @@ def _dot(spot: Dot, month: Month) -> str:
     )
 
 
-def _months_axis(months: Sequence[Month], ahead: int, x: Scale) -> list[str]:
+def _months_axis(months: Sequence[MonthlySpending], ahead: int, x: AxisScale) -> list[str]:
     every = [month.month for month in months]
     while len(every) < len(months) + ahead:
         last = every[-1]
@@ -174,7 +174,7 @@ def _months_axis(months: Sequence[Month], ahead: int, x: Scale) -> list[str]:
     ]
 
 
-def _label(months: Sequence[Month], exhausted: date | None) -> str:
+def _label(months: Sequence[MonthlySpending], exhausted: date | None) -> str:
     first, last = months[0], months[-1]
     told = (
         f"From {first.month:%B %Y} to {last.month:%B %Y} the share of the budget that is used "

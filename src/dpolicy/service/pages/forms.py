@@ -13,49 +13,49 @@ from starlette.responses import RedirectResponse, Response
 
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Conflicting, Misused, PolicyRejected, Refused, ReleaseRejected
+from dpolicy.errors import PolicyConflicts, OperationRejected, PolicyRejected, RequestRefused, ReleaseRejected
 from dpolicy.language.source import Source
-from dpolicy.ledger.events import body_of
+from dpolicy.ledger.events import release_body_in
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 from dpolicy.service import policies, proposals
-from dpolicy.service.endpoint import Call
-from dpolicy.service.pages.reading import check_sight, only_own, page_number, point_of
-from dpolicy.service.pages.rendering import has_role, page
-from dpolicy.service.permission import in_own_name, needs_second_person
+from dpolicy.service.endpoint import ApiRequest
+from dpolicy.service.pages.reading import ensure_visible, visible_owner, page_number, decision_point_for
+from dpolicy.service.pages.rendering import has_role, render_page
+from dpolicy.service.permission import with_caller_as_author, requires_approval
 from dpolicy.service.principal import Role
-from dpolicy.service.sight import decision_seen
-from dpolicy.service.views.approvals import approvals
-from dpolicy.service.views.asking import Asked, Round, asked, changed, round_of, written
-from dpolicy.service.views.policy import candidate, policy_page
-from dpolicy.service.views.releases import asker
+from dpolicy.service.sight import redact_decision
+from dpolicy.service.views.approvals import approvals_page
+from dpolicy.service.views.asking import ReleaseDryRun, RoundDryRun, dry_run_release, apply_counter_offer, dry_run_round, release_to_yaml
+from dpolicy.service.views.policy import preview_policy, policy_page
+from dpolicy.service.views.releases import release_author
 
 #: Fields of a form; a name can come several times.
-Fields = Mapping[str, list[str]]
+FormFields = Mapping[str, list[str]]
 
 #: A form has at most so many fields: the files of a policy and the conflicts to accept.
-MOST_FIELDS = 5_000
+MAX_FORM_FIELDS = 5_000
 
 
-async def check(request: Request) -> Response:
+async def check_page(request: Request) -> Response:
     """Try a release: what would be decided, and why. Nothing is charged."""
     fields = await _fields(request)
     return await run_in_threadpool(_check, request, fields)
 
 
-def _check(request: Request, fields: Fields) -> Response:
-    point = point_of(request)
+def _check(request: Request, fields: FormFields) -> Response:
+    point = decision_point_for(request)
     if request.method == "POST":
-        return page(request, "check.html", asked(one(fields, "text"), partial(_decided, request)))
-    return page(request, "check.html", Asked(_proposed(request, point)))
+        return render_page(request, "check.html", dry_run_release(single_field(fields, "text"), partial(_decided, request)))
+    return render_page(request, "check.html", ReleaseDryRun(_proposed(request, point)))
 
 
 def _decided(request: Request, release: Release) -> Decision:
     """What would be decided, in the name of whoever asks and with the labels they may claim."""
     call = _call(request, None)
-    own = in_own_name(call, release)
-    needs_second_person(call, [own])
-    return decision_seen(call.point, call.point.check(own), only_own(request))
+    own = with_caller_as_author(call, release)
+    requires_approval(call, [own])
+    return redact_decision(call.decision_point, call.decision_point.check(own), visible_owner(request))
 
 
 def _proposed(request: Request, point: DecisionPoint) -> str:
@@ -63,44 +63,44 @@ def _proposed(request: Request, point: DecisionPoint) -> str:
     name = request.query_params.get("release", "")
     if not name:
         return ""
-    _, event = point.recorded(name)
-    check_sight(request, asker(event))
-    body = changed(body_of(event), dict(request.query_params))
-    return written({**body, "release": f"{name}-again"})
+    _, event = point.find_release(name)
+    ensure_visible(request, release_author(event))
+    body = apply_counter_offer(release_body_in(event), dict(request.query_params))
+    return release_to_yaml({**body, "release": f"{name}-again"})
 
 
-async def rounds(request: Request) -> Response:
+async def rounds_page(request: Request) -> Response:
     """A round of releases that compete: who would win. Nothing is charged."""
     fields = await _fields(request)
     return await run_in_threadpool(_rounds, request, fields)
 
 
-def _rounds(request: Request, fields: Fields) -> Response:
+def _rounds(request: Request, fields: FormFields) -> Response:
     more: dict[str, Any] = {"strategies": tuple(STRATEGIES), "example": _example(request, "round")}
-    strategy = one(fields, "strategy") or "efficient"
+    strategy = single_field(fields, "strategy") or "efficient"
     if request.method == "POST":
-        found = round_of(point_of(request), one(fields, "text"), strategy)
-        return page(request, "rounds.html", found, **more)
+        found = dry_run_round(decision_point_for(request), single_field(fields, "text"), strategy)
+        return render_page(request, "rounds.html", found, **more)
     text = more["example"] if "example" in request.query_params else ""
-    return page(request, "rounds.html", Round(text or "", strategy), **more)
+    return render_page(request, "rounds.html", RoundDryRun(text or "", strategy), **more)
 
 
-async def policy(request: Request) -> Response:
+async def policy_form_page(request: Request) -> Response:
     """The policy in force, and what a candidate for it would do."""
     fields = await _fields(request)
     return await run_in_threadpool(_policy, request, fields)
 
 
-def _policy(request: Request, fields: Fields, refused: str = "") -> Response:
-    point = point_of(request)
+def _policy(request: Request, fields: FormFields, refused: str = "") -> Response:
+    point = decision_point_for(request)
     in_force = point.policy
     shown = policy_page(in_force) if in_force else None
     texts = _texts(fields) or [(t.name, t.text) for t in shown.texts] if shown else _texts(fields)
-    found = candidate(point, texts) if request.method == "POST" else None
+    found = preview_policy(point, texts) if request.method == "POST" else None
     example = _example(request, "candidate")
     if "example" in request.query_params and example and len(texts) == 1:
         texts = [(texts[0][0], example)]
-    return page(
+    return render_page(
         request,
         "policy.html",
         found or shown,
@@ -114,82 +114,82 @@ def _policy(request: Request, fields: Fields, refused: str = "") -> Response:
     )
 
 
-async def apply(request: Request) -> Response:
+async def apply_form(request: Request) -> Response:
     """Put a candidate in force, or let it wait for a second person."""
     fields = await _fields(request)
     return await run_in_threadpool(_apply, request, fields)
 
 
-def _apply(request: Request, fields: Fields) -> Response:
-    because = one(fields, "because").strip()
+def _apply(request: Request, fields: FormFields) -> Response:
+    because = single_field(fields, "because").strip()
     if not because:
         return _policy(request, fields, "say why, for the record")
     sources = [Source(name, text) for name, text in _texts(fields)]
     said = {"sources": sources, "accept": fields.get("accept", []), "because": because}
     try:
-        answer = policies.apply(_call(request, said))
+        answer = policies.handle_apply(_call(request, said))
     except PolicyRejected:
         return _policy(request, fields, "the text has mistakes")
-    except Conflicting:
+    except PolicyConflicts:
         return _policy(request, fields, "the past has already broken rules that are not accepted")
-    except Misused as error:  # another policy came into force meanwhile
+    except OperationRejected as error:  # another policy came into force meanwhile
         return _policy(request, fields, str(error))
     if "proposal" in answer.value:
         return RedirectResponse(f"/approvals?waits={answer.value['proposal']}", 303)
     return RedirectResponse(f"/policy?applied={answer.value['sequence']}", 303)
 
 
-def approvals_(request: Request, refused: str = "") -> Response:
+def approvals_form_page(request: Request, refused: str = "") -> Response:
     """What waits for a second person."""
-    shown = approvals(point_of(request), page_number(request), only_own(request))
+    shown = approvals_page(decision_point_for(request), page_number(request), visible_owner(request))
     said = request.query_params
     more: dict[str, Any] = {
         "refused": refused,
         "done": said.get("done"),
         "waits": said.get("waits"),
     }
-    return page(request, "approvals.html", shown, **more)
+    return render_page(request, "approvals.html", shown, **more)
 
 
-async def answer(request: Request) -> Response:
+async def answer_form(request: Request) -> Response:
     """Approve or reject what waits."""
     fields = await _fields(request)
     return await run_in_threadpool(_answer, request, fields)
 
 
-def _answer(request: Request, fields: Fields) -> Response:
-    call = _call(request, one(fields, "because").strip())
-    agree = one(fields, "answer") == "approve"
+def _answer(request: Request, fields: FormFields) -> Response:
+    call = _call(request, single_field(fields, "because").strip())
+    agree = single_field(fields, "answer") == "approve"
     try:
-        done = proposals.approve(call) if agree else proposals.reject(call)
-    except (Misused, Conflicting, ReleaseRejected) as error:
-        return approvals_(request, str(error))
+        done = proposals.handle_approve(call) if agree else proposals.handle_reject(call)
+    except (OperationRejected, PolicyConflicts, ReleaseRejected) as error:
+        return approvals_form_page(request, str(error))
     return RedirectResponse(f"/approvals?done={done.value['sequence']}", 303)
 
 
-def _call(request: Request, body: Any) -> Call:
+def _call(request: Request, body: Any) -> ApiRequest:
     """The same request as the API would see it, so that one set of rules says who may do what."""
     state, base = request.app.state, str(request.base_url).rstrip("/")
     access, principal, path = request.state.access, request.state.principal, request.path_params
-    return Call(state.point, access, state.metrics, principal, base, path, {}, body)
+    return ApiRequest(state.point, access, state.metrics, principal, base, path, {}, body)
 
 
-async def _fields(request: Request) -> Fields:
+async def _fields(request: Request) -> FormFields:
     if request.method != "POST":
         return {}
     text = (await request.body()).decode("utf-8", "replace")
     try:
-        return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:
-        raise Refused("too-large", f"a form has at most {MOST_FIELDS:,} fields") from None
+        raise RequestRefused("too-large", f"a form has at most {MAX_FORM_FIELDS:,} fields") from None
 
 
-def one(fields: Fields, name: str) -> str:
+def single_field(fields: FormFields, name: str) -> str:
     """A field that comes once; browsers end lines in two characters."""
     return fields.get(name, [""])[0].replace("\r\n", "\n")
 
 
-def _texts(fields: Fields) -> list[tuple[str, str]]:
+def _texts(fields: FormFields) -> list[tuple[str, str]]:
     """The files of a policy that a form holds."""
     texts = [text.replace("\r\n", "\n") for text in fields.get("text", [])]
     return list(zip(fields.get("file", []), texts, strict=False))

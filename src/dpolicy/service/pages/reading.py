@@ -8,16 +8,16 @@ from datetime import UTC, date, datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpolicy.enforcement.audit import verify
+from dpolicy.enforcement.audit import audit_ledger
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.errors import Refused
+from dpolicy.errors import RequestRefused
 from dpolicy.ledger.events import Event, from_bytes
 from dpolicy.ledger.memory import MemoryStore
-from dpolicy.service.pages.rendering import CONTENT_SECURITY_POLICY, page
-from dpolicy.service.sight import decision_seen
-from dpolicy.service.views.log import MOST_VERIFIED, log_page, log_span
-from dpolicy.service.views.neighbours import place_svg
-from dpolicy.service.views.overview import FILTERS, overview
+from dpolicy.service.pages.rendering import CONTENT_SECURITY_POLICY, render_page
+from dpolicy.service.sight import redact_decision
+from dpolicy.service.views.log import MAX_RECORDS_TO_VERIFY, log_page, log_span
+from dpolicy.service.views.neighbours import neighbourhood_svg
+from dpolicy.service.views.overview import FILTERS, overview_page
 from dpolicy.service.views.releases import (
     ReadEvent,
     find_releases,
@@ -25,108 +25,108 @@ from dpolicy.service.views.releases import (
     releases_page,
 )
 from dpolicy.service.views.rule import find_rule, rule_page
-from dpolicy.service.views.standing import RuleName
+from dpolicy.service.views.standing import RuleKey
 
 
-def overview_(request: Request) -> Response:
+def overview_route(request: Request) -> Response:
     """Every budget, the tightest first."""
-    point, wanted = point_of(request), asked(request, FILTERS)
+    point, wanted = decision_point_for(request), query_values(request, FILTERS)
     number = page_number(request)
-    shown = point.consult(lambda state: overview(state, today(), wanted, number))
+    shown = point.read_state(lambda state: overview_page(state, utc_today(), wanted, number))
     if shown is None:
-        return page(request, "empty.html", None)
-    return page(request, "overview.html", shown)
+        return render_page(request, "empty.html", None)
+    return render_page(request, "overview.html", shown)
 
 
-def rule(request: Request) -> Response:
+def rule_route(request: Request) -> Response:
     """One rule."""
     wanted = _rule_name(request)
-    own = only_own(request)
-    shown = point_of(request).consult(lambda state: rule_page(state, wanted, today(), own))
+    own = visible_owner(request)
+    shown = decision_point_for(request).read_state(lambda state: rule_page(state, wanted, utc_today(), own))
     if shown is None:
-        raise Refused("not-found", f"the policy in force has no rule {wanted.name}")
-    return page(request, "rule.html", shown)
+        raise RequestRefused("not-found", f"the policy in force has no rule {wanted.name}")
+    return render_page(request, "rule.html", shown)
 
 
-def rule_drawing(request: Request) -> Response:
+def rule_diagram_route(request: Request) -> Response:
     """The place of a rule in the Hasse diagram, as a picture."""
-    policy, wanted = point_of(request).policy, _rule_name(request)
+    policy, wanted = decision_point_for(request).policy, _rule_name(request)
     found = find_rule(policy, wanted) if policy else None
     if policy is None or found is None:
-        raise Refused("not-found", f"the policy in force has no rule {wanted.name}")
+        raise RequestRefused("not-found", f"the policy in force has no rule {wanted.name}")
     section = policy.each_release if found.each_release else policy.cumulative
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-    drawn = place_svg(section, found.number).encode("utf-8")
+    drawn = neighbourhood_svg(section, found.number).encode("utf-8")
     return Response(drawn, 200, headers, "image/svg+xml")
 
 
-def releases(request: Request) -> Response:
+def release_list_route(request: Request) -> Response:
     """The releases that somebody looks for."""
-    point, wanted = point_of(request), asked(request, ("q", "status"))
+    point, wanted = decision_point_for(request), query_values(request, ("q", "status"))
     number = page_number(request)
-    own = only_own(request)
-    found = point.consult(lambda state: find_releases(state, wanted, number, own))
-    return page(request, "releases.html", releases_page(found, wanted, _reader(point)))
+    own = visible_owner(request)
+    found = point.read_state(lambda state: find_releases(state, wanted, number, own))
+    return render_page(request, "releases.html", releases_page(found, wanted, _reader(point)))
 
 
-def release(request: Request) -> Response:
+def release_route(request: Request) -> Response:
     """One release with its decision."""
-    point, name = point_of(request), request.path_params["release"]
-    found = point.consult(lambda state: (state.entries.get(name), state.open.get(name)))
+    point, name = decision_point_for(request), request.path_params["release"]
+    found = point.read_state(lambda state: (state.entries.get(name), state.open_reservations.get(name)))
     entry, expires = found
     if entry is None:
-        raise Refused("not-found", f"there is no release {name}")
+        raise RequestRefused("not-found", f"there is no release {name}")
     shown = release_page(name, entry, _reader(point), expires)
-    check_sight(request, shown.line.by)
+    ensure_visible(request, shown.line.by)
     if shown.decision is not None:
-        seen = decision_seen(point, shown.decision, only_own(request))
+        seen = redact_decision(point, shown.decision, visible_owner(request))
         shown = replace(shown, decision=seen)
-    return page(request, "release.html", shown)
+    return render_page(request, "release.html", shown)
 
 
-def log(request: Request) -> Response:
+def log_route(request: Request) -> Response:
     """The ledger, newest first; verified if that is asked for."""
-    point = point_of(request)
-    head = point.position
+    point = decision_point_for(request)
+    head = point.head
     shown, behind = log_span(page_number(request), head.sequence)
     audit = None
-    if "verify" in request.query_params and head.sequence <= MOST_VERIFIED:
-        audit = verify(MemoryStore(list(point.records())))
+    if "verify" in request.query_params and head.sequence <= MAX_RECORDS_TO_VERIFY:
+        audit = audit_ledger(MemoryStore(list(point.records())))
     records = point.records(behind)
-    return page(request, "log.html", log_page(records, shown, head.digest.hex(), audit))
+    return render_page(request, "log.html", log_page(records, shown, head.digest.hex(), audit))
 
 
-def login(request: Request) -> Response:
+def login_form_route(request: Request) -> Response:
     """The form in which a token is typed."""
     next_ = request.query_params.get("next", "/")
     failed = "failed" in request.query_params
-    return page(request, "login.html", None, next=next_, failed=failed)
+    return render_page(request, "login.html", None, next=next_, failed=failed)
 
 
-def only_own(request: Request) -> str | None:
+def visible_owner(request: Request) -> str | None:
     """The name of somebody who sees only their own releases; None for all others."""
     principal = request.state.principal
     return principal.name if principal.only_analyst and not request.state.access.local else None
 
 
-def check_sight(request: Request, owner: str) -> None:
+def ensure_visible(request: Request, owner: str) -> None:
     """Raise `Refused` if a release is another person's, for somebody who sees only their own."""
-    if only_own(request) not in (None, owner):
-        raise Refused("forbidden", "this is another person's release")
+    if visible_owner(request) not in (None, owner):
+        raise RequestRefused("forbidden", "this is another person's release")
 
 
-def point_of(request: Request) -> DecisionPoint:
+def decision_point_for(request: Request) -> DecisionPoint:
     """The decision point that is served."""
     point: DecisionPoint = request.app.state.point
     return point
 
 
-def today() -> date:
+def utc_today() -> date:
     """The day on this machine's clock, in UTC."""
     return datetime.now(UTC).date()
 
 
-def asked(request: Request, keys: tuple[str, ...]) -> dict[str, str]:
+def query_values(request: Request, keys: tuple[str, ...]) -> dict[str, str]:
     """What the address asks for."""
     said = {key: request.query_params.get(key, "").strip() for key in keys}
     return {key: value for key, value in said.items() if value}
@@ -138,10 +138,10 @@ def page_number(request: Request) -> int:
     return int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 1
 
 
-def _rule_name(request: Request) -> RuleName:
+def _rule_name(request: Request) -> RuleKey:
     said = request.query_params
     each_release = said.get("section") == "each-release"
-    return RuleName(said.get("name", ""), said.get("unit", ""), each_release)
+    return RuleKey(said.get("name", ""), said.get("unit", ""), each_release)
 
 
 def _reader(point: DecisionPoint) -> ReadEvent:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from dpolicy.service.pages.charts import bar, block_chart, burndown_chart, sparkline
 from dpolicy.service.principal import Role
-from dpolicy.service.views.standing import SIGNS, RuleName
+from dpolicy.service.views.standing import NOTION_SYMBOLS, RuleKey
 
 STATIC = Path(__file__).parent / "static"
 
@@ -37,15 +37,15 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 
-class Shown(Protocol):
+class PageContent(Protocol):
     """What a page shows."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
 
 
-def page(
-    request: Request, template: str, value: Shown | None, status: int = 200, **more: Any
+def render_page(
+    request: Request, template: str, value: PageContent | None, status: int = 200, **more: Any
 ) -> Response:
     """A value as a page, or as JSON if that is asked for."""
     if wants_json(request):
@@ -85,7 +85,7 @@ def _json_address(request: Request) -> str:
     return f"{request.url.path}?{urlencode([*asked, ('format', 'json')])}"
 
 
-def rule_address(rule: RuleName) -> str:
+def rule_url(rule: RuleKey) -> str:
     """Where the page of a rule is."""
     asked = {"name": rule.name, "unit": rule.unit}
     if rule.each_release:
@@ -93,19 +93,19 @@ def rule_address(rule: RuleName) -> str:
     return f"/rule?{urlencode(asked)}"
 
 
-def _rule_said(said: Any) -> str:
+def _rule_said(rule: Any) -> str:
     """The same for a rule that a reason or a difference names."""
-    name = said.rule if hasattr(said, "rule") else said.name
-    return rule_address(RuleName(name, said.unit, said.each_release))
+    name = rule.rule if hasattr(rule, "rule") else rule.name
+    return rule_url(RuleKey(name, rule.unit, rule.each_release))
 
 
-def _with_query(asked: Mapping[str, str], **more: str | int | None) -> str:
+def _with_query(query: Mapping[str, str], **more: str | int | None) -> str:
     """A query with some of it changed; None takes a key out."""
-    merged = {**asked, **more}
+    merged = {**query, **more}
     return "?" + urlencode({key: value for key, value in merged.items() if value not in (None, "")})
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """A share for people; one decimal where that matters."""
     if share is None:
         return "–"
@@ -114,44 +114,44 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.1f} %" if 0.9 <= share < 1.1 else f"{100 * share:.0f} %"
 
 
-def amount(value: float | None) -> str:
+def format_amount(value: float | None) -> str:
     """A loss for people."""
     return "∞" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def amounts(shown: Mapping[str, Any] | str) -> str:
+def format_amounts(displayed_loss: Mapping[str, Any] | str) -> str:
     """A budget or a loss with its notions; δ only where it is all there is to say."""
-    if isinstance(shown, str):
-        return shown
-    told = [(key, value) for key, value in shown.items() if key != "delta"]
-    return ", ".join(f"{SIGNS.get(key, key)} {_one(value)}" for key, value in told)
+    if isinstance(displayed_loss, str):
+        return displayed_loss
+    told = [(key, value) for key, value in displayed_loss.items() if key != "delta"]
+    return ", ".join(f"{NOTION_SYMBOLS.get(key, key)} {_one(value)}" for key, value in told)
 
 
 def _one(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{order}: {number:g}" for order, number in value.items())
-    return amount(value)
+    return format_amount(value)
 
 
-def place(at: Mapping[str, str | int]) -> str:
+def format_location(at: Mapping[str, str | int]) -> str:
     """A place for people."""
     return " · ".join(str(value) for value in at.values())
 
 
-def selection(said: Any) -> str:
+def format_selection(selected: Any) -> str:
     """What a mechanism reads: values, a range, or several of them."""
-    match said:
+    match selected:
         case {"from": first, "to": last}:
             return f"{first} to {last}" if first != last else str(first)
         case Mapping():
-            return ", ".join(f"{name} {selection(value)}" for name, value in said.items())
+            return ", ".join(f"{name} {format_selection(value)}" for name, value in selected.items())
         case [*several]:
             joint = "; or " if several and isinstance(several[0], Mapping) else ", "
-            return joint.join(selection(one) for one in several)
-    return str(said)
+            return joint.join(format_selection(one) for one in several)
+    return str(selected)
 
 
-def day(when: date | str | None) -> str:
+def format_day(when: date | str | None) -> str:
     """A day for people."""
     if when is None:
         return ""
@@ -159,13 +159,13 @@ def day(when: date | str | None) -> str:
     return f"{told.day} {told:%b %Y}"
 
 
-def moment(when: str) -> str:
+def format_time(when: str) -> str:
     """A time for people, in UTC."""
     told = datetime.fromisoformat(when)
     return f"{told.day} {told:%b %Y, %H:%M}"
 
 
-def level(share: float | None, holds: bool = True) -> str:
+def usage_level(share: float | None, holds: bool = True) -> str:
     """How worrying a share is, in one word."""
     if not holds or (share is not None and share > 1):
         return "broken"
@@ -183,13 +183,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        percent=percent,
-        amount=amount,
-        amounts=amounts,
-        place=place,
-        selection=selection,
-        day=day,
-        moment=moment,
+        percent=format_percent,
+        amount=format_amount,
+        amounts=format_amounts,
+        place=format_location,
+        selection=format_selection,
+        day=format_day,
+        moment=format_time,
     )
     templates.filters["segment"] = lambda text: quote(text, safe="")
     templates.globals.update(
@@ -197,8 +197,8 @@ def _environment() -> Environment:
         sparkline=lambda told: Markup(sparkline(told)),
         burndown_chart=lambda *told: Markup(burndown_chart(*told)),
         block_chart=lambda told: Markup(block_chart(told)),
-        level=level,
-        rule_address=rule_address,
+        level=usage_level,
+        rule_address=rule_url,
         rule_said=_rule_said,
         with_query=_with_query,
     )

@@ -20,21 +20,21 @@ from starlette.staticfiles import StaticFiles
 
 from dpolicy.errors import DPolicyError
 from dpolicy.service.pages import forms, reading
-from dpolicy.service.pages.rendering import STATIC, page, wants_json
+from dpolicy.service.pages.rendering import STATIC, render_page, wants_json
 from dpolicy.service.principal import EVERY_ROLE, Role
-from dpolicy.service.problem import PROBLEMS, error_response, problem_of
+from dpolicy.service.problem import PROBLEMS, error_response, problem_from_error
 
 #: Who may look at the whole ledger, and at what a candidate would do: as in the API.
 AUDIT = frozenset({Role.AUDITOR, Role.OFFICER})
 PLAN = frozenset({Role.AUDITOR, Role.APPROVER, Role.OFFICER})
 OFFICER = frozenset({Role.OFFICER})
 ANSWER = frozenset({Role.APPROVER, Role.OFFICER})
-NOBODY_NEEDED = frozenset[Role]()
+PUBLIC_PAGE_ROLES = frozenset[Role]()
 
 _log = logging.getLogger("dpolicy")
 
 
-class Page(NamedTuple):
+class PageRoute(NamedTuple):
     """One page: where, what shows it, how it is asked for, and by whom."""
 
     path: str
@@ -44,26 +44,26 @@ class Page(NamedTuple):
 
 
 PAGES = (
-    Page("/", reading.overview_, EVERY_ROLE),
-    Page("/rule", reading.rule, EVERY_ROLE),
-    Page("/rule.svg", reading.rule_drawing, EVERY_ROLE),
-    Page("/releases", reading.releases, EVERY_ROLE),
-    Page("/releases/{release:path}", reading.release, EVERY_ROLE),
-    Page("/check", forms.check, EVERY_ROLE),
-    Page("/check", forms.check, EVERY_ROLE, "POST"),
-    Page("/policy", forms.policy, EVERY_ROLE),
-    Page("/policy", forms.policy, PLAN, "POST"),
-    Page("/policy/apply", forms.apply, OFFICER, "POST"),
-    Page("/approvals", forms.approvals_, EVERY_ROLE),
-    Page("/approvals/{proposal}", forms.answer, ANSWER, "POST"),
-    Page("/rounds", forms.rounds, OFFICER),
-    Page("/rounds", forms.rounds, OFFICER, "POST"),
-    Page("/log", reading.log, AUDIT),
-    Page("/login", reading.login, NOBODY_NEEDED),
+    PageRoute("/", reading.overview_route, EVERY_ROLE),
+    PageRoute("/rule", reading.rule_route, EVERY_ROLE),
+    PageRoute("/rule.svg", reading.rule_diagram_route, EVERY_ROLE),
+    PageRoute("/releases", reading.release_list_route, EVERY_ROLE),
+    PageRoute("/releases/{release:path}", reading.release_route, EVERY_ROLE),
+    PageRoute("/check", forms.check_page, EVERY_ROLE),
+    PageRoute("/check", forms.check_page, EVERY_ROLE, "POST"),
+    PageRoute("/policy", forms.policy_form_page, EVERY_ROLE),
+    PageRoute("/policy", forms.policy_form_page, PLAN, "POST"),
+    PageRoute("/policy/apply", forms.apply_form, OFFICER, "POST"),
+    PageRoute("/approvals", forms.approvals_form_page, EVERY_ROLE),
+    PageRoute("/approvals/{proposal}", forms.answer_form, ANSWER, "POST"),
+    PageRoute("/rounds", forms.rounds_page, OFFICER),
+    PageRoute("/rounds", forms.rounds_page, OFFICER, "POST"),
+    PageRoute("/log", reading.log_route, AUDIT),
+    PageRoute("/login", reading.login_form_route, PUBLIC_PAGE_ROLES),
 )
 
 
-def routes() -> list[Route | Mount]:
+def page_routes() -> list[Route | Mount]:
     """Every page."""
     found: list[Route | Mount] = [
         Route(one.path, _guarded(one), methods=[one.method]) for one in PAGES
@@ -71,7 +71,7 @@ def routes() -> list[Route | Mount]:
     return [*found, Mount("/static", StaticFiles(directory=STATIC))]
 
 
-def _guarded(one: Page) -> Callable[[Request], Any]:
+def _guarded(one: PageRoute) -> Callable[[Request], Any]:
     """A page for those who may see it; what goes wrong is told on a page, too."""
 
     async def serve(request: Request) -> Response:
@@ -79,7 +79,7 @@ def _guarded(one: Page) -> Callable[[Request], Any]:
         principal = request.state.principal
         if one.roles and (principal is None or not one.roles & principal.roles):
             needed = " or ".join(sorted(one.roles))
-            return page(request, "problem.html", None, 403, why=f"this needs the role {needed}")
+            return render_page(request, "problem.html", None, 403, why=f"this needs the role {needed}")
         try:
             if inspect.iscoroutinefunction(one.show):
                 response = await one.show(request)
@@ -94,9 +94,9 @@ def _guarded(one: Page) -> Callable[[Request], Any]:
 
 
 def _told(request: Request, error: DPolicyError) -> Response:
-    code, detail, _ = problem_of(error)
+    code, detail, _ = problem_from_error(error)
     if PROBLEMS[code].status >= 500:
         _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
     if wants_json(request):
         return error_response(error)
-    return page(request, "problem.html", None, PROBLEMS[code].status, why=detail)
+    return render_page(request, "problem.html", None, PROBLEMS[code].status, why=detail)

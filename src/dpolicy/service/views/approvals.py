@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import judge
+from dpolicy.enforcement.judgement import evaluate_release
 from dpolicy.enforcement.state import Proposal
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
-from dpolicy.releases.body import release_of
+from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision
-from dpolicy.service.sight import decision_seen
-from dpolicy.service.views.paging import Paging, paging
-from dpolicy.service.views.policy import Candidate, candidate
+from dpolicy.service.sight import redact_decision
+from dpolicy.service.views.paging import Pagination, paginate
+from dpolicy.service.views.policy import CandidatePolicy, preview_policy
 
 #: So many that were answered are still shown.
-MOST_ANSWERED = 20
+MAX_ANSWERED_PROPOSALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingProposal:
     """A proposal that is open: what would be decided now, or what a policy would change."""
 
     proposal: Proposal
     because: str
     decision: Decision | None = None
-    candidate: Candidate | None = None
+    candidate: CandidatePolicy | None = None
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -42,11 +42,11 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Approvals:
+class ApprovalsPage:
     """A page of what waits, oldest first, and what was answered, newest first."""
 
-    waiting: tuple[Waiting, ...]
-    paging: Paging
+    waiting: tuple[PendingProposal, ...]
+    paging: Pagination
     answered: tuple[Proposal, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Approvals:
         }
 
 
-def approvals(point: DecisionPoint, page: int = 1, own: str | None = None) -> Approvals:
+def approvals_page(point: DecisionPoint, page: int = 1, own: str | None = None) -> ApprovalsPage:
     """What was proposed; only by one person, if `own` names somebody.
 
     To judge is dear, so that only the proposals of the page are judged.
@@ -66,40 +66,40 @@ def approvals(point: DecisionPoint, page: int = 1, own: str | None = None) -> Ap
     proposals = {n: p for n, p in point.proposals.items() if own in (None, p.by)}
     open_ = [p for _, p in sorted(proposals.items()) if p.open]
     answered = [p for _, p in sorted(proposals.items(), reverse=True) if not p.open]
-    shown = paging(page, len(open_))
-    waiting = tuple(_waiting(point, proposal, own) for proposal in shown.of(open_))
-    return Approvals(waiting, shown, tuple(answered[:MOST_ANSWERED]))
+    shown = paginate(page, len(open_))
+    waiting = tuple(_waiting(point, proposal, own) for proposal in shown.items_on_page(open_))
+    return ApprovalsPage(waiting, shown, tuple(answered[:MAX_ANSWERED_PROPOSALS]))
 
 
-def _waiting(point: DecisionPoint, proposal: Proposal, own: str | None) -> Waiting:
+def _waiting(point: DecisionPoint, proposal: Proposal, own: str | None) -> PendingProposal:
     event = point.event(proposal.number)
     match event:
         case ReleaseProposed():
             return _release(point, proposal, event, own)
         case PolicyProposed():
-            return Waiting(proposal, event.because, candidate=candidate(point, event.sources))
+            return PendingProposal(proposal, event.because, candidate=preview_policy(point, event.sources))
         case VoidProposed():
-            return Waiting(proposal, event.because)
-    return Waiting(proposal, "")
+            return PendingProposal(proposal, event.because)
+    return PendingProposal(proposal, "")
 
 
 def _release(
     point: DecisionPoint, proposal: Proposal, event: ReleaseProposed, own: str | None
-) -> Waiting:
+) -> PendingProposal:
     """What the rules say of a release now; that it no longer makes sense is a problem to show."""
     try:
-        release = release_of(event.body)
-        decision = point.consult(lambda state: judge(state, release))
-        return Waiting(proposal, "", decision=decision_seen(point, decision, own))
+        release = release_from_body(event.body)
+        decision = point.read_state(lambda state: evaluate_release(state, release))
+        return PendingProposal(proposal, "", decision=redact_decision(point, decision, own))
     except DPolicyError as error:
-        return Waiting(proposal, "", problem=str(error))
+        return PendingProposal(proposal, "", problem=str(error))
 
 
 def _plain(proposal: Proposal) -> dict[str, Any]:
     return {
         "number": proposal.number,
         "kind": proposal.kind,
-        "about": proposal.about,
+        "about": proposal.subject,
         "by": proposal.by,
         "at": proposal.at,
         "open": proposal.open,

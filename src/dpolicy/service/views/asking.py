@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from dpolicy.allocation.batch import check_ids, read_batch
+from dpolicy.allocation.batch import check_unique_ids, parse_batch
 from dpolicy.allocation.ledger import allocate
-from dpolicy.allocation.told import Shared
+from dpolicy.allocation.told import AllocationResult
 from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import (
     DPolicyError,
@@ -20,26 +20,26 @@ from dpolicy.errors import (
     InvariantBroken,
     LedgerDamaged,
     LedgerUnavailable,
-    Misused,
+    OperationRejected,
     PolicyRejected,
-    Refused,
+    RequestRefused,
     ReleaseRejected,
 )
-from dpolicy.language.diagnostics import Findings
-from dpolicy.language.release import release_from
-from dpolicy.language.shape import INVALID, Number
+from dpolicy.language.diagnostics import DiagnosticCollector
+from dpolicy.language.release import release_from_node
+from dpolicy.language.shape import INVALID, NumberShape
 from dpolicy.language.source import MAX_DIGITS, MAX_EXPONENT, Source, read_nodes
-from dpolicy.ledger.canonical import encode
-from dpolicy.releases.body import Body, plain_body, with_more_noise, without_attribute
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.releases.body import Body, to_plain_body, with_more_noise, without_attribute
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.request import Release
 
 #: Others wait while a round is decided, so that a page takes only what is quick.
-MOST_CANDIDATES = 200
+MAX_PAGE_CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReleaseDryRun:
     """What would be answered, or all that is wrong with the text."""
 
     text: str
@@ -55,14 +55,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundDryRun:
     """Who would win and why others would lose, or all that is wrong with the text."""
 
     text: str
     strategy: str
     problems: tuple[str, ...] = ()
     releases: tuple[Release, ...] = ()
-    shared: Shared | None = None
+    shared: AllocationResult | None = None
 
     @property
     def utilities(self) -> Mapping[str, float]:
@@ -84,35 +84,35 @@ class Round:
         }
 
 
-def asked(text: str, check: Callable[[Release], Decision]) -> Asked:
+def dry_run_release(text: str, check: Callable[[Release], Decision]) -> ReleaseDryRun:
     """What would be answered to a release now."""
-    found = Findings()
+    found = DiagnosticCollector()
     try:
         node = read_nodes(Source("release", text), found)
-        release = None if node is None else release_from(node, found)
+        release = None if node is None else release_from_node(node, found)
         if release is None or found.errors:
-            raise PolicyRejected(found.all)
-        return Asked(text, decision=check(release))
+            raise PolicyRejected(found.sorted_diagnostics)
+        return ReleaseDryRun(text, decision=check(release))
     except DPolicyError as error:
-        return Asked(text, _problems(error))
+        return ReleaseDryRun(text, _problems(error))
 
 
-def round_of(point: DecisionPoint, text: str, strategy: str) -> Round:
+def dry_run_round(point: DecisionPoint, text: str, strategy: str) -> RoundDryRun:
     """What a strategy would choose among the releases of a text."""
-    found = Findings()
+    found = DiagnosticCollector()
     try:
-        entries = list(read_batch(Source("candidates", text), found))
+        entries = list(parse_batch(Source("candidates", text), found))
         if found.errors:
-            raise PolicyRejected(found.all)
+            raise PolicyRejected(found.sorted_diagnostics)
         releases = tuple(entry.release for entry in entries)
-        if len(releases) > MOST_CANDIDATES:
-            said = f"a page takes at most {MOST_CANDIDATES} candidates"
-            raise Misused(f"{said}, and there are {len(releases)}: use `dpolicy allocate`")
-        check_ids(releases)
+        if len(releases) > MAX_PAGE_CANDIDATES:
+            said = f"a page takes at most {MAX_PAGE_CANDIDATES} candidates"
+            raise OperationRejected(f"{said}, and there are {len(releases)}: use `dpolicy allocate`")
+        check_unique_ids(releases)
         shared = allocate(point, releases, strategy, dry_run=True)
-        return Round(text, strategy, (), releases, shared)
+        return RoundDryRun(text, strategy, (), releases, shared)
     except DPolicyError as error:
-        return Round(text, strategy, _problems(error))
+        return RoundDryRun(text, strategy, _problems(error))
 
 
 def _problems(error: DPolicyError) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def _problems(error: DPolicyError) -> tuple[str, ...]:
     return (str(error),)
 
 
-def changed(body: Body, offer: Mapping[str, str]) -> Body:
+def apply_counter_offer(body: Body, offer: Mapping[str, str]) -> Body:
     """A release with a counter-offer taken: more noise, or an attribute left out."""
     if "factor" in offer:
         return with_more_noise(body, _factor(offer["factor"])) or body
@@ -138,23 +138,23 @@ def changed(body: Body, offer: Mapping[str, str]) -> Body:
     return body
 
 
-def _factor(said: str) -> Fraction:
+def _factor(text: str) -> Fraction:
     """A factor of noise, with the limits of any number in a text: larger ones take for ever."""
-    found = Findings()
-    node = read_nodes(Source("factor", said), found)
+    found = DiagnosticCollector()
+    node = read_nodes(Source("factor", text), found)
     factor: Any = INVALID if node is None else _FACTOR.read(node, found)
     if factor is INVALID or found.errors:
         limits = f"with at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
-        raise Refused("bad-request", f"`factor` must be {_FACTOR.title}, {limits}")
+        raise RequestRefused("bad-request", f"`factor` must be {_FACTOR.title}, {limits}")
     return Fraction(factor)
 
 
-_FACTOR = Number("a number above 0", above=Fraction(0))
+_FACTOR = NumberShape("a number above 0", above=Fraction(0))
 
 
-def written(body: Body) -> str:
+def release_to_yaml(body: Body) -> str:
     """A release as people write it."""
-    plain = json.loads(encode(plain_body(body)))
+    plain = json.loads(encode_canonical(to_plain_body(body)))
     plain["mechanisms"] = [_ordered(said, _MECHANISM) for said in plain["mechanisms"]]
     ordered = _ordered(plain, ("release", "by", "utility", "mechanisms"))
     return str(
@@ -166,5 +166,5 @@ def written(body: Body) -> str:
 _MECHANISM = ("name", "mechanism", "unit", "additive", "attributes", "labels", "where", "time")
 
 
-def _ordered(said: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
-    return {**{key: said[key] for key in first if key in said}, **said}
+def _ordered(fields: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    return {**{key: fields[key] for key in first if key in fields}, **fields}

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from dpolicy.enforcement.check import Prepared
+from dpolicy.enforcement.check import EnforcedSection
 from dpolicy.enforcement.places import ALL_TIME, block_name
 from dpolicy.enforcement.segments import Segments
-from dpolicy.privacy.calendars import index_of, is_window, start_of
+from dpolicy.privacy.calendars import block_index, is_window, block_start
 from dpolicy.rules.rule import Rule
-from dpolicy.service.views.standing import share_of
+from dpolicy.service.views.standing import used_share_of_budget
 
 #: So many blocks are drawn, up to the last one that any release names.
-MOST_BLOCKS = 24
+MAX_BLOCKS_SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockUsage:
     """A month, or whatever the unit's period is, and the share of the budget used in it."""
 
     name: str
@@ -30,24 +30,24 @@ class Block:
         return {"block": self.name, "share": self.share}
 
 
-def blocks(of: Prepared, rule: Rule, segments: Segments | None) -> tuple[Block, ...]:
+def time_block_usage(section: EnforcedSection, rule: Rule, segments: Segments | None) -> tuple[BlockUsage, ...]:
     """The last blocks of a rule that is kept by blocks of time; nothing for windows that slide."""
-    period = of.layout.frames[of.layout.frame_of[rule.number]].period
+    period = section.granularities.frames[section.granularities.frame_of[rule.number]].period
     if segments is None or period is None or is_window(period):
         return ()
-    parts = segments.parts()
+    parts = segments.to_arrays()
     rows = parts["amounts"].T
     charged = rows.any(axis=1)
     low, high = parts["low"][-1][charged], parts["high"][-1][charged]
     named = high[high < ALL_TIME[1]]
-    used = share_of(rule.budget, of.readout_of(rule.number), rows[charged])
+    used = used_share_of_budget(rule.budget, section.formatter_for(rule.number), rows[charged])
     if not len(named) or np.isnan(used).any():
         return ()
-    last = index_of(period, int(named.max()) - 1)
+    last = block_index(period, int(named.max()) - 1)
     found = []
-    for number in range(last - MOST_BLOCKS + 1, last + 1):
-        start, end = start_of(period, number), start_of(period, number + 1)
+    for number in range(last - MAX_BLOCKS_SHOWN + 1, last + 1):
+        start, end = block_start(period, number), block_start(period, number + 1)
         inside = used[(low < end) & (high > start)]
-        found.append(Block(block_name(period, start), float(inside.max(initial=0.0))))
+        found.append(BlockUsage(block_name(period, start), float(inside.max(initial=0.0))))
     first = next((n for n, block in enumerate(found) if block.share), len(found))
     return tuple(found[first:])

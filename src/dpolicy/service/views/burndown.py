@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from dpolicy.enforcement.check import Prepared
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.check import EnforcedSection
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.rows import LossArray
 from dpolicy.releases.regions import Point
-from dpolicy.service.views.standing import share_of
+from dpolicy.service.views.standing import used_share_of_budget
 
 #: The pace is that of so many whole months.
-PACE_MONTHS = 6
+ESTIMATE_MONTHS = 6
 #: Nobody plans further ahead, in days.
-HORIZON = 3650
+MAX_ESTIMATE_DAYS = 3650
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class MonthlySpending:
     """What was spent up to the end of a month, as a number and as a share of the budget."""
 
     month: date
@@ -55,7 +55,7 @@ class Burndown:
     `months_of_pace` says which.
     """
 
-    months: tuple[Month, ...]
+    months: tuple[MonthlySpending, ...]
     exhausted: date | None
     months_of_pace: int
 
@@ -64,14 +64,14 @@ class Burndown:
         return {
             "months": [month.as_json() for month in self.months],
             "exhausted": self.exhausted.isoformat() if self.exhausted else None,
-            "estimate": {"months-of-pace": self.months_of_pace, "horizon-days": HORIZON},
+            "estimate": {"months-of-pace": self.months_of_pace, "horizon-days": MAX_ESTIMATE_DAYS},
         }
 
 
-def burndown(state: State, of: Prepared, number: int, at: Point | None, today: date) -> Burndown:
+def rule_burndown(state: LedgerState, section: EnforcedSection, number: int, at: Point | None, today: date) -> Burndown:
     """How a rule was used up at a place."""
-    by_month: dict[int, tuple[Rows, int]] = {}
-    for content, row in state.spenders(number, at):
+    by_month: dict[int, tuple[LossArray, int]] = {}
+    for content, row in state.groups_charged_to_rule(number, at):
         before, releases = by_month.get(content.month, (np.zeros(len(row)), 0))
         by_month[content.month] = (
             before + row.astype(float) * content.count,
@@ -80,13 +80,13 @@ def burndown(state: State, of: Prepared, number: int, at: Point | None, today: d
     if not by_month:
         return Burndown((), None, 0)
     ends = _months(min(by_month), today)
-    none = np.zeros(of.gates.most.shape[1])
+    none = np.zeros(section.bounds.maximum.shape[1])
     spent = np.array([by_month.get(month.toordinal(), (none, 0))[0] for month in ends])
     counts = [by_month.get(month.toordinal(), (none, 0))[1] for month in ends]
     exhausted, paced = None, 0
-    if of.layout.frames[of.layout.frame_of[number]].period is None:
-        exhausted, paced = _exhausted(of, number, ends, spent, today)
-    return Burndown(_told(of, number, ends, spent, counts), exhausted, paced)
+    if section.granularities.frames[section.granularities.frame_of[number]].period is None:
+        exhausted, paced = _exhausted(section, number, ends, spent, today)
+    return Burndown(_told(section, number, ends, spent, counts), exhausted, paced)
 
 
 def _months(first: int, today: date) -> list[date]:
@@ -102,45 +102,45 @@ def _next(month: date) -> date:
 
 
 def _told(
-    of: Prepared, number: int, ends: Sequence[date], spent: Rows, counts: Sequence[int]
-) -> tuple[Month, ...]:
+    section: EnforcedSection, number: int, ends: Sequence[date], spent: LossArray, counts: Sequence[int]
+) -> tuple[MonthlySpending, ...]:
     """The running total at the end of each month, in the notion of the rule."""
     rows = _as_rows(np.cumsum(spent, axis=0))
-    readout = of.readout_of(number)
-    told = [next(iter(shown.values())) for shown in readout.all(rows)]
-    budget = of.section.rules[number].budget
-    shares = share_of(budget, readout, rows).tolist()
+    readout = section.formatter_for(number)
+    told = [next(iter(shown.values())) for shown in readout.format_all(rows)]
+    budget = section.compiled.rules[number].budget
+    shares = used_share_of_budget(budget, readout, rows).tolist()
     return tuple(
-        Month(month, amount, None if np.isnan(share) else share, count)
+        MonthlySpending(month, amount, None if np.isnan(share) else share, count)
         for month, amount, share, count in zip(ends, told, shares, counts, strict=True)
     )
 
 
 def _exhausted(
-    of: Prepared, number: int, ends: Sequence[date], spent: Rows, today: date
+    section: EnforcedSection, number: int, ends: Sequence[date], spent: LossArray, today: date
 ) -> tuple[date | None, int]:
     """The first day on which a rule no longer holds, if it is charged on as in the last months."""
-    whole = [n for n, month in enumerate(ends) if _next(month) <= today][-PACE_MONTHS:]
+    whole = [n for n, month in enumerate(ends) if _next(month) <= today][-ESTIMATE_MONTHS:]
     if not whole:
         return None, 0
     days = (_next(ends[whole[-1]]) - ends[whole[0]]).days
     pace = spent[whole].sum(axis=0) / days
     total = spent.sum(axis=0)
-    gate = of.gates_of(np.array([number]))
+    gate = section.bounds_for(np.array([number]))
 
     def holds(after: int) -> bool:
-        return bool(gate.hold(_as_rows(total + pace * after)[np.newaxis])[0])
+        return bool(gate.are_within(_as_rows(total + pace * after)[np.newaxis])[0])
 
-    if holds(HORIZON):
+    if holds(MAX_ESTIMATE_DAYS):
         return None, len(whole)
-    low, high = -1, HORIZON
+    low, high = -1, MAX_ESTIMATE_DAYS
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return today + timedelta(days=high), len(whole)
 
 
-def _as_rows(amounts: Rows) -> Rows:
+def _as_rows(amounts: LossArray) -> LossArray:
     """Whole quanta, none beyond infinity."""
-    whole: Rows = np.minimum(np.ceil(amounts), float(INFINITE)).astype(np.int64)
+    whole: LossArray = np.minimum(np.ceil(amounts), float(INFINITE)).astype(np.int64)
     return whole

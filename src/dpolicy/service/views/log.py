@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from dpolicy.enforcement.audit import Audit
+from dpolicy.enforcement.audit import AuditReport
 from dpolicy.ledger.events import (
     GENESIS,
     Event,
@@ -19,14 +19,14 @@ from dpolicy.ledger.events import (
     VoidProposed,
     from_bytes,
 )
-from dpolicy.service.views.paging import PER_PAGE, Paging, paging
+from dpolicy.service.views.paging import PER_PAGE, Pagination, paginate
 
 #: More records than this are verified by `dpolicy verify`: a page does not wait for so long.
-MOST_VERIFIED = 2_000
+MAX_RECORDS_TO_VERIFY = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class LogRow:
     """One record: what happened, to what, by whom, and its hash."""
 
     sequence: int
@@ -57,9 +57,9 @@ class LogPage:
     """A page of the log; `audit` is there if it was verified just now."""
 
     head: str
-    lines: tuple[LogLine, ...]
-    paging: Paging
-    audit: Audit | None
+    lines: tuple[LogRow, ...]
+    paging: Pagination
+    audit: AuditReport | None
     verifiable: bool
 
     def as_json(self) -> dict[str, Any]:
@@ -82,15 +82,15 @@ class LogPage:
         }
 
 
-def log_span(page: int, total: int) -> tuple[Paging, int]:
+def log_span(page: int, total: int) -> tuple[Pagination, int]:
     """Which records a page shows, and behind which number to start reading."""
-    shown = paging(page, total)
+    shown = paginate(page, total)
     return shown, max(0, total - shown.first - PER_PAGE - 1)
 
 
-def log_page(records: Iterable[Record], shown: Paging, head: str, audit: Audit | None) -> LogPage:
+def log_page(records: Iterable[Record], pagination: Pagination, head: str, audit: AuditReport | None) -> LogPage:
     """A page of records, which begin one before the first that is shown, if there is one."""
-    newest = shown.total - shown.first
+    newest = pagination.total - pagination.first
     read = list(islice(records, PER_PAGE + 1))
     before = {record.sequence + 1: record.digest.hex() for record in read}
     lines = [
@@ -98,13 +98,13 @@ def log_page(records: Iterable[Record], shown: Paging, head: str, audit: Audit |
         for record in read
         if newest - PER_PAGE < record.sequence <= newest
     ]
-    verifiable = shown.total <= MOST_VERIFIED
-    return LogPage(head, tuple(reversed(lines)), shown, audit, verifiable)
+    verifiable = pagination.total <= MAX_RECORDS_TO_VERIFY
+    return LogPage(head, tuple(reversed(lines)), pagination, audit, verifiable)
 
 
-def _line(record: Record, before: str) -> LogLine:
+def _line(record: Record, before: str) -> LogRow:
     event = from_bytes(record.payload)
-    return LogLine(
+    return LogRow(
         record.sequence,
         event.at,
         *_said(event),

@@ -13,18 +13,18 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.rules.compiler import Section
-from dpolicy.rules.hasse import MAX_NODES, covers, hasse_svg
-from dpolicy.rules.order import Order
+from dpolicy.rules.compiler import CompiledSection
+from dpolicy.rules.hasse import MAX_NODES, hasse_edges, hasse_svg
+from dpolicy.rules.order import Preorder
 
 #: A drawing with more boxes than this on either side of a rule is hard to read.
-MOST_DRAWN = 6
+MAX_RULES_DRAWN = 6
 #: How thick the border of the rule itself is.
 _BORDER = "4.5"
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class RuleNeighbours:
     """The numbers of the next wider and the next narrower rules, and of equally wide ones."""
 
     number: int
@@ -35,16 +35,16 @@ class Neighbours:
     def drawn(self) -> tuple[int, ...]:
         """The rules of a drawing that can be read."""
         near = (self.wider, self.narrower, self.equal)
-        return (self.number, *(n for some in near for n in some[:MOST_DRAWN]))
+        return (self.number, *(n for some in near for n in some[:MAX_RULES_DRAWN]))
 
 
-def neighbours(section: Section, number: int) -> Neighbours:
+def rule_neighbours(section: CompiledSection, number: int) -> RuleNeighbours:
     """The rules next to one."""
     above, below, equal = _beside(section, number)
     near = {number, *above[: MAX_NODES // 3], *below[: MAX_NODES // 3]}
-    edges = covers(section, near)
+    edges = hasse_edges(section, near)
     own = _first_alike(number, equal, near)
-    return Neighbours(
+    return RuleNeighbours(
         number,
         tuple(sorted(b for a, b in edges if a == own and b in set(above))),
         tuple(sorted(a for a, b in edges if b == own and a in set(below))),
@@ -52,11 +52,11 @@ def neighbours(section: Section, number: int) -> Neighbours:
     )
 
 
-def place_svg(section: Section, number: int) -> str:
+def neighbourhood_svg(section: CompiledSection, number: int) -> str:
     """The drawing of a rule, with a thick border, and of what is next to it."""
     rule = section.rules[number]
     own = re.escape(escape(f"{rule.name}: {rule.unit},"))
-    drawn = hasse_svg(section, neighbours(section, number).drawn())
+    drawn = hasse_svg(section, rule_neighbours(section, number).drawn())
     border = rf'(<title>{own}[^<]*</title><rect [^>]*stroke-width=")[^"]*'
     return re.sub(border, rf"\g<1>{_BORDER}", drawn, count=1)
 
@@ -66,7 +66,7 @@ def _first_alike(number: int, equal: list[int], near: set[int]) -> int:
     return min([number, *(n for n in equal if n in near)])
 
 
-def _beside(section: Section, number: int) -> tuple[list[int], list[int], list[int]]:
+def _beside(section: CompiledSection, number: int) -> tuple[list[int], list[int], list[int]]:
     """The rules that are wider, narrower or equal, and differ in one factor at most."""
     wider = np.zeros(len(section.rules), np.int8)
     narrower, others = wider.copy(), wider.copy()
@@ -81,9 +81,9 @@ def _beside(section: Section, number: int) -> tuple[list[int], list[int], list[i
     return up, down, [n for n in same if n != number]
 
 
-def _factors(section: Section) -> list[tuple[Order, NDArray[np.intp]]]:
+def _factors(section: CompiledSection) -> list[tuple[Preorder, NDArray[np.intp]]]:
     """Each factor with the class of every rule in it."""
-    arrangement, width = section.arrangement, section.rules.width
+    arrangement, width = section.factor_orders, section.rules.width
     base, combination = np.divmod(np.arange(len(section.rules)), width)
     found = []
     for order in reversed(arrangement.settings):
@@ -97,7 +97,7 @@ def _factors(section: Section) -> list[tuple[Order, NDArray[np.intp]]]:
     return found
 
 
-def _tables(order: Order, own: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def _tables(order: Preorder, own: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """By class: whether it lies above one class, and whether below."""
     above, below = np.zeros(len(order.above), np.int8), np.zeros(len(order.above), np.int8)
     above[list(order.above[own])] = 1

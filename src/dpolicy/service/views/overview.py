@@ -15,29 +15,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.governance import Standings, standings
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.governance import RuleStatusTable, rule_status_table
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.service.views.burndown import Burndown, burndown
-from dpolicy.service.views.paging import Paging, paging
-from dpolicy.service.views.scope import chosen_bases, scope_numbers, subjects, title
-from dpolicy.service.views.standing import Standing, shares, standing
+from dpolicy.service.views.burndown import Burndown, rule_burndown
+from dpolicy.service.views.paging import Pagination, paginate
+from dpolicy.service.views.scope import matching_bases, scope_numbers, subjects, scope_title
+from dpolicy.service.views.standing import RuleStatusRow, used_shares, rule_status_row
 
 #: What the overview can be narrowed to.
 FILTERS = ("policy", "category", "attribute", "unit", "q")
 #: Distinct releases that one page goes through to draw burn-downs, at three microseconds each. A
 #: rule that is charged for more than are left of these is followed on its own page only.
-MOST_FOLLOWED = 40_000
+MAX_BURNDOWN_CHARGES = 40_000
 #: A summary names the tightest of each kind.
-MOST_NAMED = 8
+MAX_GROUPS_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScopeRow:
     """One scope: how its rules stand, one for each unit, and when what does not renew is gone."""
 
     title: str
-    standings: tuple[Standing, ...]
+    standings: tuple[RuleStatusRow, ...]
     burndown: Burndown | None
 
     @property
@@ -55,7 +55,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RuleGroup:
     """All rules of a policy, category, attribute or unit: how many, and the tightest of them."""
 
     name: str
@@ -74,7 +74,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewPage:
     """The first page."""
 
     sequence: int
@@ -85,13 +85,13 @@ class Overview:
     broken: int
     releases: Mapping[str, int]
     waiting: int
-    groups: Mapping[str, tuple[Group, ...]]
-    wanted: Mapping[str, str]
-    lines: tuple[Line, ...]
-    paging: Paging
+    groups: Mapping[str, tuple[RuleGroup, ...]]
+    filters: Mapping[str, str]
+    lines: tuple[ScopeRow, ...]
+    paging: Pagination
 
     @property
-    def tightest(self) -> tuple[Line, Standing] | None:
+    def tightest(self) -> tuple[ScopeRow, RuleStatusRow] | None:
         """The first line, and the rule in it of which most is used."""
         if not self.lines:
             return None
@@ -99,7 +99,7 @@ class Overview:
         return line, max(line.standings, key=lambda s: (not s.holds, s.share or 0.0))
 
     @property
-    def soonest(self) -> Line | None:
+    def first_exhausted(self) -> ScopeRow | None:
         """The line of this page that is used up first, if one is within the horizon."""
         gone = [line for line in self.lines if line.exhausted and line.standings[0].holds]
         return min(gone, key=lambda line: line.exhausted or date.max, default=None)
@@ -115,42 +115,42 @@ class Overview:
             "groups": {
                 kind: [group.as_json() for group in groups] for kind, groups in self.groups.items()
             },
-            "wanted": dict(self.wanted),
+            "wanted": dict(self.filters),
             "scopes": [line.as_json() for line in self.lines],
             **self.paging.as_json(),
         }
 
 
-def overview(state: State, today: date, wanted: Mapping[str, str], page: int) -> Overview | None:
+def overview_page(state: LedgerState, today: date, filters: Mapping[str, str], page: int) -> OverviewPage | None:
     """How all budgets stand; None while there is no policy."""
     policy = state.policy
     if policy is None:
         return None
-    now = standings(state, policy)
-    used = shares(now)
-    scopes = _ranked(policy, now, used, _wanted(policy, now, wanted))
-    shown = paging(page, len(scopes))
-    return Overview(
+    now = rule_status_table(state, policy)
+    used = used_shares(now)
+    scopes = _ranked(policy, now, used, _wanted(policy, now, filters))
+    shown = paginate(page, len(scopes))
+    return OverviewPage(
         state.sequence,
-        policy.policies.name or "policy",
+        policy.policy_set.name or "policy",
         policy.digest,
-        policy.total,
-        policy.kept,
-        int((~now.held).sum()),
+        policy.rule_count,
+        policy.kept_count,
+        int((~now.holds).sum()),
         Counter(entry.status for entry in state.entries.values()),
         sum(proposal.open for proposal in state.proposals.values()),
         _groups(policy, now, used),
-        wanted,
-        tuple(_lines(state, policy, now, shown.of(scopes), today)),
+        filters,
+        tuple(_lines(state, policy, now, shown.items_on_page(scopes), today)),
         shown,
     )
 
 
-def _wanted(policy: CompiledPolicy, now: Standings, wanted: Mapping[str, str]) -> NDArray[np.bool_]:
+def _wanted(policy: CompiledPolicy, now: RuleStatusTable, filters: Mapping[str, str]) -> NDArray[np.bool_]:
     """Which rules are asked for."""
     rules = policy.cumulative.rules
-    found = chosen_bases(policy, wanted)[now.numbers // rules.width]
-    words = wanted.get("q", "").lower().split()
+    found = matching_bases(policy, filters)[now.numbers // rules.width]
+    words = filters.get("q", "").lower().split()
     if words:
         names = (rules[number].name.lower() for number in now.numbers[found].tolist())
         found[found] = [all(word in name for word in words) for name in names]
@@ -158,11 +158,11 @@ def _wanted(policy: CompiledPolicy, now: Standings, wanted: Mapping[str, str]) -
 
 
 def _ranked(
-    policy: CompiledPolicy, now: Standings, used: NDArray[np.float64], wanted: NDArray[np.bool_]
+    policy: CompiledPolicy, now: RuleStatusTable, used: NDArray[np.float64], selected: NDArray[np.bool_]
 ) -> list[list[int]]:
     """The positions of the rules of each scope, lasting ones first; the tightest scope first."""
-    positions = np.flatnonzero(wanted)
-    tightness = np.where(now.held, np.nan_to_num(used, nan=-1.0), np.inf)
+    positions = np.flatnonzero(selected)
+    tightness = np.where(now.holds, np.nan_to_num(used, nan=-1.0), np.inf)
     by_scope: dict[int, list[int]] = {}
     order = np.argsort(-tightness[positions], kind="stable")
     scopes = scope_numbers(policy, now.numbers)
@@ -171,34 +171,34 @@ def _ranked(
     return [sorted(rules, key=lambda p: (_renews(now, p), p)) for rules in by_scope.values()]
 
 
-def _renews(now: Standings, position: int) -> bool:
-    layout = now.of.layout
+def _renews(now: RuleStatusTable, position: int) -> bool:
+    layout = now.section.granularities
     return layout.frames[layout.frame_of[now.numbers[position]]].period is not None
 
 
 def _lines(
-    state: State,
+    state: LedgerState,
     policy: CompiledPolicy,
-    now: Standings,
+    now: RuleStatusTable,
     scopes: Sequence[Sequence[int]],
     today: date,
-) -> Iterator[Line]:
-    left = MOST_FOLLOWED
+) -> Iterator[ScopeRow]:
+    left = MAX_BURNDOWN_CHARGES
     for rules in scopes:
         followed = None
         for position in (p for p in rules if not _renews(now, p)):
-            number, point = int(now.numbers[position]), now.points.get(position)
-            size = state.most_spenders(number)
+            number, point = int(now.numbers[position]), now.worst_points.get(position)
+            size = state.max_groups_charged_to_rule(number)
             if followed is None and size <= left:
                 left -= size
-                followed = burndown(state, now.of, number, point, today)
-        first = now.of.section.rules[int(now.numbers[rules[0]])]
-        yield Line(title(policy, first), tuple(standing(now, p) for p in rules), followed)
+                followed = rule_burndown(state, now.section, number, point, today)
+        first = now.section.compiled.rules[int(now.numbers[rules[0]])]
+        yield ScopeRow(scope_title(policy, first), tuple(rule_status_row(now, p) for p in rules), followed)
 
 
 def _groups(
-    policy: CompiledPolicy, now: Standings, used: NDArray[np.float64]
-) -> dict[str, tuple[Group, ...]]:
+    policy: CompiledPolicy, now: RuleStatusTable, used: NDArray[np.float64]
+) -> dict[str, tuple[RuleGroup, ...]]:
     """The tightest rules by each thing that people ask about."""
     bases = policy.cumulative.rules.bases
     width = policy.cumulative.rules.width
@@ -216,9 +216,9 @@ def _groups(
 def _group(
     names: Sequence[str | None],
     base_of: NDArray[np.intp],
-    now: Standings,
+    now: RuleStatusTable,
     used: NDArray[np.float64],
-) -> Iterator[Group]:
+) -> Iterator[RuleGroup]:
     known = list(dict.fromkeys(name for name in names if name is not None))
     place = {name: position for position, name in enumerate(known)}
     numbers = np.array([place[name] if name is not None else -1 for name in names], np.intp)
@@ -227,9 +227,9 @@ def _group(
     most = np.full(len(known), -np.inf)
     np.maximum.at(most, group_of[inside], np.nan_to_num(used, nan=-np.inf)[inside])
     counts = np.bincount(group_of[inside], minlength=len(known))
-    broken = np.bincount(group_of[inside & ~now.held], minlength=len(known))
-    for position in np.argsort(-most, kind="stable")[:MOST_NAMED].tolist():
+    broken = np.bincount(group_of[inside & ~now.holds], minlength=len(known))
+    for position in np.argsort(-most, kind="stable")[:MAX_GROUPS_LISTED].tolist():
         if counts[position]:
             share = float(most[position])
             told = share if np.isfinite(share) else None
-            yield Group(known[position], int(counts[position]), told, int(broken[position]))
+            yield RuleGroup(known[position], int(counts[position]), told, int(broken[position]))

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Paging:
+class Pagination:
     """Which page of how many, and how many things there are on all of them."""
 
     page: int
@@ -25,7 +25,7 @@ class Paging:
         """The position of the first thing on the page, from 0."""
         return (self.page - 1) * PER_PAGE
 
-    def of(self, every: Sequence[Item]) -> Sequence[Item]:
+    def items_on_page(self, every: Sequence[Item]) -> Sequence[Item]:
         """The part of a list that is on the page."""
         return every[self.first : self.first + PER_PAGE]
 
@@ -34,7 +34,7 @@ class Paging:
         return {"page": self.page, "pages": self.pages, "total": self.total}
 
 
-def paging(asked: int, total: int) -> Paging:
+def paginate(requested_page: int, total: int) -> Pagination:
     """The page that was asked for, or the nearest that there is."""
     pages = max(1, -(-total // PER_PAGE))
-    return Paging(min(max(1, asked), pages), pages, total)
+    return Pagination(min(max(1, requested_page), pages), pages, total)

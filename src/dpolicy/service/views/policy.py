@@ -14,24 +14,24 @@ from typing import Any
 import numpy as np
 
 from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import Difference, conflicts, differences, smallest_budget
-from dpolicy.enforcement.impact import Impact, impact
+from dpolicy.enforcement.governance import RuleChange, find_conflicts, diff_policies, smallest_sufficient_budget
+from dpolicy.enforcement.impact import PolicyImpact, replay_under_policy
 from dpolicy.errors import PolicyRejected
 from dpolicy.language.diagnostics import Diagnostic
 from dpolicy.language.source import Source
-from dpolicy.privacy.budget import describe
-from dpolicy.rules.compiler import CompiledPolicy, Section, compile_policy
-from dpolicy.service.views.standing import RuleName
+from dpolicy.privacy.budget import format_budget
+from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
+from dpolicy.service.views.standing import RuleKey
 
 #: More releases than this take too long to decide again while somebody waits: half a millisecond
 #: each with few rules, some with many.
-MOST_REPLAYED = 2_000
+MAX_RELEASES_REPLAYED_ON_PAGE = 2_000
 #: So many changed rules, conflicts and releases are listed; all of them are counted.
-MOST_LISTED = 100
+MAX_CHANGES_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TextLine:
+class PolicyLine:
     """A line of a policy text, and how many rules it has a part in, kept and in all."""
 
     number: int
@@ -41,11 +41,11 @@ class TextLine:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyText:
+class PolicyFile:
     """One file of the policy in force."""
 
     name: str
-    lines: tuple[TextLine, ...]
+    lines: tuple[PolicyLine, ...]
 
     @property
     def text(self) -> str:
@@ -66,7 +66,7 @@ class PolicyPage:
     digest: str
     total: int
     kept: int
-    texts: tuple[PolicyText, ...]
+    texts: tuple[PolicyFile, ...]
     warnings: tuple[Diagnostic, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class PolicyPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class ConflictRow:
     """A rule of a candidate that the past has already broken, and the least budget to do."""
 
-    rule: RuleName
+    rule: RuleKey
     budget: str
     needs: Mapping[str, float | None]
     at: Mapping[str, str | int]
@@ -104,33 +104,33 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidatePolicy:
     """What a text would do if it were the policy; nothing if it is none."""
 
     compiled: CompiledPolicy | None
     diagnostics: tuple[Diagnostic, ...]
-    changes: tuple[Difference, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    impact: Impact | None = None
+    changes: tuple[RuleChange, ...] = ()
+    conflicts: tuple[ConflictRow, ...] = ()
+    impact: PolicyImpact | None = None
 
     @property
-    def readable(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the text is a policy."""
         return self.compiled is not None
 
     @property
-    def kinds(self) -> Mapping[str, int]:
+    def change_counts(self) -> Mapping[str, int]:
         """How many rules change in which way."""
         return Counter(change.kind for change in self.changes)
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "readable": self.readable,
+            "readable": self.is_valid,
             "digest": self.compiled.digest if self.compiled else None,
             "diagnostics": [diagnostic.as_json() for diagnostic in self.diagnostics],
-            "changes": [change.as_json() for change in self.changes[:MOST_LISTED]],
-            "change-counts": dict(self.kinds),
+            "changes": [change.as_json() for change in self.changes[:MAX_CHANGES_LISTED]],
+            "change-counts": dict(self.change_counts),
             "conflicts": [conflict.as_json() for conflict in self.conflicts],
             "impact": self.impact.as_json() if self.impact else None,
         }
@@ -140,15 +140,15 @@ def policy_page(policy: CompiledPolicy) -> PolicyPage:
     """The text of a policy and what its lines make."""
     counts = _rules_by_line(policy)
     return PolicyPage(
-        policy.policies.name or "policy",
+        policy.policy_set.name or "policy",
         policy.digest,
-        policy.total,
-        policy.kept,
+        policy.rule_count,
+        policy.kept_count,
         tuple(
-            PolicyText(
+            PolicyFile(
                 source.name,
                 tuple(
-                    TextLine(number, text, *counts.get((source.name, number), (0, 0)))
+                    PolicyLine(number, text, *counts.get((source.name, number), (0, 0)))
                     for number, text in enumerate(source.lines, 1)
                 ),
             )
@@ -168,9 +168,9 @@ def _rules_by_line(policy: CompiledPolicy) -> dict[tuple[str, int], tuple[int, i
     return found
 
 
-def _rules_by_span(section: Section) -> list[tuple[Any, int, int]]:
+def _rules_by_span(section: CompiledSection) -> list[tuple[Any, int, int]]:
     """Each base policy and each setting, with how many rules it is a factor of."""
-    rules, kept = section.rules, section.pruned.kept.reshape(-1, section.rules.width)
+    rules, kept = section.rules, section.pruning.kept.reshape(-1, section.rules.width)
     found = [
         (base.span, int(kept[number].sum()), rules.width) for number, base in enumerate(rules.bases)
     ]
@@ -183,30 +183,30 @@ def _rules_by_span(section: Section) -> list[tuple[Any, int, int]]:
     return found
 
 
-def candidate(point: DecisionPoint, texts: Sequence[tuple[str, str]]) -> Candidate:
+def preview_policy(point: DecisionPoint, texts: Sequence[tuple[str, str]]) -> CandidatePolicy:
     """What texts would do as the policy; nothing is applied."""
     try:
         compiled = compile_policy([Source(name, text) for name, text in texts])
     except PolicyRejected as error:
         found = tuple(d for d in error.diagnostics if isinstance(d, Diagnostic))
-        return Candidate(None, found)
+        return CandidatePolicy(None, found)
     before = point.policy
-    changes = differences(before, compiled) if before else []
-    broken = point.consult(lambda state: conflicts(state.under(compiled)))
-    return Candidate(
+    changes = diff_policies(before, compiled) if before else []
+    broken = point.read_state(lambda state: find_conflicts(state.with_policy(compiled)))
+    return CandidatePolicy(
         compiled,
         compiled.warnings,
         tuple(changes),
         tuple(
-            Conflict(
-                RuleName(c.rule.name, c.rule.unit),
-                describe(c.rule.budget),
-                smallest_budget(c),
-                c.at,
+            ConflictRow(
+                RuleKey(c.rule.name, c.rule.unit),
+                format_budget(c.rule.budget),
+                smallest_sufficient_budget(c),
+                c.location,
                 c.spenders,
                 str(c.rule.base.span),
             )
             for c in broken
         ),
-        impact(compiled, point.records(), MOST_REPLAYED),
+        replay_under_policy(compiled, point.records(), MAX_RELEASES_REPLAYED_ON_PAGE),
     )

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpolicy.enforcement.state import STATUSES, Entry, State
-from dpolicy.ledger.canonical import encode
-from dpolicy.ledger.events import Event, ReleaseDecided, body_of
+from dpolicy.enforcement.state import STATUSES, ReleaseEntry, LedgerState
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.events import Event, ReleaseDecided, release_body_in
 from dpolicy.releases.decision import Decision
-from dpolicy.service.views.paging import Paging, paging
+from dpolicy.service.views.paging import Pagination, paginate
 
 #: Reads the event with a number.
 ReadEvent = Callable[[int], Event]
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseLine:
+class ReleaseRow:
     """One release in a list."""
 
     release: str
@@ -47,18 +47,18 @@ class ReleaseLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Releases:
+class ReleaseListPage:
     """A page of releases, and how many there are of each status."""
 
-    wanted: Mapping[str, str]
+    filters: Mapping[str, str]
     counts: Mapping[str, int]
-    lines: tuple[ReleaseLine, ...]
-    paging: Paging
+    lines: tuple[ReleaseRow, ...]
+    paging: Pagination
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "wanted": dict(self.wanted),
+            "wanted": dict(self.filters),
             "statuses": dict(self.counts),
             "releases": [line.as_json() for line in self.lines],
             **self.paging.as_json(),
@@ -69,7 +69,7 @@ class Releases:
 class ReleasePage:
     """A release: how it stands, what was asked, and what was answered; imports have no answer."""
 
-    line: ReleaseLine
+    line: ReleaseRow
     body: Mapping[str, Any]
     decision: Decision | None
     because: str
@@ -87,77 +87,77 @@ class ReleasePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReleaseSearchResult:
     """What a search found, before it is read: the names and entries of a page."""
 
-    names: tuple[tuple[str, Entry], ...]
+    names: tuple[tuple[str, ReleaseEntry], ...]
     counts: Mapping[str, int]
-    paging: Paging
+    paging: Pagination
 
 
 def find_releases(
-    state: State, wanted: Mapping[str, str], page: int, own: str | None = None
-) -> Found:
+    state: LedgerState, filters: Mapping[str, str], page: int, own: str | None = None
+) -> ReleaseSearchResult:
     """The releases that hold every word of `q` and have the status that is asked for.
 
     Only those of one person, if `own` names somebody.
     """
-    words = [word.encode("utf-8") for word in wanted.get("q", "").lower().split()]
-    status = wanted.get("status")
+    words = [word.encode("utf-8") for word in filters.get("q", "").lower().split()]
+    status = filters.get("status")
     counts = dict.fromkeys(STATUSES, 0)
     names: list[str] = []
     texts: dict[int, bytes] = {}
     for name, entry in state.entries.items():
-        if own not in (None, state.contents[entry.content].by):
+        if own not in (None, state.charge_groups[entry.charge_group].by):
             continue
         if words:
-            text = texts.get(entry.content)
+            text = texts.get(entry.charge_group)
             if text is None:
-                content = state.contents[entry.content]
+                content = state.charge_groups[entry.charge_group]
                 text = content.by.lower().encode("utf-8") + b" " + content.mechanisms.lower()
-                texts[entry.content] = text
+                texts[entry.charge_group] = text
             called = name.lower().encode("utf-8")
             if not all(word in called or word in text for word in words):
                 continue
         counts[entry.status] += 1
         if status in (None, entry.status):
             names.append(name)
-    shown = paging(page, len(names))
-    newest = shown.of(names[::-1])
-    return Found(tuple((name, state.entries[name]) for name in newest), counts, shown)
+    shown = paginate(page, len(names))
+    newest = shown.items_on_page(names[::-1])
+    return ReleaseSearchResult(tuple((name, state.entries[name]) for name in newest), counts, shown)
 
 
-def releases_page(found: Found, wanted: Mapping[str, str], read: ReadEvent) -> Releases:
+def releases_page(search_result: ReleaseSearchResult, filters: Mapping[str, str], read: ReadEvent) -> ReleaseListPage:
     """What was found, read from the ledger."""
-    lines = tuple(_line(name, entry, read(entry.asked)) for name, entry in found.names)
-    counts = {status: count for status, count in found.counts.items() if count}
-    return Releases(wanted, counts, lines, found.paging)
+    lines = tuple(_line(name, entry, read(entry.request_record)) for name, entry in search_result.names)
+    counts = {status: count for status, count in search_result.counts.items() if count}
+    return ReleaseListPage(filters, counts, lines, search_result.paging)
 
 
-def release_page(name: str, entry: Entry, read: ReadEvent, expires: str | None) -> ReleasePage:
+def release_page(name: str, entry: ReleaseEntry, read: ReadEvent, expires: str | None) -> ReleasePage:
     """One release, as it was asked for and answered."""
-    event = read(entry.asked)
+    event = read(entry.request_record)
     decision = None
     if isinstance(event, ReleaseDecided):
         decision = Decision.from_json(json.loads(event.answer))
     return ReleasePage(
         _line(name, entry, event),
-        json.loads(encode(body_of(read(entry.charged)))),
+        json.loads(encode_canonical(release_body_in(read(entry.charge_record)))),
         decision,
         getattr(event, "because", ""),
         expires,
     )
 
 
-def _line(name: str, entry: Entry, event: Event) -> ReleaseLine:
-    body = body_of(event)
+def _line(name: str, entry: ReleaseEntry, event: Event) -> ReleaseRow:
+    body = release_body_in(event)
     mechanisms = body["mechanisms"]
     attributes = sorted({a for said in mechanisms for a in said.get("attributes", ())})
     kinds = tuple(dict.fromkeys(str(said["mechanism"]["kind"]) for said in mechanisms))
-    by = asker(event)
-    return ReleaseLine(name, entry.status, by, tuple(attributes), kinds, entry.asked, event.at)
+    by = release_author(event)
+    return ReleaseRow(name, entry.status, by, tuple(attributes), kinds, entry.request_record, event.at)
 
 
-def asker(event: Event) -> str:
+def release_author(event: Event) -> str:
     """Who asked for a release."""
-    return getattr(event, "by", "") or str(body_of(event).get("by", ""))
+    return getattr(event, "by", "") or str(release_body_in(event).get("by", ""))

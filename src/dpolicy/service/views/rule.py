@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from dpolicy.enforcement.governance import Standings, standings
+from dpolicy.enforcement.governance import RuleStatusTable, rule_status_table
 from dpolicy.enforcement.segments import Segments
-from dpolicy.enforcement.state import State
+from dpolicy.enforcement.state import LedgerState
 from dpolicy.predicates.expression import Always, Expression, UsesAny
-from dpolicy.privacy.budget import describe
-from dpolicy.privacy.rows import Rows
+from dpolicy.privacy.budget import format_budget
+from dpolicy.privacy.rows import LossArray
 from dpolicy.releases.regions import Point
-from dpolicy.rules.compiler import CompiledPolicy, Section
+from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
 from dpolicy.rules.rule import TIMES, Rule
-from dpolicy.service.views.blocks import Block, blocks
-from dpolicy.service.views.burndown import Burndown, burndown
-from dpolicy.service.views.neighbours import neighbours
-from dpolicy.service.views.standing import RuleName, Standing, share_of, standing
+from dpolicy.service.views.blocks import BlockUsage, time_block_usage
+from dpolicy.service.views.burndown import Burndown, rule_burndown
+from dpolicy.service.views.neighbours import rule_neighbours
+from dpolicy.service.views.standing import RuleKey, RuleStatusRow, used_share_of_budget, rule_status_row
 
 #: A page names so many releases, places, and rules that this one implies.
-MOST_NAMED = 15
+MAX_SPENDERS_LISTED = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Spender:
+class TopSpender:
     """A release and what it cost the rule at its worst place, in the rule's own notion."""
 
     release: str
@@ -47,7 +47,7 @@ class Spender:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocationUsage:
     """Somewhere the rule is kept by itself, and the share of its budget that is used there."""
 
     first: Mapping[str, str | int]
@@ -63,22 +63,22 @@ class Place:
 class RulePage:
     """A rule; `standing` is None where nothing is spent of it: implied, or for each release."""
 
-    rule: RuleName
+    rule: RuleKey
     scope: tuple[str, ...]
     policies: tuple[str, ...]
     sources: tuple[str, ...]
     budget: str
-    implied_by: RuleName | None
-    implies: tuple[RuleName, ...]
+    implied_by: RuleKey | None
+    implies: tuple[RuleKey, ...]
     implies_count: int
-    wider: tuple[RuleName, ...]
-    narrower: tuple[RuleName, ...]
-    standing: Standing | None
+    wider: tuple[RuleKey, ...]
+    narrower: tuple[RuleKey, ...]
+    standing: RuleStatusRow | None
     burndown: Burndown | None
-    spenders: tuple[Spender, ...]
-    places: tuple[Place, ...]
+    spenders: tuple[TopSpender, ...]
+    places: tuple[LocationUsage, ...]
     place_count: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockUsage, ...]
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -102,13 +102,13 @@ class RulePage:
         }
 
 
-def find_rule(policy: CompiledPolicy, wanted: RuleName) -> Rule | None:
+def find_rule(policy: CompiledPolicy, key: RuleKey) -> Rule | None:
     """A rule by its name and unit, without building all of them."""
-    section = policy.each_release if wanted.each_release else policy.cumulative
+    section = policy.each_release if key.each_release else policy.cumulative
     rules = section.rules
     for number, base in enumerate(rules.bases):
-        rest = wanted.name.removeprefix(base.name)
-        if base.unit != wanted.unit or not wanted.name.startswith(base.name):
+        rest = key.name.removeprefix(base.name)
+        if base.unit != key.unit or not key.name.startswith(base.name):
             continue
         names = rest.removeprefix(TIMES).split(TIMES) if rest else []
         if len(names) != len(rules.axes):
@@ -125,29 +125,29 @@ def find_rule(policy: CompiledPolicy, wanted: RuleName) -> Rule | None:
 
 
 def rule_page(
-    state: State, wanted: RuleName, today: date, own: str | None = None
+    state: LedgerState, key: RuleKey, today: date, own: str | None = None
 ) -> RulePage | None:
     """All that is known of a rule of the policy in force; None if there is no such rule.
 
     Of releases only those of one person are named, if `own` names somebody.
     """
     policy = state.policy
-    rule = find_rule(policy, wanted) if policy else None
+    rule = find_rule(policy, key) if policy else None
     if policy is None or rule is None:
         return None
     section = policy.each_release if rule.each_release else policy.cumulative
-    near = neighbours(section, rule.number)
-    implied = np.flatnonzero(section.pruned.witness == rule.number)
+    near = rule_neighbours(section, rule.number)
+    implied = np.flatnonzero(section.pruning.implied_by == rule.number)
     implied = implied[implied != rule.number]
     witness = section.implied_by(rule)
     return RulePage(
-        name_of(rule),
+        rule_key(rule),
         tuple(_written(rule)),
         rule.policies,
         tuple(str(span) for span in rule.sources),
-        describe(rule.budget),
-        name_of(witness) if witness else None,
-        tuple(name_of(section.rules[n]) for n in implied[:MOST_NAMED].tolist()),
+        format_budget(rule.budget),
+        rule_key(witness) if witness else None,
+        tuple(rule_key(section.rules[n]) for n in implied[:MAX_SPENDERS_LISTED].tolist()),
         len(implied),
         _names(section, near.wider),
         _names(section, near.narrower),
@@ -155,13 +155,13 @@ def rule_page(
     )
 
 
-def name_of(rule: Rule) -> RuleName:
+def rule_key(rule: Rule) -> RuleKey:
     """What a rule is found by."""
-    return RuleName(rule.name, rule.unit, rule.each_release)
+    return RuleKey(rule.name, rule.unit, rule.each_release)
 
 
-def _names(section: Section, numbers: Sequence[int]) -> tuple[RuleName, ...]:
-    return tuple(name_of(section.rules[number]) for number in numbers)
+def _names(section: CompiledSection, numbers: Sequence[int]) -> tuple[RuleKey, ...]:
+    return tuple(rule_key(section.rules[number]) for number in numbers)
 
 
 def _written(rule: Rule) -> Iterator[str]:
@@ -177,73 +177,73 @@ def _written(rule: Rule) -> Iterator[str]:
 
 
 _Kept = tuple[
-    Standing | None,
+    RuleStatusRow | None,
     Burndown | None,
-    tuple[Spender, ...],
-    tuple[Place, ...],
+    tuple[TopSpender, ...],
+    tuple[LocationUsage, ...],
     int,
-    tuple[Block, ...],
+    tuple[BlockUsage, ...],
 ]
 
 
-def _kept(state: State, policy: CompiledPolicy, rule: Rule, today: date, own: str | None) -> _Kept:
+def _kept(state: LedgerState, policy: CompiledPolicy, rule: Rule, today: date, own: str | None) -> _Kept:
     """How a rule over all releases was used, if it is enforced."""
-    if rule.each_release or not policy.cumulative.pruned.kept[rule.number]:
+    if rule.each_release or not policy.cumulative.pruning.kept[rule.number]:
         return None, None, (), (), 0, ()
-    now = standings(state, policy)
+    now = rule_status_table(state, policy)
     position = int(np.searchsorted(now.numbers, rule.number))
-    told, point = standing(now, position), now.points.get(position)
-    followed = burndown(state, now.of, rule.number, point, today)
+    told, point = rule_status_row(now, position), now.worst_points.get(position)
+    followed = rule_burndown(state, now.section, rule.number, point, today)
     segments = state.balances.segments.get(rule.number)
     return (
         told,
         followed,
         tuple(_spenders(state, now, rule, point, own)),
         *_places(segments, now, rule),
-        blocks(now.of, rule, segments),
+        time_block_usage(now.section, rule, segments),
     )
 
 
 def _spenders(
-    state: State, now: Standings, rule: Rule, point: Point | None, own: str | None
-) -> Iterator[Spender]:
+    state: LedgerState, now: RuleStatusTable, rule: Rule, point: Point | None, own: str | None
+) -> Iterator[TopSpender]:
     """The releases that cost most, the dearest first."""
-    every = state.spenders(rule.number, point)
+    every = state.groups_charged_to_rule(rule.number, point)
     found = [(content, row) for content, row in every if own in (None, content.by)]
     if not found:
         return
-    readout = now.of.readout_of(rule.number)
-    sizes = readout.sizes(np.array([row for _, row in found]))
-    left = MOST_NAMED
-    for position in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist():
+    readout = now.section.formatter_for(rule.number)
+    sizes = readout.ranking_keys(np.array([row for _, row in found]))
+    left = MAX_SPENDERS_LISTED
+    for position in np.argsort(-sizes, kind="stable")[:MAX_SPENDERS_LISTED].tolist():
         content, row = found[position]
         cost = next(iter(readout(row).values()))
         month = f"{date.fromordinal(content.month):%Y-%m}"
-        for release in list(state.counted(content))[:left]:
-            yield Spender(release, content.by, month, cost)
+        for release in list(state.spending_releases(content))[:left]:
+            yield TopSpender(release, content.by, month, cost)
             left -= 1
         if left <= 0:
             return
 
 
-def _places(segments: Segments | None, now: Standings, rule: Rule) -> tuple[tuple[Place, ...], int]:
+def _places(segments: Segments | None, now: RuleStatusTable, rule: Rule) -> tuple[tuple[LocationUsage, ...], int]:
     """The fullest places of a rule that is not the same everywhere."""
     if segments is None:
         return (), 0
-    parts = segments.parts()
-    rows: Rows = parts["amounts"].T
-    used = share_of(rule.budget, now.of.readout_of(rule.number), rows)
+    parts = segments.to_arrays()
+    rows: LossArray = parts["amounts"].T
+    used = used_share_of_budget(rule.budget, now.section.formatter_for(rule.number), rows)
     charged = np.flatnonzero(rows.any(axis=1))
     fullest = charged[np.argsort(-used[charged], kind="stable")]
     return tuple(
-        Place(
+        LocationUsage(
             _named(now, rule, parts["low"][:, cell]),
             _named(now, rule, parts["high"][:, cell] - 1),
             None if np.isnan(used[cell]) else float(used[cell]),
         )
-        for cell in fullest[:MOST_NAMED].tolist()
+        for cell in fullest[:MAX_SPENDERS_LISTED].tolist()
     ), len(charged)
 
 
-def _named(now: Standings, rule: Rule, corner: Rows) -> Mapping[str, str | int]:
-    return now.of.layout.named(tuple(corner.tolist()), rule.number, now.cutoff)
+def _named(now: RuleStatusTable, rule: Rule, corner: LossArray) -> Mapping[str, str | int]:
+    return now.section.granularities.location_for_rule(tuple(corner.tolist()), rule.number, now.cutoff)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from dpolicy.language.model import AttributePolicy, CategoryPolicy
 from dpolicy.predicates.expression import Always, reads_attribute
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.rules.rule import TIMES, Base, Rule
+from dpolicy.rules.rule import TIMES, BaseRule, Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RuleSubject:
     """What a base rule is about: everything, one attribute, one category, or what a policy says."""
 
     kind: str
@@ -36,25 +36,25 @@ class Subject:
 
 
 @lru_cache(maxsize=8)
-def subjects(policy: CompiledPolicy) -> tuple[Subject, ...]:
+def subjects(policy: CompiledPolicy) -> tuple[RuleSubject, ...]:
     """What each base rule over all releases is about."""
-    kinds = {str(said.name): type(said) for said in policy.policies.policies}
+    kinds = {str(said.name): type(said) for said in policy.policy_set.policies}
     return tuple(_subject(base, kinds[base.policy]) for base in policy.cumulative.rules.bases)
 
 
-def _subject(base: Base, kind: type[object]) -> Subject:
+def _subject(base: BaseRule, kind: type[object]) -> RuleSubject:
     inside = base.name.removeprefix(base.policy).strip("[]")
     if kind is AttributePolicy:
-        return Subject("attribute", inside)
+        return RuleSubject("attribute", inside)
     if kind is CategoryPolicy:
         name, _, level = inside.rpartition(", ")
-        return Subject("category", name, level)
+        return RuleSubject("category", name, level)
     if isinstance(base.predicate, Always):
-        return Subject("everything", "everything")
-    return Subject("custom", base.name)
+        return RuleSubject("everything", "everything")
+    return RuleSubject("custom", base.name)
 
 
-def title(policy: CompiledPolicy, rule: Rule) -> str:
+def scope_title(policy: CompiledPolicy, rule: Rule) -> str:
     """The scope of a rule, for people."""
     own = subjects(policy)[rule.number // policy.cumulative.rules.width].title
     return TIMES.join((own, *(setting.name for setting in rule.settings)))
@@ -62,24 +62,24 @@ def title(policy: CompiledPolicy, rule: Rule) -> str:
 
 def scope_numbers(policy: CompiledPolicy, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
     """The same number for rules of equivalent scope."""
-    arrangement, width = policy.cumulative.arrangement, policy.cumulative.rules.width
+    arrangement, width = policy.cumulative.factor_orders, policy.cumulative.rules.width
     classes = np.array([arrangement.scopes.classes[s] for s in arrangement.scope_of], np.intp)
     found: NDArray[np.intp] = classes[numbers // width] * width + numbers % width
     return found
 
 
-def chosen_bases(policy: CompiledPolicy, wanted: Mapping[str, str]) -> NDArray[np.bool_]:
+def matching_bases(policy: CompiledPolicy, filters: Mapping[str, str]) -> NDArray[np.bool_]:
     """Which base rules are about a policy, category, attribute or unit; all that are named."""
     found = [
-        _is_about(base, subject, wanted)
+        _is_about(base, subject, filters)
         for base, subject in zip(policy.cumulative.rules.bases, subjects(policy), strict=True)
     ]
     return np.array(found, dtype=bool)
 
 
-def _is_about(base: Base, subject: Subject, wanted: Mapping[str, str]) -> bool:
-    policy, unit = wanted.get("policy"), wanted.get("unit")
-    category, attribute = wanted.get("category"), wanted.get("attribute")
+def _is_about(base: BaseRule, subject: RuleSubject, filters: Mapping[str, str]) -> bool:
+    policy, unit = filters.get("policy"), filters.get("unit")
+    category, attribute = filters.get("category"), filters.get("attribute")
     return (
         policy in (None, base.policy)
         and unit in (None, base.unit)

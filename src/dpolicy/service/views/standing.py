@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.enforcement.governance import Standings
-from dpolicy.enforcement.readout import Readout
-from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp, as_json
+from dpolicy.enforcement.governance import RuleStatusTable
+from dpolicy.enforcement.readout import LossFormatter
+from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp, budget_to_json
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT
-from dpolicy.privacy.rows import Rows
-from dpolicy.releases.decision import Shown
+from dpolicy.privacy.rows import LossArray
+from dpolicy.releases.decision import DisplayedLoss
 from dpolicy.rules.rule import Rule
 
 #: What each notion is written with.
-SIGNS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
+NOTION_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
 
 
 @dataclass(frozen=True, slots=True)
-class RuleName:
+class RuleKey:
     """What a rule is found by: its name, its unit, and whether it is for each release by itself."""
 
     name: str
@@ -39,17 +39,17 @@ class RuleName:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RuleStatusRow:
     """How a rule stands: `share` is what was used of its budget; None where that is no number."""
 
-    rule: RuleName
+    rule: RuleKey
     policies: tuple[str, ...]
     budget: Mapping[str, Any] | str
-    spent: Shown
+    spent: DisplayedLoss
     share: float | None
     holds: bool
-    at: Mapping[str, str | int]
-    renews: str | None
+    location: Mapping[str, str | int]
+    period: str | None
 
     @property
     def limit(self) -> float | None:
@@ -57,22 +57,22 @@ class Standing:
         return None if isinstance(self.budget, str) else _first(self.budget)
 
     @property
-    def used(self) -> float | None:
+    def spent_amount(self) -> float | None:
         """The number that was spent; None if it is infinite."""
         return next(iter(self.spent.values()), None)
 
     @property
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """What is left of the number, where there is one."""
-        if self.limit is None or self.used is None:
+        if self.limit is None or self.spent_amount is None:
             return None
-        return max(0.0, self.limit - self.used)
+        return max(0.0, self.limit - self.spent_amount)
 
     @property
-    def sign(self) -> str:
+    def notion_symbol(self) -> str:
         """What the number is written with."""
         notion = next(iter(self.spent), "")
-        return SIGNS.get(notion, notion)
+        return NOTION_SYMBOLS.get(notion, notion)
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -81,39 +81,39 @@ class Standing:
             "policies": list(self.policies),
             "budget": self.budget,
             "spent": dict(self.spent),
-            "left": self.left,
+            "left": self.remaining,
             "share": self.share,
             "holds": self.holds,
-            "at": dict(self.at),
-            "renews": self.renews,
+            "at": dict(self.location),
+            "renews": self.period,
         }
 
 
-def standing(now: Standings, position: int) -> Standing:
+def rule_status_row(now: RuleStatusTable, position: int) -> RuleStatusRow:
     """How one of the rules stands."""
     number = int(now.numbers[position])
-    rule, row = now.of.section.rules[number], now.rows[position]
-    share = float(shares(now, np.array([position]))[0])
-    return told(
+    rule, row = now.section.compiled.rules[number], now.losses[position]
+    share = float(used_shares(now, np.array([position]))[0])
+    return status_row(
         now,
         rule,
         row,
-        holds=bool(now.held[position]),
+        holds=bool(now.holds[position]),
         share=share,
-        at=now.at(position),
+        at=now.location(position),
     )
 
 
-def told(
-    now: Standings, rule: Rule, row: Rows, *, holds: bool, share: float, at: Mapping[str, str | int]
-) -> Standing:
+def status_row(
+    now: RuleStatusTable, rule: Rule, row: LossArray, *, holds: bool, share: float, at: Mapping[str, str | int]
+) -> RuleStatusRow:
     """A rule and a loss, for people."""
-    frame = now.of.layout.frames[now.of.layout.frame_of[rule.number]]
-    return Standing(
-        RuleName(rule.name, rule.unit, rule.each_release),
+    frame = now.section.granularities.frames[now.section.granularities.frame_of[rule.number]]
+    return RuleStatusRow(
+        RuleKey(rule.name, rule.unit, rule.each_release),
         rule.policies,
-        as_json(rule.budget),
-        now.of.readout_of(rule.number)(row),
+        budget_to_json(rule.budget),
+        now.section.formatter_for(rule.number)(row),
         None if np.isnan(share) else share,
         holds,
         at,
@@ -121,19 +121,19 @@ def told(
     )
 
 
-def shares(now: Standings, positions: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+def used_shares(now: RuleStatusTable, positions: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
     """The share that each rule has used of its budget; not a number where it has no limit."""
     chosen = np.arange(len(now.numbers)) if positions is None else positions
-    budgets = now.of.section.rules.budget_numbers[now.numbers[chosen]]
+    budgets = now.section.compiled.rules.budget_numbers[now.numbers[chosen]]
     found = np.full(len(chosen), np.nan)
     for number in np.unique(budgets).tolist():
         alike = budgets == number
-        budget, readout = now.of.section.rules.budgets[number], now.of.readouts[number]
-        found[alike] = share_of(budget, readout, now.rows[chosen[alike]])
+        budget, readout = now.section.compiled.rules.budgets[number], now.section.formatters[number]
+        found[alike] = used_share_of_budget(budget, readout, now.losses[chosen[alike]])
     return found
 
 
-def share_of(budget: Budget, readout: Readout, rows: Rows) -> NDArray[np.float64]:
+def used_share_of_budget(budget: Budget, readout: LossFormatter, rows: LossArray) -> NDArray[np.float64]:
     """The share of one budget that each row uses."""
     spent = [figure.quanta(rows) / QUANTA_PER_UNIT for figure in readout.figures]
     match budget:
