@@ -19,17 +19,17 @@ from statistics import mean
 from time import process_time
 from typing import NamedTuple
 
-from dpolicy.allocation.rounds import Simulation
+from dpolicy.allocation.simulation import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generate_workload
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    resolve_arrivals,
     load_workload,
     policy_for_workload,
+    resolve_arrivals,
 )
+from dpolicy.evaluation.workload_generator import generate_workload
 
 SCENARIOS = ("context", "scope", "time")
 TOTALS = (3, 5, 7, 10, 15, 20)

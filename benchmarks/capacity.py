@@ -12,9 +12,9 @@ from fractions import Fraction
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import PURE, quanta_down, renyi
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
+from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     STATIC_ORDERS,
@@ -24,7 +24,7 @@ from dpolicy.privacy.thresholds import (
     bound_for_budget,
     conversion_cost,
 )
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 DELTA = Fraction("1e-7")
 EPSILONS = (3, 5, 7, 10, 15, 20)

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dpolicy.language.source import Source
-from dpolicy.releases.labels import PredicateInput
+from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 _BY_RISK = "{low: {epsilon: 20}, medium: {epsilon: 9}, high: {epsilon: 3}}"
 _TIGHT = "{low: {epsilon: 1}, medium: {epsilon: 1}, high: {epsilon: 1}}"

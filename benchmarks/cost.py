@@ -6,12 +6,12 @@ import time
 from fractions import Fraction
 
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, renyi
-from dpolicy.privacy.group import cost_by_unit
-from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
+from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
-from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
+from dpolicy.privacy.units.group_privacy import cost_by_unit
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 
 CERTIFICATES = (PURE, *(renyi(order) for order in DEFAULT_ORDERS), RHO, MU_SQUARED)
 UNITS = (
@@ -33,7 +33,9 @@ def families(n: int) -> dict[str, Mechanism]:
 def seconds(mechanism: Mechanism) -> float:
     """One cost table."""
     start = time.perf_counter()
-    cost_by_unit(mechanism, UNITS[0], NeighbouringRelation.ADD_REMOVE, units=UNITS, certificates=CERTIFICATES)
+    cost_by_unit(
+        mechanism, UNITS[0], NeighbouringRelation.ADD_REMOVE, units=UNITS, certificates=CERTIFICATES
+    )
     return time.perf_counter() - start
 
 

@@ -20,16 +20,16 @@ from typing import Any, TypeVar
 
 from tests.ledger.postgres_servers import running
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import parse_request
-from dpolicy.enforcement.snapshot import write_snapshot
-from dpolicy.language.source import Source
 from dpolicy.ledger.events import ReleaseDecided, next_record
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.sqlite import SqliteStore
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.ledger.stores.postgres import PostgresStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import parse_request
+from dpolicy.pdp.snapshot import write_snapshot
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 ATTRIBUTES = 370
 
@@ -113,7 +113,9 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
     )
 
 
-def durable(name: str, make: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int) -> None:
+def durable(
+    name: str, make: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int
+) -> None:
     """Print durable decisions per second, alone and with 64 clients that wait."""
     point = DecisionPoint(make())
     point.apply(compiled)

@@ -11,11 +11,17 @@ import argparse
 from pathlib import Path
 from time import process_time
 
-from dpolicy.allocation.hindsight import hindsight_upper_bound
-from dpolicy.allocation.rounds import Simulation
+from dpolicy.allocation.simulation import Simulation
+from dpolicy.allocation.solving.hindsight_bound import hindsight_upper_bound
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generate_workload
-from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, resolve_arrivals, load_workload, policy_for_workload
+from dpolicy.evaluation.workload import (
+    ROUNDS,
+    SCHEDULE,
+    load_workload,
+    policy_for_workload,
+    resolve_arrivals,
+)
+from dpolicy.evaluation.workload_generator import generate_workload
 
 SCENARIOS = ("context", "scope", "time")
 TOTALS = (3, 5, 7, 10, 15, 20)

@@ -15,15 +15,15 @@ from typing import Any
 from benchmarks.decide import ANSWER, bodies, policy
 from starlette.testclient import TestClient
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.journal import read_event
-from dpolicy.enforcement.judgement import parse_request
 from dpolicy.ledger.events import PolicyApplied, Record, ReleaseDecided, next_record
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.journal import read_event
+from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.service.access import local_access
 from dpolicy.service.app import create_app
-from dpolicy.service.limits import ServiceLimits
+from dpolicy.service.auth.access_rules import local_access
+from dpolicy.service.http.limits import ServiceLimits
 
 #: What is fetched, and what it is called.
 PAGES = {

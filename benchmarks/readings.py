@@ -13,23 +13,30 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpolicy.allocation.rounds import Arrival, Simulation
+from dpolicy.allocation.simulation import Arrival, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.places import ALL_TIME
-from dpolicy.evaluation.bars import published_value
-from dpolicy.evaluation.experiment import BASELINE, OURS, EvaluationRun, measure_spending, policy_for, workload_for
-from dpolicy.evaluation.readings import charge_coarse_blocks
+from dpolicy.balances.partition_space import ALL_TIME
+from dpolicy.evaluation.comparison import published_value
+from dpolicy.evaluation.experiment import (
+    BASELINE,
+    OURS,
+    EvaluationRun,
+    measure_spending,
+    policy_for,
+    workload_for,
+)
+from dpolicy.evaluation.s3_variants import charge_coarse_blocks
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     TOTALS,
     Workload,
-    resolve_arrivals,
     policy_sources,
+    resolve_arrivals,
 )
-from dpolicy.language.source import Source
 from dpolicy.releases.regions import region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.enforcement.check import certificates_for, charges_by_region, decide, enforced_sections
-from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
-from dpolicy.language.source import Source
+from dpolicy.decisions.decide import certificates_for, charges_by_region, decide, enforced_sections
+from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 ORDERS = "2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024"
 

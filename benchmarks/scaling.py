@@ -17,20 +17,20 @@ from multiprocessing import get_context
 from random import Random
 from time import process_time
 
-from dpolicy.allocation.rounds import Arrival, Simulation
+from dpolicy.allocation.simulation import Arrival, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.evaluation.generator import generate_workload
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    resolve_arrivals,
     policy_for_workload,
     policy_sources,
+    resolve_arrivals,
 )
-from dpolicy.language.source import Source
+from dpolicy.evaluation.workload_generator import generate_workload
 from dpolicy.releases.regions import region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 TOTAL = 10
 VALUES = 100

@@ -24,10 +24,10 @@ from benchmarks.decide import policy as many_rules
 from tests.ledger.postgres_servers import running
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import parse_request
 from dpolicy.ledger.events import ReleaseDecided, next_record
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store_address import open_store
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import parse_request
 
 CLIENTS = 64
 AT = "2026-10-28T12:00:00+00:00"
@@ -91,7 +91,8 @@ def started(ledger: str, policy: str) -> Iterator[Server]:
         (Path(folder) / "access.yaml").write_text(access())
         policy_in_force(ledger, policy)
         program = (
-            "import dpolicy.service.server as server; from dpolicy.service.limits import Limits; "
+            "import dpolicy.service.server as server; "
+            "from dpolicy.service.http.limits import Limits; "
             "server.Limits = lambda: Limits(rate=1e9, burst=1e9); "
             "from dpolicy.cli.main import run; run()"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
+from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.privacy.loss import INFINITE
 

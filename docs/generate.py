@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 import click
 
 from dpolicy.cli.main import COMMANDS, dpolicy, exit_code
-from dpolicy.language.catalogue import CATALOGUE
-from dpolicy.language.json_schema import policy_schema
-from dpolicy.service.openapi import PROBLEMS_OF_EVERY_ENDPOINT as ANY
-from dpolicy.service.openapi import plain_path
-from dpolicy.service.principal import EVERY_ROLE
-from dpolicy.service.problem import PROBLEMS
-from dpolicy.service.table import ENDPOINTS
+from dpolicy.policy.diagnostic_codes import CATALOGUE
+from dpolicy.policy.json_schema import policy_schema
+from dpolicy.service.api.openapi import PROBLEMS_OF_EVERY_ENDPOINT as ANY
+from dpolicy.service.api.openapi import plain_path
+from dpolicy.service.api.routes import ENDPOINTS
+from dpolicy.service.auth.principal import EVERY_ROLE
+from dpolicy.service.http.problem_details import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "cases" / "diagnostics"

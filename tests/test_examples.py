@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 import yaml
 
-from dpolicy.cases.case import load_case
+from dpolicy.cases.case_file import load_case
 from dpolicy.cases.runner import run_case
 from dpolicy.cli.main import exit_code
-from dpolicy.language.parser import policy_files
+from dpolicy.policy.parser import policy_files
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.conversion import renyi_to_epsilon_classic, zcdp_to_epsilon
-from dpolicy.privacy.mechanism import parse_mechanism
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
+from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
@@ -78,7 +78,7 @@ def compiled_text(text: str, folder: Path) -> CompiledPolicy:
 
 
 def kept_names(compiled: CompiledPolicy) -> set[tuple[str, str]]:
-    return {(rule.name, rule.unit) for rule in compiled.kept_rules}
+    return {(rule.name, rule.unit) for rule in compiled.rules}
 
 
 def table_rows(page: Path) -> list[list[str]]:
@@ -208,7 +208,7 @@ def test_context_at_every_total(tmp_path: Path) -> None:
     assert totals == ["3", "5", "7", "10", "15", "20"]
     for total, standard in zip(totals, standards, strict=True):
         compiled = compiled_text(text.replace("{epsilon: 2}", f"{{epsilon: {standard}}}"), tmp_path)
-        budgets = [budget_to_json(rule.budget) for rule in compiled.kept_rules]
+        budgets = [budget_to_json(rule.budget) for rule in compiled.rules]
         assert budgets == [
             {"epsilon": float(standard), "delta": 1e-7},
             {"epsilon": float(total), "delta": 1e-7},
@@ -250,7 +250,7 @@ def test_hasse_has_the_lines_of_the_paper() -> None:
 
 def test_census_budgets_are_the_recomputed_losses_rounded_up() -> None:
     shown = {row[0].strip("`"): row[2:] for row in table_rows(EXAMPLES / "census-2020/README.md")}
-    rules = {rule.name: rule for rule in load_policy(EXAMPLES / "census-2020").kept_rules}
+    rules = {rule.name: rule for rule in load_policy(EXAMPLES / "census-2020").rules}
     assert len(rules) == 11
     for name, rule in rules.items():
         loss, budget = map(Fraction, shown[name])

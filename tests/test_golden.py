@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from dpolicy import DecisionPoint, PolicyRejected, load_policy, load_release
-from dpolicy.language.source import Source
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"

@@ -10,14 +10,14 @@ import pytest
 
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.source import Source
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.calibration import calibrate_noise
 from dpolicy.privacy.certificates import renyi
-from dpolicy.privacy.group import cost_by_unit
 from dpolicy.privacy.mechanisms.gaussian import Gaussian, Pate
-from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
+from dpolicy.privacy.units.group_privacy import cost_by_unit
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
+from dpolicy.text.yaml_reader import Source
 
 USER = PrivacyUnit("user", "user")
 DAY = PrivacyUnit("user-day", "user", parse_period("day"))
@@ -87,7 +87,9 @@ def test_teachers_are_sampled_once_for_all_queries() -> None:
     many = Pate(Fraction(40), 1000, 1, Fraction(1, 100))
     one = Gaussian(Fraction(40), Fraction(1), 1, None)
     table = [
-        cost_by_unit(m, USER, NeighbouringRelation.ADD_REMOVE, units=(USER,), certificates=ORDERS)["user"]
+        cost_by_unit(m, USER, NeighbouringRelation.ADD_REMOVE, units=(USER,), certificates=ORDERS)[
+            "user"
+        ]
         for m in (many, one)
     ]
     assert table[0].amounts[0] > 1000 * table[1].amounts[0] / 10**4
@@ -165,12 +167,12 @@ def test_orders_that_are_close_are_shown_apart() -> None:
         "dpolicy: 1\npolicies: [{name: g, kind: custom, when: always, unit: user, "
         "budget: {renyi: {2: 0.3, 2.0000001: 0.4}}}]\n"
     )
-    assert budget_to_json(policy.kept_rules[0].budget) == {"renyi": {"2": 0.3, "2.0000001": 0.4}}
+    assert budget_to_json(policy.rules[0].budget) == {"renyi": {"2": 0.3, "2.0000001": 0.4}}
 
 
 def test_a_grid_may_be_empty() -> None:
     policy = compiled(POLICY.replace("{delta: 1e-7}", "{delta: 1e-7, orders: []}"))
-    assert policy.kept_rules[0].bound.delta == Fraction("1e-7")
+    assert policy.rules[0].bound.delta == Fraction("1e-7")
 
 
 def test_a_release_that_cannot_be_read_is_told_in_json_too(

@@ -53,8 +53,37 @@ BANNED_NAMES = frozenset({"said", "told", "found", "asked", "shown", "known", "s
 
 #: Past participles without the regular ending, as function names begin or end with them.
 _IRREGULAR = frozenset(
-    "told said found shown known seen given taken made kept held left lost sent built drawn written"
-    " read_off broken chosen spent bound cut met put run hidden grown laid".split()
+    [
+        "told",
+        "said",
+        "found",
+        "shown",
+        "known",
+        "seen",
+        "given",
+        "taken",
+        "made",
+        "kept",
+        "held",
+        "left",
+        "lost",
+        "sent",
+        "built",
+        "drawn",
+        "written",
+        "read_off",
+        "broken",
+        "chosen",
+        "spent",
+        "bound",
+        "cut",
+        "met",
+        "put",
+        "run",
+        "hidden",
+        "grown",
+        "laid",
+    ]
 )
 
 _FENCE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1", re.DOTALL | re.MULTILINE)

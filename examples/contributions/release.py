@@ -15,10 +15,10 @@ import polars as pl
 
 from dpolicy import DecisionPoint, load_policy
 from dpolicy.errors import Denied
+from dpolicy.integrations.contribution_bounding import keep
 from dpolicy.integrations.contributions import Contributions, contributions
-from dpolicy.integrations.frames import keep
 from dpolicy.integrations.gate import Gate
-from dpolicy.privacy.units import Relation
+from dpolicy.privacy.units.privacy_units import Relation
 
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 PAGES = ["help", "home", "news"]

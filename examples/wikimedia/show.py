@@ -9,10 +9,10 @@ from datetime import date
 from fractions import Fraction
 
 from dpolicy.privacy.conversion import zcdp_to_epsilon
-from dpolicy.privacy.group import Setting, no_covers
+from dpolicy.privacy.cost_report import report
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
-from dpolicy.privacy.report import report
-from dpolicy.privacy.units import Relation, Touched, Unit, parse_period, touched
+from dpolicy.privacy.units.group_privacy import Setting, no_covers
+from dpolicy.privacy.units.privacy_units import Relation, Touched, Unit, parse_period, touched
 
 DELTA = Fraction("1e-6")
 DAY = Unit("user-day", "user", parse_period("day"), Relation.CHANGE)

@@ -12,11 +12,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 NEW_YEAR, DAYS = date(2026, 1, 1), 365
 DELTA = Fraction("1e-6")

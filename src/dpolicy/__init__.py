@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpolicy.allocation.ledger import allocate
-    from dpolicy.client.caller import AsyncClient, Client
-    from dpolicy.enforcement.decision_point import DecisionPoint
+    from dpolicy.allocation.round import allocate
+    from dpolicy.client.client import AsyncClient, Client
     from dpolicy.errors import Denied, DPolicyError, InvalidValue, PolicyRejected
-    from dpolicy.language.release import load_release
+    from dpolicy.pdp.decision_point import DecisionPoint
+    from dpolicy.releases.release_format import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 __all__ = [
@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "dpolicy.client.caller",
-    "Client": "dpolicy.client.caller",
+    "AsyncClient": "dpolicy.client.client",
+    "Client": "dpolicy.client.client",
     "CompiledPolicy": "dpolicy.rules.compiler",
     "DPolicyError": "dpolicy.errors",
-    "DecisionPoint": "dpolicy.enforcement.decision_point",
+    "DecisionPoint": "dpolicy.pdp.decision_point",
     "Denied": "dpolicy.errors",
     "InvalidValue": "dpolicy.errors",
     "PolicyRejected": "dpolicy.errors",
-    "allocate": "dpolicy.allocation.ledger",
+    "allocate": "dpolicy.allocation.round",
     "load_policy": "dpolicy.rules.compiler",
-    "load_release": "dpolicy.language.release",
+    "load_release": "dpolicy.releases.release_format",
 }
 
 

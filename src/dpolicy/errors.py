@@ -84,11 +84,11 @@ class DenialDetails(Protocol):
         """The mechanisms that no rule covers."""
 
     @property
-    def failed(self) -> Sequence[str]:
+    def predicate_errors(self) -> Sequence[str]:
         """The predicates that ended in an error."""
 
     @property
-    def would_fit(self) -> Sequence[Mapping[str, Any]]:
+    def counter_offers(self) -> Sequence[Mapping[str, Any]]:
         """Changes with which it would be allowed."""
 
 
@@ -99,7 +99,7 @@ class Denied(DPolicyError):
         reasons = {
             "broken": decision.broken,
             "not covered": decision.uncovered,
-            "errors": decision.failed,
+            "errors": decision.predicate_errors,
         }
         shown = "; ".join(f"{what}: {', '.join(names)}" for what, names in reasons.items() if names)
         super().__init__(f"`{decision.release}` is denied; {shown}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
+from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow
 from dpolicy.privacy.loss import INFINITE
 
 #: Small amounts collide often; the large ones overflow if they are added without care.

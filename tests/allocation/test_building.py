@@ -9,15 +9,19 @@ import pytest
 from tests.allocation.worlds import World, points, random_world
 from tests.reference.rounds import admits, fits
 
-from dpolicy.allocation.building import build_problem, build_problem_on_steps, most_varied_axis
-from dpolicy.allocation.candidates import demands_by_rule
-from dpolicy.allocation.lanes import SpentByRule, sum_costs
-from dpolicy.allocation.pareto import drop_implied_vectors
+from dpolicy.allocation.problem.candidates import demands_by_rule
+from dpolicy.allocation.problem.pareto import drop_implied_vectors
+from dpolicy.allocation.problem.problem_builder import (
+    build_problem,
+    build_problem_on_steps,
+    most_varied_axis,
+)
+from dpolicy.allocation.problem.step_functions import SpentByRule, sum_costs
 from dpolicy.allocation.unlocking import ALL_UNLOCKED
-from dpolicy.enforcement.balances import Balances
-from dpolicy.enforcement.check import enforced_sections
+from dpolicy.balances.balances import Balances
+from dpolicy.decisions.decide import enforced_sections
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.privacy.rows import loss_width
+from dpolicy.privacy.loss_arrays import loss_width
 
 
 def spent(world: World) -> Balances:

@@ -10,9 +10,9 @@ import pytest
 from tests.allocation.test_rounds import arrivals
 from tests.allocation.worlds import small_policy
 
-from dpolicy.allocation import hindsight as module
-from dpolicy.allocation.hindsight import hindsight_upper_bound
-from dpolicy.allocation.rounds import RoundSchedule, Simulation
+from dpolicy.allocation.simulation import RoundSchedule, Simulation
+from dpolicy.allocation.solving import hindsight_bound as module
+from dpolicy.allocation.solving.hindsight_bound import hindsight_upper_bound
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import CohortRotation, UnlockingSchedule
 from dpolicy.errors import OperationRejected
@@ -43,7 +43,9 @@ def test_no_strategy_is_worth_more(seed: int, schedule: RoundSchedule) -> None:
 
 def test_it_says_more_than_that_all_could_be_chosen() -> None:
     schedule = SCHEDULES[0]
-    bounds = [hindsight_upper_bound(small_policy(), schedule, arrivals(s), range(3)) for s in range(4)]
+    bounds = [
+        hindsight_upper_bound(small_policy(), schedule, arrivals(s), range(3)) for s in range(4)
+    ]
     assert sum(bounds) < sum(a.utility for s in range(4) for a in arrivals(s))
 
 
@@ -58,7 +60,8 @@ def test_a_bound_that_unlocks_too_little_is_beaten(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "_spans", fewer)
     schedule = SCHEDULES[0]
     beaten = [
-        best(seed, schedule) > hindsight_upper_bound(small_policy(), schedule, arrivals(seed), range(3))
+        best(seed, schedule)
+        > hindsight_upper_bound(small_policy(), schedule, arrivals(seed), range(3))
         for seed in range(4)
     ]
     assert any(beaten)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpolicy.allocation.ledger import allocate
-from dpolicy.allocation.price_list import load_prices, save_prices
-from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.price_file import load_prices, save_prices
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.balances import Balances
-from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.balances.balances import Balances
 from dpolicy.errors import InvariantBroken, OperationRejected
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 
 POLICY = """\
 dpolicy: 1
@@ -149,7 +149,12 @@ def test_prices_are_carried_from_round_to_round(point: DecisionPoint, tmp_path: 
     second = allocate(point, [low, high], "price", market=market)
     assert second.selected == ("high",)
     (loser,) = second.not_selected
-    assert loser.fits_alone and not loser.binding and loser.opportunity_cost and loser.opportunity_cost > 1
+    assert (
+        loser.fits_alone
+        and not loser.binding
+        and loser.opportunity_cost
+        and loser.opportunity_cost > 1
+    )
 
 
 def test_prices_of_another_policy_are_forgotten(point: DecisionPoint, tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ import pytest
 from tests.allocation.worlds import candidate, points, small_policy
 from tests.reference import market as naive
 
-from dpolicy.allocation.candidates import demands_by_rule
-from dpolicy.allocation.market import CarriedPrices
-from dpolicy.allocation.problem import Solution, AllocationProblem, ConstraintRow
-from dpolicy.allocation.rounds import Arrival, RoundSchedule, Simulation
+from dpolicy.allocation.carried_prices import CarriedPrices
+from dpolicy.allocation.problem.candidates import demands_by_rule
+from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow, Solution
+from dpolicy.allocation.simulation import Arrival, RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.check import certificates_for, enforced_sections
-from dpolicy.enforcement.judgement import parse_request
-from dpolicy.enforcement.resolution import resolve_release
-from dpolicy.language.source import Source
+from dpolicy.decisions.decide import certificates_for, enforced_sections
+from dpolicy.decisions.resolution import resolve_release
+from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 
 def paid_rows(draw: Random, rules: int) -> list[naive.Paid]:
@@ -51,7 +51,9 @@ def test_a_market_is_the_naive_one(seed: int) -> None:
     market = CarriedPrices.empty(len(of.full_extent))
     for paid in rounds:
         market = after(market, paid)
-    found = market.opportunity_costs(of, demands_by_rule(of.granularities, asking), len(asking), cohorts)
+    found = market.opportunity_costs(
+        of, demands_by_rule(of.granularities, asking), len(asking), cohorts
+    )
     assert found == pytest.approx([naive.later(of, rounds, c, cohorts) for c in asking])
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpolicy.allocation.rounding import rounding_cuts
+from dpolicy.allocation.solving.rounding_cuts import rounding_cuts
 
 SHARES = st.one_of(
     st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.51, 0.7, 1.0, 2.0]),

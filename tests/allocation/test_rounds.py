@@ -10,18 +10,26 @@ import pytest
 from tests.allocation.worlds import mechanisms, points, small_policy
 from tests.reference.rounds import fits
 
-from dpolicy.allocation.building import build_problem
-from dpolicy.allocation.candidates import Candidate, make_candidate
-from dpolicy.allocation.rounds import Arrival, RoundSchedule, Simulation, restrict_axis
+from dpolicy.allocation.problem.candidates import Candidate, make_candidate
+from dpolicy.allocation.problem.problem_builder import build_problem
+from dpolicy.allocation.simulation import Arrival, RoundSchedule, Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.allocation.unlocking import ALL_UNLOCKED, CohortRotation, UnlockingSchedule, scale_threshold, unlocked_shares_in_round
-from dpolicy.enforcement.check import enforced_sections
+from dpolicy.allocation.unlocking import (
+    ALL_UNLOCKED,
+    CohortRotation,
+    UnlockingSchedule,
+    scale_threshold,
+    unlocked_shares_in_round,
+)
+from dpolicy.decisions.decide import enforced_sections
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Region
 
 PAPER = UnlockingSchedule(12, Fraction(2, 5))
-SCHEDULE = RoundSchedule(CohortRotation("cohort", 2), UnlockingSchedule(2, Fraction(2, 5)), max_wait_rounds=2)
+SCHEDULE = RoundSchedule(
+    CohortRotation("cohort", 2), UnlockingSchedule(2, Fraction(2, 5)), max_wait_rounds=2
+)
 
 
 def test_the_schedule_of_the_paper() -> None:
@@ -96,7 +104,9 @@ def slow(arriving: list[Arrival]) -> list[list[str]]:
 def _candidate(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
     policy = small_policy()
     space, active = enforced_sections(policy)[0].full_extent, rotation.active_cohorts(number)
-    moved = [replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms]
+    moved = [
+        replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms
+    ]
     if any(not m.region.boxes for m in moved if m.region):
         return Candidate(arrival.id, arrival.utility, (), ("nobody",))
     return make_candidate(policy, arrival.id, arrival.utility, moved)
@@ -128,4 +138,6 @@ def test_without_cohorts_everything_is_unlocked() -> None:
     simulation = Simulation(small_policy(), STRATEGIES["first-come"], RoundSchedule())
     assert simulation._unlocked(3) is ALL_UNLOCKED
     with pytest.raises(OperationRejected, match="no partition with a range"):
-        Simulation(small_policy(), STRATEGIES["first-come"], RoundSchedule(CohortRotation("country", 2)))
+        Simulation(
+            small_policy(), STRATEGIES["first-come"], RoundSchedule(CohortRotation("country", 2))
+        )

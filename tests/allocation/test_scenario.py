@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpolicy.allocation.batch import load_batch
-from dpolicy.allocation.scenario import load_scenario, simulate_scenario
+from dpolicy.allocation.batch_file import load_batch
+from dpolicy.allocation.scenario_file import load_scenario, simulate_scenario
 from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
 
 POLICY = """\

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tests.allocation.problems import rounds
 from tests.reference import knapsack
 
-from dpolicy.allocation import bound, solver
-from dpolicy.allocation.bound import compute_upper_bound
-from dpolicy.allocation.feasible import GreedyFill, fits_together
-from dpolicy.allocation.loads import UtilisationTable, utilisation_shares
-from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
+from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow
+from dpolicy.allocation.solving import highs, upper_bound
+from dpolicy.allocation.solving.constraint_matrix import build_constraint_matrix
+from dpolicy.allocation.solving.greedy_fill import GreedyFill, fits_together
+from dpolicy.allocation.solving.upper_bound import compute_upper_bound
+from dpolicy.allocation.solving.utilisation import UtilisationTable, utilisation_shares
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.strategies.exact import exact
 from dpolicy.allocation.strategies.price import price
-from dpolicy.allocation.table import build_constraint_matrix
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 
@@ -102,7 +102,7 @@ def test_the_order_of_candidates_does_not_matter_to_exact(
     for old in found.rows:
         new = place[old.candidates]
         by = np.argsort(new)
-        rows.append(replace(old, candidates=new[by], kinds=old.cost_kinds[by]))
+        rows.append(replace(old, candidates=new[by], cost_kinds=old.cost_kinds[by]))
     ids = tuple(found.ids[number] for number in order)
     alone = found.fits_alone[order]
     other = AllocationProblem(ids, found.utilities[order], tuple(rows), alone)
@@ -112,7 +112,9 @@ def test_the_order_of_candidates_does_not_matter_to_exact(
 @settings(max_examples=60, deadline=None)
 @given(rounds(), st.integers(1, 10))
 def test_more_left_is_never_worse(found: AllocationProblem, more: int) -> None:
-    rows = tuple(replace(old, left=np.minimum(old.remaining + more, INFINITE)) for old in found.rows)
+    rows = tuple(
+        replace(old, remaining=np.minimum(old.remaining + more, INFINITE)) for old in found.rows
+    )
     richer = replace(found, rows=rows)
     assert exact(richer).utility(richer) >= exact(found).utility(found) - CLOSE
 
@@ -131,15 +133,17 @@ def test_the_same_round_gets_the_same_answer(found: AllocationProblem) -> None:
 @given(rounds())
 def test_a_bound_without_a_solver_holds(found: AllocationProblem) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bound, "installed", lambda: False)
-        assert compute_upper_bound(UtilisationTable(build_constraint_matrix(found))).value >= knapsack.best(found)
+        patch.setattr(upper_bound, "is_installed", lambda: False)
+        assert compute_upper_bound(
+            UtilisationTable(build_constraint_matrix(found))
+        ).value >= knapsack.best(found)
 
 
 def test_without_a_solver_the_error_says_what_to_install() -> None:
     found = problem([1, 1], row([[1], [1]], [[1]]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bound, "installed", lambda: False)
-        patch.setattr(solver, "installed", lambda: False)
+        patch.setattr(upper_bound, "is_installed", lambda: False)
+        patch.setattr(highs, "is_installed", lambda: False)
         for name in ("first-come", "fair", "efficient"):
             assert STRATEGIES[name](found).utility(found) == 1
         with pytest.raises(OperationRejected, match=r"dpolicy\[allocation\]"):
@@ -157,7 +161,7 @@ def test_nothing_contested_takes_everyone() -> None:
 def test_different_blocks_may_rest_on_different_certificates() -> None:
     # One of each vector's certificates is enough; no certificate is within both vectors.
     found = problem([1, 1], row([[5, 5], [5, 5]], [[10, 1], [1, 10]]))
-    least = replace(found.rows[0], left=found.rows[0].remaining.min(axis=0, keepdims=True))
+    least = replace(found.rows[0], remaining=found.rows[0].remaining.min(axis=0, keepdims=True))
     assert greedy(found).all()
     for name, strategy in STRATEGIES.items():
         assert strategy(found).utility(found) == 2, name
@@ -204,7 +208,9 @@ def test_fair_takes_the_smallest_and_efficient_the_worthiest() -> None:
 def test_canary_forgetting_a_vector_is_caught() -> None:
     """A greedy that looks at the first vector of a row only breaks the naive check."""
     found = problem([1, 1], row([[5, 5], [5, 5]], [[10, 1], [1, 5]]))
-    forgetful = replace(found, rows=(replace(found.rows[0], left=found.rows[0].remaining[:1]),))
+    forgetful = replace(
+        found, rows=(replace(found.rows[0], remaining=found.rows[0].remaining[:1]),)
+    )
     assert not knapsack.fits(found, np.flatnonzero(greedy(forgetful)).tolist())
     assert knapsack.fits(found, np.flatnonzero(greedy(found)).tolist())
 
@@ -212,16 +218,26 @@ def test_canary_forgetting_a_vector_is_caught() -> None:
 def test_canary_a_bound_with_the_elementwise_minimum_is_caught() -> None:
     """A bound in which all vectors of a row rest on one certificate is below the best."""
     found = problem([1, 1], row([[5, 5], [5, 5]], [[10, 1], [1, 10]]))
-    least = replace(found.rows[0], left=found.rows[0].remaining.min(axis=0, keepdims=True))
-    strict = compute_upper_bound(UtilisationTable(build_constraint_matrix(replace(found, rows=(least,))))).value
-    assert strict < knapsack.best(found) <= compute_upper_bound(UtilisationTable(build_constraint_matrix(found))).value
+    least = replace(found.rows[0], remaining=found.rows[0].remaining.min(axis=0, keepdims=True))
+    strict = compute_upper_bound(
+        UtilisationTable(build_constraint_matrix(replace(found, rows=(least,))))
+    ).value
+    assert (
+        strict
+        < knapsack.best(found)
+        <= compute_upper_bound(UtilisationTable(build_constraint_matrix(found))).value
+    )
 
 
 def test_canary_a_bound_in_one_column_is_caught() -> None:
     """A line in one column is no bound: the best choice may rest on another."""
     found = problem([1, 1], row([[5, 1], [5, 1]], [[5, 2]]))
     table = build_constraint_matrix(found)
-    assert utilisation_shares(table, np.array([0]), np.array([0])).sum() > 1 == knapsack.best(found) - 1
+    assert (
+        utilisation_shares(table, np.array([0]), np.array([0])).sum()
+        > 1
+        == knapsack.best(found) - 1
+    )
     assert utilisation_shares(table, np.array([0])).sum() <= 1
 
 

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpolicy.allocation.candidates import make_candidate
-from dpolicy.allocation.rounds import Simulation, restrict_axis
+from dpolicy.allocation.problem.candidates import make_candidate
+from dpolicy.allocation.simulation import Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.enforcement.check import decide, enforced_sections
-from dpolicy.evaluation.generator import generate_workload
+from dpolicy.decisions.decide import decide, enforced_sections
 from dpolicy.evaluation.workload import (
     SCHEDULE,
     TOTALS,
     Workload,
-    resolve_arrivals,
     load_workload,
     policy_for_workload,
+    resolve_arrivals,
 )
+from dpolicy.evaluation.workload_generator import generate_workload
 
 ORDERS = [1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 1e6, 1e10]
 
@@ -109,7 +109,9 @@ def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strateg
     policy = policy_for_workload(found, 3)
     of, rotation = enforced_sections(policy)[0], SCHEDULE.rotation
     assert rotation is not None
-    arrivals = {a.id: a for a in resolve_arrivals(found, policy) if a.round == 11 and int(a.id) < 80}
+    arrivals = {
+        a.id: a for a in resolve_arrivals(found, policy) if a.round == 11 and int(a.id) < 80
+    }
     simulation = Simulation(policy, STRATEGIES[strategy], SCHEDULE)
     outcome = simulation.run_round(11, list(arrivals.values()))
     assert 0 < len(outcome.accepted) < len(arrivals)
@@ -133,5 +135,5 @@ def test_budgets_of_s1_as_run_and_as_written() -> None:
     for as_run, said in known.items():
         pairs = [tuple(map(Fraction, pair.split())) for pair in said.split(", ")]
         for total, expected in zip(TOTALS, pairs, strict=True):
-            rules = policy_for_workload(workload, total, as_run=as_run).kept_rules
+            rules = policy_for_workload(workload, total, as_run=as_run).rules
             assert tuple(getattr(rule.budget, "epsilon", None) for rule in rules) == expected

@@ -10,14 +10,14 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from dpolicy.allocation.candidates import Candidate, make_candidate
+from dpolicy.allocation.problem.candidates import Candidate, make_candidate
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares
-from dpolicy.enforcement.check import certificates_for
-from dpolicy.enforcement.judgement import parse_request
-from dpolicy.enforcement.resolution import ResolvedMechanism, resolve_release
-from dpolicy.language.source import Source
+from dpolicy.decisions.decide import certificates_for
+from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
+from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 POLICY = """\
 dpolicy: 1
@@ -89,7 +89,9 @@ def random_world(seed: int, count: int = 5) -> World:
 
 
 def candidate(policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False) -> Candidate:
-    return make_candidate(policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few))
+    return make_candidate(
+        policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few)
+    )
 
 
 def mechanisms(

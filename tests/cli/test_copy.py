@@ -9,9 +9,9 @@ import pytest
 from tests.enforcement.scenes import pure, started
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store_address import open_store
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
 
 
 def copied(tmp_path: Path, ledger: str = "ledger.db", target: str = "copy.db") -> int:

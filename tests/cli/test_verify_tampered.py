@@ -23,13 +23,13 @@ import pytest
 from tests.ledger.records import follow, head_of, seeded
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement import audit, state
 from dpolicy.errors import LedgerDamaged
-from dpolicy.language.source import Source
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
-from dpolicy.ledger.opening import open_existing
-from dpolicy.ledger.reading import Head
+from dpolicy.ledger.chain_reader import Head
+from dpolicy.ledger.store_address import open_existing
+from dpolicy.pdp import audit, ledger_state
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 POLICY = """\
 dpolicy: 1
@@ -144,7 +144,11 @@ def events_of(path: Path) -> Events:
     connection = apsw.Connection(str(path))
     rows = connection.execute("SELECT payload FROM record ORDER BY sequence").fetchall()
     connection.close()
-    return [decode_canonical(payload) for payload in (row[0] for row in rows) if isinstance(payload, bytes)]
+    return [
+        decode_canonical(payload)
+        for payload in (row[0] for row in rows)
+        if isinstance(payload, bytes)
+    ]
 
 
 def forged(path: Path, events: Events) -> None:
@@ -444,7 +448,7 @@ def test_without_the_chain_a_change_would_pass(
         "WHERE sequence = 3",
     )
     assert verify(ledger).records == [3]
-    for module in (audit, state):
+    for module in (audit, ledger_state):
         monkeypatch.setattr(module, "check_chain", lambda *_: None)
     assert verify(ledger).code == 0
 

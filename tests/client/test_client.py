@@ -16,27 +16,27 @@ from tests.client.proxies import swallowing
 from tests.service.servers import POLICY, Server, access, policy_in_force, release, serving, token
 
 import dpolicy
-from dpolicy.client import caller
+from dpolicy.client import client as client_module
 from dpolicy.client.wire import error_from_problem
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import (
-    PolicyConflicts,
+    ApprovalRequired,
     InvalidValue,
     LedgerDamaged,
     LedgerUnavailable,
     OperationRejected,
+    PolicyConflicts,
     PolicyRejected,
-    RequestRefused,
     ReleaseRejected,
-    ApprovalRequired,
+    RequestRefused,
 )
 from dpolicy.integrations.gate import Gate
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.reading import Head
+from dpolicy.ledger.chain_reader import Head
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import compile_policy
-from dpolicy.service.problem import PROBLEMS, problem_from_error
+from dpolicy.service.http.problem_details import PROBLEMS, problem_from_error
+from dpolicy.text.yaml_reader import Source
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def spent(server: Server) -> float:
 
 
 def test_a_swallowed_answer_counts_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caller, "PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(client_module, "RETRY_DELAYS", (0.01, 0.01, 0.01))
     before = spent(server)
     with swallowing(server.url) as proxy, dpolicy.Client(proxy.url, token("ana")) as far:
         proxy.swallow = 2
@@ -184,16 +184,16 @@ def test_a_new_id_for_each_attempt_would_be_charged_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The canary of the test above."""
-    monkeypatch.setattr(caller, "PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(client_module, "RETRY_DELAYS", (0.01, 0.01, 0.01))
     numbers = itertools.count()
-    real = caller._Session._request
+    real = client_module._Session._request
 
     def forgetful(self: Any, ask: Any) -> dict[str, Any]:
         said = real(self, ask)
         renamed = (said["content"] or b"").replace(b"doubled", b"doubled-%d" % next(numbers))
         return {**said, "content": renamed}
 
-    monkeypatch.setattr(caller._Session, "_request", forgetful)
+    monkeypatch.setattr(client_module._Session, "_request", forgetful)
     before = spent(server)
     with swallowing(server.url) as proxy, dpolicy.Client(proxy.url, token("ana")) as far:
         proxy.swallow = 2
@@ -202,7 +202,7 @@ def test_a_new_id_for_each_attempt_would_be_charged_again(
 
 
 def test_nobody_there_is_an_error_with_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caller, "PAUSES", (0.01,))
+    monkeypatch.setattr(client_module, "RETRY_DELAYS", (0.01,))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with (

@@ -17,12 +17,12 @@ from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.chain_reader import Head
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.reading import Head
-from dpolicy.ledger.sqlite import SqliteStore
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.ledger.stores.postgres import PostgresStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 

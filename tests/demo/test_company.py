@@ -12,15 +12,21 @@ from subprocess import PIPE, Popen
 import pytest
 
 from dpolicy.cli.main import exit_code
-from dpolicy.demo.calendar import generate_year
-from dpolicy.demo.company import candidate_text, write_sample_ledger, policy_text, round_text, text
-from dpolicy.demo.tour import fetch
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.opening import open_existing
+from dpolicy.demo.demo_server import fetch
+from dpolicy.demo.sample_ledger import (
+    candidate_text,
+    policy_text,
+    round_text,
+    text,
+    write_sample_ledger,
+)
+from dpolicy.demo.sample_requests import generate_year
+from dpolicy.ledger.store_address import open_existing
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 NOW = datetime(2026, 11, 16, 10, tzinfo=UTC)
 

@@ -38,15 +38,15 @@ from tests.reference import model as naive
 from tests.reference import rules as twin
 from tests.reference.rules import Rule
 
-from dpolicy.enforcement.acts import RESERVATION_LIFETIME
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import RuleStatus
-from dpolicy.errors import PolicyConflicts, OperationRejected, ReleaseRejected
-from dpolicy.language.source import Source
+from dpolicy.errors import OperationRejected, PolicyConflicts, ReleaseRejected
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.commands import RESERVATION_LIFETIME
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 #: Name, unit, and whether it holds for each release by itself.
 Identity = tuple[str, str, bool]
@@ -135,11 +135,11 @@ class Agreement(RuleBasedStateMachine):
     @rule(at=WHICH, mechanisms=BODIES)
     def check(self, at: int, mechanisms: list[Any]) -> None:
         body = {"release": "dry-run", "mechanisms": mechanisms}
-        before = list(self.stores[0].after(0))
+        before = list(self.stores[0].records_after(0))
         with self._same_refusal(lambda: self.model.verdict(body)) as expected:
             decision = self.points[at].check(body)
             self._compare(decision, expected.value, body)
-        assert list(self.stores[0].after(0)) == before
+        assert list(self.stores[0].records_after(0)) == before
 
     @rule(at=WHICH, number=NUMBERS, how=st.sampled_from(COMMITS), moved=where_and_when())
     def commit(self, at: int, number: int, how: str, moved: dict[str, Any]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 HEAD = """
 dpolicy: 1

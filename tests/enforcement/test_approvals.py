@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure, started
 
-from dpolicy.allocation.ledger import allocate
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.journal import Journal, utc_now
-from dpolicy.enforcement.snapshot import read_snapshot, write_snapshot
-from dpolicy.enforcement.state import Proposal
+from dpolicy.allocation.round import allocate
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.ledger.events import (
     Event,
@@ -30,8 +25,13 @@ from dpolicy.ledger.events import (
     from_bytes,
     next_record,
 )
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store_address import open_store
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.journal import Journal, utc_now
+from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.snapshot import read_snapshot, write_snapshot
 from dpolicy.releases.decision import Decision
 
 NOT_AS_PROPOSED = "what a second person approved was not done as it was proposed"

@@ -14,11 +14,8 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, HEAD, body, mechanism, policy, pure
 from tests.ledger.records import follow, head_of, seeded
 
-from dpolicy.cli import verify as command
+from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement import audit
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, LedgerUnavailable
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.events import (
@@ -33,7 +30,10 @@ from dpolicy.ledger.events import (
     from_bytes,
     next_record,
 )
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import audit
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW, TOMORROW = (moment.isoformat() for moment in (AT, AT + timedelta(days=1)))
@@ -162,7 +162,7 @@ def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None
 class Gone(MemoryStore):
     """A server that goes away while it is read."""
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         yield from list(super().records_after(sequence))[:2]
         raise LedgerUnavailable("the server went away")
 

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.state import LedgerState
 from dpolicy.errors import InvariantBroken, LedgerDamaged
-from dpolicy.ledger.canonical import format_decimal, decode_canonical, encode_canonical, canonical_text
+from dpolicy.ledger.canonical import (
+    canonical_text,
+    decode_canonical,
+    encode_canonical,
+    format_decimal,
+)
 from dpolicy.ledger.events import (
     KINDS,
     Event,
@@ -33,13 +36,15 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     VoidProposed,
     check_chain,
-    from_bytes,
     decode_event_fast,
+    from_bytes,
     mechanism_bytes,
     next_record,
     to_bytes,
 )
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.ledger_state import LedgerState
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "events.json"
 AT = datetime(2026, 10, 28, 12, tzinfo=UTC).isoformat(timespec="seconds")
@@ -130,7 +135,9 @@ def test_mechanisms_are_cut_out_unread(said: object, by: str, imported: bool) ->
     event = (
         ReleaseImported(by, by, by, by, body)
         if imported
-        else ReleaseDecided(by, by, by, body, True, False, None, encode_canonical(body).decode("utf-8"))
+        else ReleaseDecided(
+            by, by, by, body, True, False, None, encode_canonical(body).decode("utf-8")
+        )
     )
     assert mechanism_bytes(to_bytes(event)) == encode_canonical([said])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpolicy.cases.case import load_case
+from dpolicy.cases.case_file import load_case
 from dpolicy.cases.runner import run_case
 
 FOLDER = Path(__file__).parent.parent / "cases" / "decisions"

@@ -22,10 +22,10 @@ from tests.enforcement.scenes import (
     started,
 )
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import OperationRejected, ReleaseRejected
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.releases.body import with_more_noise, without_mechanism, without_attribute
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.releases.body import with_more_noise, without_attribute, without_mechanism
 from dpolicy.releases.decision import Decision
 
 CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"

@@ -7,9 +7,6 @@ import random
 import pytest
 from tests.enforcement.scenes import GLOBAL, ZIP, policy, pure, started
 
-from dpolicy.enforcement import impact as impacts
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.impact import replay_under_policy
 from dpolicy.ledger.events import (
     ReleaseCommitted,
     ReleaseDecided,
@@ -17,7 +14,10 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     from_bytes,
 )
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import impact as impacts
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy
 
 CANDIDATES = [

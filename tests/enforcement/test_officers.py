@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
 
-from dpolicy.enforcement.governance import RuleStatus, smallest_sufficient_budget
-from dpolicy.errors import PolicyConflicts, OperationRejected
+from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.rule_status import RuleStatus, smallest_sufficient_budget
 
 
 def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted() -> None:

@@ -22,11 +22,11 @@ from tests.reference.model import Model, Past, Standing
 from tests.reference.places import Block, Placed
 from tests.reference.rules import PolicyDict, Rule
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, OperationRejected
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 UNITS: dict[str, Any] = {
     "user": {},

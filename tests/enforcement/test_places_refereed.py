@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from dpolicy.enforcement import balances, governance
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.balances import Balances
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.places import granularities_for
+from dpolicy.balances import balances
+from dpolicy.balances.balances import Balances
+from dpolicy.balances.partition_space import granularities_for
 from dpolicy.errors import PolicyRejected, ReleaseRejected
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import rule_status
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.predicates.expression import reads_attribute
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 HEAD = """
 dpolicy: 1
@@ -97,7 +98,7 @@ def test_an_interrupted_void_is_not_taken_away_twice(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(Balances, "take_away", interrupted)
+        patch.setattr(Balances, "subtract", interrupted)
         with pytest.raises(error):
             point.check(body("c", "1"))
     assert spent(point) == spent(again(store, clock)) == [("all", {"rho": 4.0}, True)]
@@ -160,7 +161,9 @@ def test_what_was_reserved_may_be_committed_later() -> None:
 
 def test_a_release_is_what_its_body_says() -> None:
     point, _, _ = started(policy(DAYS), "2026-01-01")
-    small, large = (release_from_body(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50"))
+    small, large = (
+        release_from_body(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50")
+    )
     assert not point.submit(replace(small, body=large.body)).allowed
 
 
@@ -180,7 +183,7 @@ def test_mechanisms_that_overlap_in_too_many_ways_are_refused(
         for n in range(20)
     ]
     assert point.submit({"release": "fine", "mechanisms": crossing}).allowed
-    monkeypatch.setattr(balances, "MOST_PIECES", 30)
+    monkeypatch.setattr(balances, "MAX_DISJOINT_CHARGES", 30)
     with pytest.raises(ReleaseRejected, match="R008"):
         point.submit({"release": "crossing", "mechanisms": crossing})
     assert len(list(store.records_after(0))) == 2  # nothing of it is written
@@ -248,7 +251,7 @@ def test_what_splits_a_rule_follows_from_the_rule_alone() -> None:
 
 def test_leaks_that_break_a_rule_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few rules are told, those that are broken come first."""
-    monkeypatch.setattr(governance, "MOST_TOLD", 1)
+    monkeypatch.setattr(rule_status, "MAX_RULES_WITH_SPENDERS", 1)
     rules = (
         "  - {name: full, kind: custom, when: always, unit: user,"
         " budget: {epsilon: 1.01, delta: 0.1}}\n"

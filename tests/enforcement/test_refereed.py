@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import find_conflicts, smallest_sufficient_budget
 from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
-from dpolicy.language.source import Source
 from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import find_conflicts, smallest_sufficient_budget
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 HEAD = (
     "dpolicy: 1\naccounting: {delta: 1e-7}\n"

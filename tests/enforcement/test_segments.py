@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.reference.blocks import Blocks, Row, points
 
-from dpolicy.enforcement.segments import SegmentAmounts, SegmentCells, Segments
+from dpolicy.balances.segments import SegmentAmounts, SegmentCells, Segments
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Box, Interval, Point, Region, contains, region_from_boxes
@@ -217,7 +217,9 @@ def test_a_merge_lowers_nothing_and_is_constant(story: Story, data: st.DataObjec
             assert (segments.amounts_at(point) == before.amounts_at(point)).all()
 
 
-def no_column_fits(limit: Row) -> Callable[[SegmentAmounts, SegmentCells, SegmentAmounts], SegmentCells]:
+def no_column_fits(
+    limit: Row,
+) -> Callable[[SegmentAmounts, SegmentCells, SegmentAmounts], SegmentCells]:
     """A rule that breaks where every column exceeds its limit."""
 
     def breaks(spent: SegmentAmounts, cells: SegmentCells, cost: SegmentAmounts) -> SegmentCells:
@@ -248,7 +250,9 @@ def test_breaking_finds_the_same_blocks(
 class KeepsWhatLiesAbove(Segments):
     """A canary: forgets to split at the upper bound of a box."""
 
-    def _split_off(self, cells: SegmentCells, axis: int, at: int | SegmentAmounts, *, below: bool) -> None:
+    def _split_off(
+        self, cells: SegmentCells, axis: int, at: int | SegmentAmounts, *, below: bool
+    ) -> None:
         super()._split_off(cells[:0] if not below else cells, axis, at, below=below)
 
 

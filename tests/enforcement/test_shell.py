@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from tests.enforcement.scenes import GLOBAL, policy, pure, started
 
-from dpolicy.enforcement import acts, judgement
-from dpolicy.enforcement.audit import records_with_events, audit_ledger
-from dpolicy.enforcement.check import decide
-from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.decisions.decide import decide
 from dpolicy.errors import DPolicyError, LedgerUnavailable, OperationRejected
 from dpolicy.ledger.events import ReleaseDecided
-from dpolicy.ledger.memory import MemoryStore
 from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import commands, request_evaluation
+from dpolicy.pdp.audit import audit_ledger, records_with_events
+from dpolicy.pdp.decision_point import DecisionPoint
 
 THREADS = 16
 
@@ -37,7 +37,7 @@ class Slow(MemoryStore):
         self.free.set()
 
     @contextmanager
-    def writing(self) -> Iterator[LogWriter]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         self.commits += 1
         with super().open_for_writing() as log:
             self.entered.set()
@@ -51,7 +51,7 @@ class Failing(MemoryStore):
     failures = 0
 
     @contextmanager
-    def writing(self) -> Iterator[LogWriter]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         with super().open_for_writing() as log:
             yield log
             if self.failures:
@@ -61,7 +61,9 @@ class Failing(MemoryStore):
 
 def spent(store: MemoryStore) -> Fraction:
     """What the ledger says was allowed, added up by hand."""
-    allowed = [e for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed]
+    allowed = [
+        e for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed
+    ]
     return sum(
         (m["mechanism"]["epsilon"] for e in allowed for m in e.body["mechanisms"]), Fraction(0)
     )
@@ -115,7 +117,12 @@ def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
         asked = [pool.submit(work) for work in works]
         store.free.set()
         errors = [future.exception() for future in asked]
-    assert [type(error) for error in errors] == [type(None), OperationRejected, OperationRejected, *2 * [type(None)]]
+    assert [type(error) for error in errors] == [
+        type(None),
+        OperationRejected,
+        OperationRejected,
+        *2 * [type(None)],
+    ]
     assert asked[4].result().replayed
     assert spent(store) == Fraction("0.3")
 
@@ -148,7 +155,7 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(DecisionPoint, "check", _checked)
-        patch.setattr(acts, "judge", by_memory)
+        patch.setattr(commands, "evaluate_release", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
     told = [f.sequence for f in audit_ledger(store).findings if "should not" in f.problem]
@@ -157,7 +164,7 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
 
 def _checked(point: DecisionPoint, asked: Any) -> Any:
     with point._journal.read() as state:
-        return judgement.evaluate_release(state, judgement.parse_request(asked))
+        return request_evaluation.evaluate_release(state, request_evaluation.parse_request(asked))
 
 
 def test_threads_that_repeat_themselves_are_charged_once() -> None:
@@ -228,7 +235,11 @@ def test_a_failing_store_now_and_then_never_overspends() -> None:
 
     outcomes = in_threads(work, 60)
     told = {d.release for d in outcomes if not isinstance(d, Exception) and d.allowed}
-    written = {e.release for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed}
+    written = {
+        e.release
+        for _, e in records_with_events(store)
+        if isinstance(e, ReleaseDecided) and e.allowed
+    }
     assert told == written
     assert spent(store) == Fraction("1.8")
     assert audit_ledger(store).findings == ()
@@ -254,7 +265,7 @@ def test_the_audit_finds_a_decision_that_should_not_have_been(
         return replace(verdict, checks=tuple(held))
 
     with monkeypatch.context() as patch:
-        patch.setattr(judgement, "decide", generous)
+        patch.setattr(request_evaluation, "decide", generous)
         assert point.submit(pure("too-much", "5")).allowed
     audit = audit_ledger(store)
     assert [finding.sequence for finding in audit.findings] == [3]

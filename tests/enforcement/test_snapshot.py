@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from tests.enforcement.scenes import pure, started
 
-from dpolicy.enforcement import journal, snapshot
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import LedgerState
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import journal, snapshot
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.ledger_state import LedgerState
 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A ledger with a snapshot of all its records."""
-    monkeypatch.setattr(journal, "WORTH_SAVING", 1)
+    monkeypatch.setattr(journal, "MIN_RECORDS_FOR_SNAPSHOT", 1)
     made = MemoryStore()
     point = started(store=made)
     for number in range(5):
@@ -39,7 +39,7 @@ def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list
         real(self, taken)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LedgerState, "follow", follow)
+        patch.setattr(LedgerState, "fold", follow)
         point = DecisionPoint(store)
         return len(read), [(b.rule.name, b.loss, b.spenders) for b in point.budgets()]
 
@@ -95,7 +95,7 @@ def test_an_answer_does_not_fail_for_it(
         raise OSError("no space")
 
     monkeypatch.setattr(MemoryStore, "save_snapshot", full)
-    monkeypatch.setattr(journal, "SAVE_EVERY", 1)
+    monkeypatch.setattr(journal, "SNAPSHOT_INTERVAL", 1)
     point = DecisionPoint(store)
     assert point.submit(pure("new", "0.1")).allowed
     point.close()

@@ -16,16 +16,16 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
 
-from dpolicy.enforcement import acts, journal, judgement, state
-from dpolicy.enforcement.balances import Balances, Charge
-from dpolicy.enforcement.check import Verdict, decide
-from dpolicy.enforcement.contents import SpendingTotals
-from dpolicy.enforcement.state import SPENDING_STATUSES, DENIED, EXPIRED, RESERVED, LedgerState
+from dpolicy.balances.balances import Balances, Charge
+from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.errors import DPolicyError
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.sqlite import SqliteStore
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.ledger.stores.postgres import PostgresStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
+from dpolicy.pdp import commands, journal, ledger_state, request_evaluation
+from dpolicy.pdp.charge_groups import SpendingTotals
+from dpolicy.pdp.ledger_state import DENIED, EXPIRED, RESERVED, SPENDING_STATUSES, LedgerState
 
 #: How a ledger is opened, and how it is thrown away.
 Place = tuple[Callable[[], LedgerStore], Callable[[], None]]
@@ -63,7 +63,7 @@ def quick(examples: int, steps: int = 25) -> settings:
 @pytest.fixture(autouse=True)
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every restart begins from one."""
-    monkeypatch.setattr(journal, "WORTH_SAVING", 1)
+    monkeypatch.setattr(journal, "MIN_RECORDS_FOR_SNAPSHOT", 1)
 
 
 def run(place: Callable[[], Place], how: settings) -> None:
@@ -92,30 +92,30 @@ def test_postgres(postgres: PostgresServer) -> None:
 
 
 def reservations_are_free(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", SPENDING_STATUSES - {RESERVED})
+    patch.setattr(ledger_state, "SPENDING_STATUSES", SPENDING_STATUSES - {RESERVED})
 
 
 def expired_is_refunded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", SPENDING_STATUSES - {EXPIRED})
+    patch.setattr(ledger_state, "SPENDING_STATUSES", SPENDING_STATUSES - {EXPIRED})
 
 
 def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "COUNTED", SPENDING_STATUSES | {DENIED})
+    patch.setattr(ledger_state, "SPENDING_STATUSES", SPENDING_STATUSES | {DENIED})
 
 
 def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(acts, "reservation", lambda state, release: state.entries[release])
+    patch.setattr(commands, "find_reservation", lambda state, release: state.entries[release])
 
 
 def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
-    real = acts.decide_release
+    real = commands.decide_release
 
     def twice(log: Any, release: Any, by: str, *, reserve: bool) -> Any:
         if release.id in log.state.entries:
             log.state._count(release.id, log.state.entries[release.id].content, 1)
         return real(log, release, by, reserve=reserve)
 
-    patch.setattr(acts, "decide", twice)
+    patch.setattr(commands, "decide_release", twice)
 
 
 def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
         )
         return replace(verdict, checks=checks)
 
-    patch.setattr(judgement, "decide", wrong)
+    patch.setattr(request_evaluation, "decide", wrong)
 
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -138,16 +138,18 @@ def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_part_of_a_release_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(judgement, "decide", lambda p, b, m, *rest: decide(p, b, m[:1], *rest))
+    patch.setattr(request_evaluation, "decide", lambda p, b, m, *rest: decide(p, b, m[:1], *rest))
 
 
 def a_void_gives_back_too_much(patch: pytest.MonkeyPatch) -> None:
     def twice(self: Balances, charge: Charge, times: int) -> bool:
-        self.finite[charge.rule_numbers] -= np.minimum(charge.rows, self.finite[charge.rule_numbers])
+        self.finite[charge.rule_numbers] -= np.minimum(
+            charge.rows, self.finite[charge.rule_numbers]
+        )
         self.infinite[charge.rule_numbers] = 0
         return True
 
-    patch.setattr(Balances, "take_away", twice)
+    patch.setattr(Balances, "subtract", twice)
 
 
 CANARIES = (

@@ -12,12 +12,18 @@ from pathlib import Path
 import pytest
 from tests.evaluation.small import workload
 
-from dpolicy.allocation.scenario import load_scenario, simulate_scenario
+from dpolicy.allocation.scenario_file import load_scenario, simulate_scenario
+from dpolicy.balances.partition_space import ALL_TIME
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.places import ALL_TIME
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation import export as exporting
-from dpolicy.evaluation.bars import Bar, comparison_bars, format_csv, format_markdown, published_value
+from dpolicy.evaluation import run_export as exporting
+from dpolicy.evaluation.comparison import (
+    Bar,
+    comparison_bars,
+    format_csv,
+    format_markdown,
+    published_value,
+)
 from dpolicy.evaluation.experiment import (
     BASELINE,
     OURS,
@@ -26,14 +32,14 @@ from dpolicy.evaluation.experiment import (
     SYSTEMS,
     EvaluationResult,
     EvaluationRun,
-    evaluate_workload,
     cohorts_with_full_life,
+    evaluate_workload,
     policy_for,
     run_all,
     workload_for,
 )
 from dpolicy.evaluation.figures import draw
-from dpolicy.evaluation.readings import coarse_block
+from dpolicy.evaluation.s3_variants import coarse_block
 from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, TOTALS, bundled_workload
 
 
@@ -181,7 +187,9 @@ def test_comma_separated_has_a_line_for_each_measure(results: list[EvaluationRes
     assert {row["measure"] for row in rows} >= {"utility", "standard", "member", "month"}
 
 
-def test_figures_are_written_and_the_same_again(results: list[EvaluationResult], tmp_path: Path) -> None:
+def test_figures_are_written_and_the_same_again(
+    results: list[EvaluationResult], tmp_path: Path
+) -> None:
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
         paths = draw(comparison_bars(results), tmp_path / folder)
@@ -199,7 +207,7 @@ def test_exported_files_do_what_the_run_does(
 ) -> None:
     run = EvaluationRun(scenario, 5, system, "efficient", as_run=False)
     monkeypatch.setattr(
-        exporting, "workload_of", lambda run: workload(SCENARIOS[run.scenario].workload, count=150)
+        exporting, "workload_for", lambda run: workload(SCENARIOS[run.scenario].workload, count=150)
     )
     exporting.export_run(run, tmp_path)
     outcomes = list(simulate_scenario(load_scenario(tmp_path / "scenario.yaml"))[1])
@@ -242,7 +250,7 @@ def test_the_command_exports(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 def test_without_a_solver_price_is_left_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpolicy.cli.paper.installed", lambda: False)
+    monkeypatch.setattr("dpolicy.cli.commands.allocation.paper.is_installed", lambda: False)
     said = ["paper", "--scenario", "S1", "--total", "3", "--rounds", "1", "--export", str(tmp_path)]
     assert exit_code(said) == 0
     assert "there is no `price`" in capfd.readouterr().err

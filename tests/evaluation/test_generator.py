@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from dpolicy.allocation.rounds import Simulation
+from dpolicy.allocation.simulation import Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation.generator import (
+from dpolicy.evaluation.workload import (
+    ROUNDS,
+    SCHEDULE,
+    Workload,
+    load_workload,
+    policy_for_workload,
+    resolve_arrivals,
+)
+from dpolicy.evaluation.workload_generator import (
     LEARNING,
     ORDERS,
     SHARES,
@@ -22,14 +30,6 @@ from dpolicy.evaluation.generator import (
     generate_workload,
     mechanisms,
     workload_document,
-)
-from dpolicy.evaluation.workload import (
-    ROUNDS,
-    SCHEDULE,
-    Workload,
-    resolve_arrivals,
-    load_workload,
-    policy_for_workload,
 )
 
 SCENARIOS = ("context", "scope", "time")

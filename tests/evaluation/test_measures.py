@@ -11,11 +11,11 @@ import pytest
 from tests.evaluation.small import workload
 from tests.reference import spent as plain
 
-from dpolicy.allocation.rounds import RoundSchedule
+from dpolicy.allocation.simulation import RoundSchedule
 from dpolicy.allocation.unlocking import CohortRotation
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation.measures import largest_spending
-from dpolicy.evaluation.workload import SCHEDULE, Workload, resolve_arrivals, policy_for_workload
+from dpolicy.evaluation.spending_measures import largest_spending
+from dpolicy.evaluation.workload import SCHEDULE, Workload, policy_for_workload, resolve_arrivals
 
 COHORTS = range(11, 20)
 
@@ -61,7 +61,9 @@ def measured(requests: Workload, chosen: Any) -> dict[str, float]:
     policy = policy_for_workload(requests, 10)
     arrivals = resolve_arrivals(replace(requests, requests=tuple(chosen)), policy)
     rules = [rule for rule, _ in policy.all_rules]
-    return {rule.name: largest_spending(policy, rule, arrivals, rotation(), COHORTS) for rule in rules}
+    return {
+        rule.name: largest_spending(policy, rule, arrivals, rotation(), COHORTS) for rule in rules
+    }
 
 
 def test_nothing_chosen_spends_nothing() -> None:
@@ -81,4 +83,6 @@ def test_cohorts_must_be_a_partition() -> None:
     policy = policy_for_workload(requests, 10)
     rule = next(rule for rule, _ in policy.all_rules)
     with pytest.raises(OperationRejected, match="no partition"):
-        largest_spending(policy, rule, resolve_arrivals(requests, policy), CohortRotation("team", 12), COHORTS)
+        largest_spending(
+            policy, rule, resolve_arrivals(requests, policy), CohortRotation("team", 12), COHORTS
+        )

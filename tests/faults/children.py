@@ -21,8 +21,8 @@ from itertools import count
 from tests.ledger.places import opened
 from tests.ledger.records import follow, head_of
 
-from dpolicy.ledger.reading import Head
-from dpolicy.ledger.store import LogWriter, LedgerStore
+from dpolicy.ledger.chain_reader import Head
+from dpolicy.ledger.store import LedgerStore, LogWriter
 
 
 def write(store: LedgerStore, cap: int, tries: int) -> None:
@@ -122,6 +122,6 @@ def _nursery() -> None:
 
 if __name__ == "__main__":
     # The library that a child needs is loaded before it is born.
-    __import__("dpolicy.ledger.sqlite")
-    __import__("dpolicy.ledger.postgres")
+    __import__("dpolicy.ledger.stores.sqlite")
+    __import__("dpolicy.ledger.stores.postgres")
     _nursery()

@@ -13,12 +13,12 @@ import pytest
 from tests.faults.nursery import ROOT, Nursery
 from tests.faults.requests import ask, story
 
-from dpolicy.enforcement.audit import records_with_events, audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import RuleStatus
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import Event, ReleaseCommitted, ReleaseDecided, ReleaseVoided
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.pdp.audit import audit_ledger, records_with_events
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.body import Body
 
 

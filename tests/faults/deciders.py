@@ -21,10 +21,10 @@ from tests.faults import children
 from tests.faults.requests import STEP, body, policy, step, story
 from tests.ledger.records import follow, head_of
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.store import LogWriter, LedgerStore
+from dpolicy.ledger.store import LedgerStore, LogWriter
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 
 
 class Passing:
@@ -38,11 +38,11 @@ class Passing:
         return self.store.name
 
     @contextmanager
-    def writing(self) -> Iterator[LogWriter]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         with self.store.open_for_writing() as log:
             yield log
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         return self.store.records_after(sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
@@ -64,7 +64,7 @@ class Late(Passing):
         self._held = ExitStack()
 
     @contextmanager
-    def writing(self) -> Iterator[LogWriter]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         if self._blocks % 3 == 0:
             self._log = self._held.enter_context(self.store.open_for_writing())
         self._blocks += 1
@@ -77,7 +77,7 @@ class Unlocked(Passing):
     """Lets anybody decide at any time, and brings the records into line afterwards."""
 
     @contextmanager
-    def writing(self) -> Iterator[LogWriter]:
+    def open_for_writing(self) -> Iterator[LogWriter]:
         yield _Unlocked(self.store)
 
 
@@ -85,7 +85,7 @@ class _Unlocked:
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
 
-    def after(self, sequence: int) -> Iterator[Record]:
+    def records_after(self, sequence: int) -> Iterator[Record]:
         return self._store.records_after(sequence)
 
     def append(self, records: Sequence[Record]) -> None:
@@ -157,8 +157,8 @@ children.TASKS.update(
 
 def _warm_up() -> None:
     """Load and build what a child needs before it is born."""
-    __import__("dpolicy.ledger.sqlite")
-    __import__("dpolicy.ledger.postgres")
+    __import__("dpolicy.ledger.stores.sqlite")
+    __import__("dpolicy.ledger.stores.postgres")
     point = DecisionPoint(MemoryStore())
     point.apply(policy())
     for release in ("0.0.0", "0.0.1"):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.source import Source
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 #: What a release is after each step; a killed process ends a story early.
 STORIES = (

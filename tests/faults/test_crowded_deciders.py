@@ -13,8 +13,8 @@ from tests.faults.requests import STEP, policy
 from tests.ledger.places import opened
 from tests.ledger.postgres_servers import PostgresServer
 
-from dpolicy.enforcement.audit import audit_ledger
-from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.decision_point import DecisionPoint
 
 PROCESSES, TRIES, FITTING = 64, 4, 100
 

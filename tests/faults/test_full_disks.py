@@ -16,7 +16,7 @@ from tests.faults.disks import FailingDisk
 from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import LedgerUnavailable
-from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 OLD = [b"old" * 400] * 3
@@ -138,8 +138,8 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from dpolicy.errors import LedgerUnavailable\n"
-        "from dpolicy.ledger.reading import Head\n"
-        "from dpolicy.ledger.sqlite import SqliteStore\n"
+        "from dpolicy.ledger.chain_reader import Head\n"
+        "from dpolicy.ledger.stores.sqlite import SqliteStore\n"
         "from tests.ledger.records import follow, head_of\n"
         "store, head = SqliteStore(sys.argv[1]), Head()\n"
         "try:\n"

@@ -18,9 +18,9 @@ from tests.ledger.places import opened
 from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import seeded
 
-from dpolicy.enforcement.audit import records_with_events
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import records_with_events
+from dpolicy.pdp.decision_point import DecisionPoint
 
 #: Cycles of each test. What a killed process has written is there whether it was synced or not
 #: (`test_power_cuts` is about syncing), so most are run where syncing costs nothing.

@@ -13,9 +13,9 @@ from tests.faults.disks import Call, PowerCut, RecordingDisk
 from tests.ledger.records import follow, head_of, seeded, verified
 
 from dpolicy.errors import DPolicyError
-from dpolicy.ledger import sqlite_file
-from dpolicy.ledger.reading import Head
-from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.chain_reader import Head
+from dpolicy.ledger.stores import sqlite_setup
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 #: States of each share, all different; the shares run side by side.
 SHARES, STATES = 4, 5_200
@@ -141,10 +141,10 @@ def test_the_canaries_lose(
     level = {"OFF": 0, "NORMAL": 1}[unsafe]
     settings = [
         (f"synchronous={unsafe}", level) if setting == "synchronous=FULL" else (setting, answer)
-        for setting, answer in sqlite_file.SETTINGS
+        for setting, answer in sqlite_setup.SETTINGS
     ]
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite_file, "SETTINGS", settings)
+        patched.setattr(sqlite_setup, "SETTINGS", settings)
         tape = recorded(memory_folder, chance, commits=20)
     found = cut_everywhere(tape, memory_folder, chance, number=4)
     print(unsafe, found)

@@ -15,8 +15,8 @@ from tests.ledger.records import follow, head_of, seeded, verified
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.sqlite import SqliteStore
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 SHARES = 2
 

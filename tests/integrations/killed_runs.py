@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from tests.enforcement.scenes import GLOBAL, mechanism, policy
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.integrations.gate import Gate
+from dpolicy.pdp.decision_point import DecisionPoint
 
 
 def gated(point: DecisionPoint, read: Callable[[], None]) -> None:

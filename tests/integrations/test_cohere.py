@@ -14,50 +14,55 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.enforcement.check import enforced_sections
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.judgement import parse_request
-from dpolicy.enforcement.places import ALL_TIME, PartitionAxis, PartitionSpace, partition_space_for
-from dpolicy.enforcement.resolution import resolve_release
-from dpolicy.integrations.cohere import (
+from dpolicy.balances.partition_space import (
+    ALL_TIME,
+    PartitionAxis,
+    PartitionSpace,
+    partition_space_for,
+)
+from dpolicy.decisions.decide import enforced_sections
+from dpolicy.decisions.resolution import resolve_release
+from dpolicy.integrations.cohere.cohere_export import _certificates
+from dpolicy.integrations.cohere.cohere_import import (
     CohereBlock,
     CohereRequest,
     CohereSchema,
     CohereSection,
     blocks_json,
+    charged_rules,
+    cohere_unit_name,
+    dpolicy_unit_name,
     export_blocks,
+    export_requests,
+    export_schema,
     partitions_from_schema,
     read_blocks,
     read_requests,
     read_schema,
     release_body_from_request,
     requests_json,
-    export_requests,
-    charged_rules,
     schema_json,
-    export_schema,
-    cohere_unit_name,
-    dpolicy_unit_name,
 )
-from dpolicy.integrations.cohere_export import _certificates
-from dpolicy.integrations.cohere_files import (
+from dpolicy.integrations.cohere.cohere_model import (
     PROBLEMS,
     RULES,
     Between,
-    Dnf,
     CohereDomain,
+    CohereRange,
+    CohereValue,
+    Dnf,
     Eq,
     In,
     Neq,
-    CohereRange,
-    CohereValue,
 )
-from dpolicy.integrations.cohere_files import CohereTest as Tested
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.integrations.cohere.cohere_model import CohereTest as Tested
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.releases.regions import Region, contains
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
+from dpolicy.text.yaml_reader import Source
 
 DATA = Path(__file__).parent.parent / "data" / "cohere"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "paper"
@@ -69,7 +74,9 @@ unhurried = settings(deadline=None)
 
 
 def values_of(domain: CohereDomain) -> list[CohereValue]:
-    return list(range(domain.first, domain.last + 1)) if isinstance(domain, CohereRange) else [*domain]
+    return (
+        list(range(domain.first, domain.last + 1)) if isinstance(domain, CohereRange) else [*domain]
+    )
 
 
 def holds(test: Tested, value: CohereValue) -> bool:
@@ -97,7 +104,9 @@ def every_point(domains: dict[str, CohereDomain]) -> Iterator[dict[str, CohereVa
 
 names = st.sampled_from(["AT", "CH", "DE", "FR", "é", "a b", 'q"'])
 rounds = st.integers(0, 40)
-ranges = st.tuples(st.integers(-3, 4), st.integers(0, 4)).map(lambda e: CohereRange(e[0], e[0] + e[1]))
+ranges = st.tuples(st.integers(-3, 4), st.integers(0, 4)).map(
+    lambda e: CohereRange(e[0], e[0] + e[1])
+)
 listed = st.lists(names | st.integers(0, 5), min_size=1, max_size=4, unique_by=str).map(tuple)
 domains_: st.SearchStrategy[CohereDomain] = ranges | listed
 costs_ = st.none() | st.integers(0, 10**12).map(lambda n: Fraction(n, 10**9))
@@ -166,7 +175,8 @@ def blocks_and_schemas(draw: st.DrawFn) -> tuple[CohereBlock, CohereSchema]:
         draw(st.none() | intervals),
         draw(st.none() | budgets),
         tuple(
-            CohereSection(draw(budgets), draw(formulas(schema))) for _ in range(draw(st.integers(0, 2)))
+            CohereSection(draw(budgets), draw(formulas(schema)))
+            for _ in range(draw(st.integers(0, 2)))
         ),
         tuple(draw(st.lists(rounds, max_size=3))),
     )
@@ -236,7 +246,9 @@ def plain_request(dnf: Dnf) -> CohereRequest:
 @st.composite
 def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
     ascii_ = st.lists(st.sampled_from(["AT", "CH", "DE"]), min_size=1, unique=True).map(tuple)
-    numbers = ranges.map(lambda r: CohereRange(r.first + 3, r.last + 3))  # a rule's name has no sign
+    numbers = ranges.map(
+        lambda r: CohereRange(r.first + 3, r.last + 3)
+    )  # a rule's name has no sign
     kinds: st.SearchStrategy[CohereDomain] = numbers | ascii_
     domains = draw(st.dictionaries(st.sampled_from(["x", "y", RULES]), kinds, max_size=3))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
@@ -437,7 +449,9 @@ def test_whatever_a_file_holds_it_is_read_or_refused(data: st.DataObject) -> Non
     assert (read is None) == bool(problems)
     assert all(problem.code in PROBLEMS for problem in problems)
     for request in read or () if kind == "requests_11.json" else ():
-        body, wrong = release_body_from_request(request, small_schema(), cohort="cohort", rules_label="rules")
+        body, wrong = release_body_from_request(
+            request, small_schema(), cohort="cohort", rules_label="rules"
+        )
         assert (body is None) == bool(wrong)
 
 
@@ -478,7 +492,9 @@ def test_too_many_boxes_are_refused_at_once() -> None:
     domains: dict[str, CohereDomain] = dict.fromkeys("abcdef", CohereRange(0, 999))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
     odd = In(tuple(range(1, 999, 2)))
-    body, problems = release_body_from_request(plain_request((dict.fromkeys("abcdef", odd),)), schema)
+    body, problems = release_body_from_request(
+        plain_request((dict.fromkeys("abcdef", odd),)), schema
+    )
     assert body is None and [problem.code for problem in problems] == ["C010"]
 
 
@@ -602,7 +618,9 @@ def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> Non
     of, _ = enforced_sections(POLICY)
     (mechanism,), _ = resolve_release(release, POLICY, _certificates(POLICY))
     matched = of.compiled.index.matching_rules(mechanism.predicate_input)
-    names = {of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched}
+    names = {
+        of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched
+    }
     del names["seen"]
     day = date(2026, 1, 11).toordinal()
     for point in every_point(dict(schema.domains)):
@@ -656,7 +674,9 @@ def test_what_was_written_can_be_read_and_submitted() -> None:
     point.apply(POLICY)
     assert point.submit(body).allowed
     again = parse_request(body)
-    (one,), (other,) = (resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again))
+    (one,), (other,) = (
+        resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again)
+    )
     assert one.region == other.region and (one.costs == other.costs).all()
     assert partition_space_for(POLICY).axes[2].name == "cohort"
 

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from tests.reference.contributions import Record, block, distances, histogram, kept
 
 from dpolicy.errors import OperationRejected
+from dpolicy.integrations.contribution_bounding import bound_contributions
 from dpolicy.integrations.contributions import Contributions, Sensitivity, contributions_from_limits
-from dpolicy.integrations.frames import bound_contributions
-from dpolicy.privacy.calendars import PeriodKind
-from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit, parse_period
+from dpolicy.privacy.units.calendar import PeriodKind
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 
 ROOT = Path(__file__).parents[2]
 
@@ -256,9 +256,13 @@ def test_a_week_of_a_month_has_larger_quotas() -> None:
 def test_records_of_distinct_cells_add_squared() -> None:
     day = (date(2026, 1, 14), date(2026, 1, 14))
     limits = contributions_from_limits(UNITS, {"user-day": 10}, JANUARY, per_cell=1)
-    assert limits.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l2 ** 2 == pytest.approx(10)
+    assert limits.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l2 ** 2 == pytest.approx(
+        10
+    )
     assert limits.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l2 ** 2 >= 10
-    assert limits.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE).l2 ** 2 == pytest.approx(31 * 310)
+    assert limits.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE).l2 ** 2 == pytest.approx(
+        31 * 310
+    )
 
 
 def test_a_release_states_every_unit_of_that_person() -> None:
@@ -279,7 +283,9 @@ def test_a_release_states_every_unit_of_that_person() -> None:
         },
         "time": {"from": JANUARY[0], "to": JANUARY[1]},
     }
-    gaussian = both.mechanism_statement({"kind": "gaussian", "sigma": 20}, NeighbouringRelation.CHANGE)
+    gaussian = both.mechanism_statement(
+        {"kind": "gaussian", "sigma": 20}, NeighbouringRelation.CHANGE
+    )
     assert gaussian["relation"] == "change"
     assert gaussian["mechanism"]["sensitivity"] == Fraction("14.142135624")
 
@@ -340,7 +346,9 @@ def test_frames_keep_what_the_twin_keeps(scene: Scene) -> None:
     expected = Counter(r.key for r in kept(scene.one, scene.limits))
     cells = [] if scene.limits.per_cell is None else ["cell"]
     for frame in (as_polars(scene.one), as_pandas(scene.one)):
-        found = bound_contributions(frame, scene.limits, entity="person", day="day", order=["key"], cells=cells)
+        found = bound_contributions(
+            frame, scene.limits, entity="person", day="day", order=["key"], cells=cells
+        )
         assert Counter(found["key"]) == expected
 
 
@@ -375,7 +383,9 @@ def test_a_person_that_is_no_number_is_nobody() -> None:
         pl.DataFrame(rows),
         pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"]))),
     ):
-        assert list(bound_contributions(frame, limits, entity="person", day="day")["person"]) == [7.0]
+        assert list(bound_contributions(frame, limits, entity="person", day="day")["person"]) == [
+            7.0
+        ]
 
 
 def test_rows_keep_their_order_where_none_is_given() -> None:
@@ -385,7 +395,11 @@ def test_rows_keep_their_order_where_none_is_given() -> None:
         pl.DataFrame(rows),
         pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"]))),
     ):
-        assert list(bound_contributions(frame, limits, entity="person", day="day")["key"]) == [3, 1, 2]
+        assert list(bound_contributions(frame, limits, entity="person", day="day")["key"]) == [
+            3,
+            1,
+            2,
+        ]
 
 
 def test_frames_that_are_refused() -> None:

@@ -12,11 +12,11 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, policy, pure, started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, InvalidValue, OperationRejected, ReleaseRejected
+from dpolicy.integrations.float_rounding import round_down, round_loss_up, round_up
 from dpolicy.integrations.gate import Gate, ReservationService
-from dpolicy.integrations.rounding import round_down, round_loss_up, round_up
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def test_a_denial_is_raised_before_anything_runs() -> None:
         ran.append("no")
     assert not ran
     assert denied.value.decision.broken == ("global",)
-    assert denied.value.decision.would_fit
+    assert denied.value.decision.counter_offers
     assert "broken: global" in str(denied.value)
 
 

@@ -17,24 +17,24 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.check import charges_by_region, charges_at_most, enforced_sections
-from dpolicy.enforcement.judgement import parse_request, resolve_or_reject
-from dpolicy.integrations.registry import (
+from dpolicy.decisions.decide import charges_at_most, charges_by_region, enforced_sections
+from dpolicy.integrations.registry.registry_export import (
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
     RegistryImportOptions,
-    registry_entry,
     entry_text,
     is_registry_entry,
+    registry_entry,
     release_body_from_entry,
 )
-from dpolicy.language.diagnostics import DiagnosticCollector
-from dpolicy.language.release import node_to_plain
-from dpolicy.language.source import Source, read_nodes
-from dpolicy.privacy.rows import add_saturating, row_to_loss
-from dpolicy.privacy.units import NeighbouringRelation
-from dpolicy.releases.request import Release
+from dpolicy.pdp.request_evaluation import parse_request, resolve_or_reject
+from dpolicy.privacy.loss_arrays import add_saturating, row_to_loss
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
+from dpolicy.releases.release import Release
+from dpolicy.releases.release_format import node_to_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.yaml_reader import Source, read_nodes
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data" / "registry"
@@ -168,7 +168,9 @@ def at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bo
 
     def charged(asked: Release) -> Any:
         found = resolve_or_reject(asked, policy)
-        return charges_by_region(of, found, [of.compiled.index.match(m.predicate_input) for m in found])
+        return charges_by_region(
+            of, found, [of.compiled.index.match(m.predicate_input) for m in found]
+        )
 
     return charges_at_most(of, charged(original), charged(imported))
 
@@ -179,7 +181,9 @@ def test_an_import_charges_every_rule_at_least_what_the_release_did(
     asked: Release, number: int
 ) -> None:
     policy = POLICIES[number]
-    body, problems = release_body_from_entry(read_again(written(asked, policy)[1]), policy, RegistryImportOptions())
+    body, problems = release_body_from_entry(
+        read_again(written(asked, policy)[1]), policy, RegistryImportOptions()
+    )
     assert not problems and body is not None
     assert at_least(parse_request(body), asked, policy)
     assert body == asked.body
@@ -210,7 +214,9 @@ def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, num
     """
     policy = POLICIES[number]
     entry, _ = written(asked, policy)
-    body, problems = release_body_from_entry(read_again(entry_text(stripped(entry))), policy, RegistryImportOptions())
+    body, problems = release_body_from_entry(
+        read_again(entry_text(stripped(entry))), policy, RegistryImportOptions()
+    )
     loss = entry["deployment"].get("privacy_loss")
     if loss is None:
         assert {p.code for p in problems} == {"G001"}
@@ -256,13 +262,22 @@ def test_the_entry_of_the_census() -> None:
     _, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert [p.code for p in problems] == ["G003"]
     assert "`user`, `user-month`, `user-day`" in problems[0].message
-    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions("user", NeighbouringRelation.CHANGE))
+    body, problems = release_body_from_entry(
+        entry, POLICIES[0], RegistryImportOptions("user", NeighbouringRelation.CHANGE)
+    )
     assert not problems and body is not None
     assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", "rho": Fraction("2.63")}
     assert body["mechanisms"][0]["relation"] == "change"
     assert at_least(
-        parse_request(release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user"))[0] or {}),
-        parse_request(release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user", NeighbouringRelation.CHANGE))[0] or {}),
+        parse_request(
+            release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user"))[0] or {}
+        ),
+        parse_request(
+            release_body_from_entry(
+                entry, POLICIES[1], RegistryImportOptions("user", NeighbouringRelation.CHANGE)
+            )[0]
+            or {}
+        ),
         POLICIES[1],
     )
 
@@ -295,7 +310,9 @@ def foreign(variant: str | None, parameters: Any, unit: Any = "User level") -> d
 def test_which_parameters_are_charged(
     variant: str | None, parameters: dict[str, Any], fields: dict[str, str]
 ) -> None:
-    body, problems = release_body_from_entry(foreign(variant, parameters), POLICIES[0], RegistryImportOptions())
+    body, problems = release_body_from_entry(
+        foreign(variant, parameters), POLICIES[0], RegistryImportOptions()
+    )
     assert not problems and body is not None
     said = {name: Fraction(value) for name, value in fields.items()}
     assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", **said}
@@ -333,7 +350,9 @@ def test_every_problem_is_told(entry: dict[str, Any], codes: list[str]) -> None:
 
 def carrying(text: str, **parameters: Any) -> dict[str, Any]:
     entry = foreign("Zero-concentrated DP", parameters or {"rho": 0.1})
-    entry["deployment"]["implementation"] = {"additional_information": f"Hello\n{EMBEDDED_RELEASE_PREFIX}{text}"}
+    entry["deployment"]["implementation"] = {
+        "additional_information": f"Hello\n{EMBEDDED_RELEASE_PREFIX}{text}"
+    }
     return entry
 
 
@@ -360,7 +379,9 @@ def test_a_release_that_is_carried_is_checked(entry: dict[str, Any], codes: list
 
 
 def test_a_carried_release_happened_once() -> None:
-    _, problems = release_body_from_entry(carrying(GOOD), POLICIES[0], RegistryImportOptions(times=3))
+    _, problems = release_body_from_entry(
+        carrying(GOOD), POLICIES[0], RegistryImportOptions(times=3)
+    )
     assert [p.code for p in problems] == ["G004"]
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.tuning import reserve_trials
+from dpolicy.pdp.decision_point import DecisionPoint
 
 SEARCHES = (
     "  - {name: searches, kind: custom, when: 'labels.stage == \"tuning\"', unit: user,"
@@ -81,7 +81,10 @@ def test_threads_share_what_is_left() -> None:
         except OperationRejected:
             return False
 
-    with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials, ThreadPoolExecutor(8) as pool:
+    with (
+        reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials,
+        ThreadPoolExecutor(8) as pool,
+    ):
         assert sum(pool.map(one, range(50))) == 5
     assert spent(of) == approximately(**{"global": 1, "searches": 1})
 

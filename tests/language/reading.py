@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Diagnostic, DiagnosticCollector, Severity
-from dpolicy.language.model import PolicySet
-from dpolicy.language.parser import parse_policies, read_source
-from dpolicy.language.source import TextNode, Source, read_nodes
+from dpolicy.policy.model import PolicySet
+from dpolicy.policy.parser import parse_policies, read_source
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector, Severity
+from dpolicy.text.yaml_reader import Source, TextNode, read_nodes
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "tests" / "cases" / "diagnostics"

@@ -27,7 +27,7 @@ PATIENCE = 120
 #: what it took. The limit is on address space, so even memory that is only asked for counts.
 CHILD = """
 import resource, sys, time
-import dpolicy.cli.check, dpolicy.cli.main, dpolicy.cli.output
+import dpolicy.cli.commands.policy.check, dpolicy.cli.main, dpolicy.cli.output.printing
 def kilobytes(name):
     with open("/proc/self/status") as stream:
         return next(int(line.split()[1]) for line in stream if line.startswith(name))

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.language.reading import EXAMPLES, ROOT, codes, diagnostics, diagnostics_of, errors
 
-from dpolicy.cases.case import load_case
+from dpolicy.cases.case_file import load_case
 from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.language.catalogue import CATALOGUE
-from dpolicy.language.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity, suggest
-from dpolicy.language.source import Source, Span
+from dpolicy.policy.diagnostic_codes import CATALOGUE
 from dpolicy.rules.compiler import compile_policy
-from dpolicy.rules.hasse import MAX_NODES, hasse_svg
+from dpolicy.rules.hasse.diagram import MAX_NODES, hasse_svg
+from dpolicy.text.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity, suggest
+from dpolicy.text.yaml_reader import Source, Span
 
 #: Where each example is wrong. The text that stands under the carets is what a person must look at.
 PLACES = {

@@ -8,9 +8,9 @@ import pytest
 from tests.language.reading import codes
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Diagnostic
-from dpolicy.language.parser import policy_files
+from dpolicy.policy.parser import policy_files
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
+from dpolicy.text.diagnostics import Diagnostic
 
 BASE = """\
 dpolicy: 1

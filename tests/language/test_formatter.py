@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.language.generated import Layout, Number, canonical, policy_sets
 from tests.language.reading import ROOT, model
 
-from dpolicy.language.diagnostics import DiagnosticCollector
-from dpolicy.language.formatter import WIDTH, policy_digest, format_text
-from dpolicy.language.parser import parse_policies
-from dpolicy.language.source import MapNode, ScalarNode, Source, read_nodes
+from dpolicy.policy.formatter import WIDTH, format_text, policy_digest
+from dpolicy.policy.parser import parse_policies
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.yaml_reader import MapNode, ScalarNode, Source, read_nodes
 
 POLICY = {"name": "cap", "kind": "custom", "when": "always", "unit": "user"}
 
@@ -77,7 +77,9 @@ def test_the_digest_does_not_depend_on_the_order_of_keys(
         random.shuffle(keys)
         return {key: shuffled(node[key]) for key in keys}
 
-    assert policy_digest(model(canonical(value))) == policy_digest(model(canonical(shuffled(value))))
+    assert policy_digest(model(canonical(value))) == policy_digest(
+        model(canonical(shuffled(value)))
+    )
 
 
 @LAWS
@@ -174,7 +176,8 @@ def policy_texts() -> list[Path]:
 def readable(path: Path) -> bool:
     found = DiagnosticCollector()
     return (
-        read_nodes(Source(path.name, path.read_text("utf-8")), found) is not None and not found.sorted_diagnostics
+        read_nodes(Source(path.name, path.read_text("utf-8")), found) is not None
+        and not found.sorted_diagnostics
     )
 
 

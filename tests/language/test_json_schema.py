@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from tests.language.generated import canonical, policy_sets
 from tests.language.reading import EXAMPLES, ROOT, diagnostics, nodes
 
-from dpolicy.language.json_schema import policy_schema
-from dpolicy.language.source import ListNode, MapNode, TextNode, ScalarNode
+from dpolicy.policy.json_schema import policy_schema
+from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, TextNode
 
 VALIDATOR = Draft202012Validator(policy_schema())
 

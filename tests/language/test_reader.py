@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from tests.language.reading import codes, diagnostics, errors, model, nodes, of_bytes
 
-from dpolicy.language.source import ListNode, MapNode, TextNode, ScalarNode, Source, Span, read_nodes
+from dpolicy.text.yaml_reader import (
+    ListNode,
+    MapNode,
+    ScalarNode,
+    Source,
+    Span,
+    TextNode,
+    read_nodes,
+)
 
 
 def kind_of(text: str) -> tuple[str, list[str]]:

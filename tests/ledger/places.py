@@ -11,9 +11,9 @@ PATIENCE = 300.0
 def opened(where: str, schema: str | None = None) -> LedgerStore:
     """A path, or an address and a schema → a patient store; loads only what that needs."""
     if schema is None:
-        from dpolicy.ledger.sqlite import SqliteStore
+        from dpolicy.ledger.stores.sqlite import SqliteStore
 
         return SqliteStore(where, wait=PATIENCE)
-    from dpolicy.ledger.postgres import PostgresStore
+    from dpolicy.ledger.stores.postgres import PostgresStore
 
     return PostgresStore(where, schema=schema, wait=PATIENCE)

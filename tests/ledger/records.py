@@ -7,8 +7,8 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 
-from dpolicy.ledger.events import Record, record_hash, check_chain
-from dpolicy.ledger.reading import Head
+from dpolicy.ledger.chain_reader import Head
+from dpolicy.ledger.events import Record, check_chain, record_hash
 
 _LOG = logging.getLogger("dpolicy.tests")
 

@@ -8,10 +8,10 @@ import pytest
 from tests.ledger.postgres_servers import PostgresServer
 
 from dpolicy.errors import LedgerUnavailable
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.ledger.opening import open_existing, open_store
-from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.store_address import open_existing, open_store
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.ledger.stores.postgres import PostgresStore
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 
 def test_addresses(tmp_path: Path, postgres: PostgresServer) -> None:

@@ -15,8 +15,8 @@ from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.postgres import PostgresStore
-from dpolicy.ledger.postgres_server import parse_address, check_settings, redacted_message
+from dpolicy.ledger.stores.postgres import PostgresStore
+from dpolicy.ledger.stores.postgres_setup import check_settings, parse_address, redacted_message
 
 ROOT = Path(__file__).parents[2]
 GOOD = (False, "on", "on", "on", "", 0, "")
@@ -117,7 +117,10 @@ def test_a_lost_connection_is_made_again_where_nothing_was_written(
 
 def test_a_connection_lost_before_the_commit(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
-    with pytest.raises(LedgerUnavailable, match="nothing was written"), store.open_for_writing() as log:
+    with (
+        pytest.raises(LedgerUnavailable, match="nothing was written"),
+        store.open_for_writing() as log,
+    ):
         cut_off(postgres)
         log.append(follow(head_of([]), [b"one"]))
     assert list(store.records_after(0)) == []
@@ -209,7 +212,7 @@ def test_without_the_library() -> None:
         "import sys\n"
         "sys.modules['psycopg'] = None\n"
         "from dpolicy.errors import LedgerUnavailable\n"
-        "from dpolicy.ledger.opening import open_store\n"
+        "from dpolicy.ledger.store_address import open_store\n"
         "try: open_store('postgresql://x/y')\n"
         "except LedgerUnavailable as error: print(error)\n"
     )

@@ -11,9 +11,9 @@ import pytest
 from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger import file_systems, sqlite_file
 from dpolicy.ledger.events import FORMAT
-from dpolicy.ledger.sqlite import SqliteStore
+from dpolicy.ledger.stores import file_systems, sqlite_setup
+from dpolicy.ledger.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_settings_are_durable(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_sqlite_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "SETTINGS", [("synchronous=OFF", 2)])
+    monkeypatch.setattr(sqlite_setup, "SETTINGS", [("synchronous=OFF", 2)])
     with pytest.raises(LedgerUnavailable, match="SQLite refuses `synchronous=OFF`"):
         SqliteStore(tmp_path / "ledger.db")
 
@@ -49,12 +49,12 @@ def test_creation_leaves_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.7.0"])
 def test_a_library_with_the_reset_bug(version: str) -> None:
     with pytest.raises(LedgerUnavailable, match="help: install the `apsw` wheel"):
-        sqlite_file.check_library(version)
+        sqlite_setup.check_library(version)
 
 
 def test_the_bundled_library_is_fine() -> None:
-    sqlite_file.check_library("3.51.3")
-    sqlite_file.check_library(apsw.sqlite_lib_version())
+    sqlite_setup.check_library("3.51.3")
+    sqlite_setup.check_library(apsw.sqlite_lib_version())
 
 
 def test_places_where_no_ledger_can_be(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_a_read_only_place(tmp_path: Path, what: str) -> None:
     code = (
         "import os\n"
         "from dpolicy.errors import LedgerUnavailable\n"
-        "from dpolicy.ledger.sqlite import SqliteStore\n"
+        "from dpolicy.ledger.stores.sqlite import SqliteStore\n"
         f"os.chdir({str(tmp_path)!r})\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
-        "import dpolicy.ledger.sqlite_file as file\n"
+        "import dpolicy.ledger.stores.sqlite_setup as file\n"
         "from pathlib import Path\n"
         "try: file._check_place(Path('ledger.db'), 'ledger.db')\n"
         "except LedgerUnavailable as error: print(error)\n"
@@ -150,7 +150,10 @@ def test_files_that_are_moved_while_in_use(tmp_path: Path, ending: str) -> None:
 def test_files_that_are_moved_during_a_commit(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
-    with pytest.raises(LedgerUnavailable, match="the outcome is not known"), store.open_for_writing() as log:
+    with (
+        pytest.raises(LedgerUnavailable, match="the outcome is not known"),
+        store.open_for_writing() as log,
+    ):
         log.append(follow(head_of([]), [b"one"]))
         path.rename(tmp_path / "moved")
     (tmp_path / "moved").rename(path)
@@ -162,7 +165,10 @@ def test_a_store_is_not_used_after_a_fork(tmp_path: Path) -> None:
     store._writers._process = store._readers._process = -1
     with pytest.raises(LedgerUnavailable, match="before this process was forked"):
         list(store.records_after(0))
-    with pytest.raises(LedgerUnavailable, match="open it in each process"), store.open_for_writing():
+    with (
+        pytest.raises(LedgerUnavailable, match="open it in each process"),
+        store.open_for_writing(),
+    ):
         pass
     store.close()
 
@@ -175,7 +181,7 @@ def test_what_a_killed_writer_left_is_synced_before_it_is_relied_on(
     with store.open_for_writing() as log:
         log.append(follow(head_of([]), [b"one"]))
     synced: list[Path] = []
-    monkeypatch.setattr(sqlite_file, "_sync", synced.append)
+    monkeypatch.setattr(sqlite_setup, "_sync", synced.append)
     other = SqliteStore(path)
     assert synced == [tmp_path / "ledger.db-wal", tmp_path]
     assert len(verified(other.records_after(0))) == 1

@@ -12,11 +12,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from dpolicy.demo.company import write_sample_ledger
-from dpolicy.demo.tour import company_app, serve_in_thread
-from dpolicy.enforcement.decision_point import DecisionPoint
+from dpolicy.demo.demo_server import company_app, serve_in_thread
+from dpolicy.demo.sample_ledger import write_sample_ledger
 from dpolicy.ledger.events import Record
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
 
 #: When the company's year ends, for tests: now, since pages look at the clock.
 NOW = datetime.now(UTC)

@@ -8,8 +8,8 @@ from pathlib import Path
 from playwright.sync_api import FloatRect, Page
 from tests.pages.chromium import browser
 
-from dpolicy.demo.tour import company_app, serve_in_thread
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.demo.demo_server import company_app, serve_in_thread
+from dpolicy.ledger.stores.memory import MemoryStore
 
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 WIDTH = 1240

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.pages.chromium import browser
 
-from dpolicy.demo.tour import PAGES
+from dpolicy.demo.demo_server import PAGES
 
 AXE = Path(__file__).parent.parent / "data" / "axe" / "axe.min.js.gz"
 SHOWN = [path.removesuffix("?verify=1") for path in PAGES]

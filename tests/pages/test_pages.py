@@ -11,21 +11,21 @@ import pytest
 from tests.enforcement.scenes import GLOBAL, body, mechanism, policy
 from tests.pages.conftest import NOW, Fetch, asked
 
-from dpolicy.demo.company import candidate_text, policy_text, round_text
-from dpolicy.demo.tour import PAGES, serve_in_thread
-from dpolicy.enforcement import judgement
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.state import LedgerState
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.demo.demo_server import PAGES, serve_in_thread
+from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import request_evaluation
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.releases.decision import Decision
-from dpolicy.releases.request import Release
-from dpolicy.service.access import AccessRules, AccessToken, hash_token, local_access
+from dpolicy.releases.release import Release
 from dpolicy.service.app import create_app
-from dpolicy.service.pages.site import PAGES as TABLE
-from dpolicy.service.pages.site import PageRoute
-from dpolicy.service.principal import Principal, Role
-from dpolicy.service.views import approvals as approvals_view
-from dpolicy.service.views.paging import PER_PAGE
+from dpolicy.service.auth.access_rules import AccessRules, AccessToken, hash_token, local_access
+from dpolicy.service.auth.principal import Principal, Role
+from dpolicy.service.dashboard.pages.page_routes import PAGES as TABLE
+from dpolicy.service.dashboard.pages.page_routes import PageRoute
+from dpolicy.service.dashboard.pagination import PER_PAGE
+from dpolicy.service.dashboard.views import approvals_page as approvals_view
 
 SHOWN = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
 PICTURES = [path for path in SHOWN if ".svg" in path]
@@ -182,9 +182,9 @@ def test_only_what_is_shown_of_what_waits_is_judged(monkeypatch: pytest.MonkeyPa
 
     def judge(state: LedgerState, release: Release) -> Decision:
         judged.append(release.id)
-        return judgement.evaluate_release(state, release)
+        return request_evaluation.evaluate_release(state, release)
 
-    monkeypatch.setattr(approvals_view, "judge", judge)
+    monkeypatch.setattr(approvals_view, "evaluate_release", judge)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
     for n in range(PER_PAGE + 2):
@@ -276,7 +276,9 @@ ROLES = {str(role): frozenset({role}) for role in Role}
 def people() -> Iterator[str]:
     """A dashboard for four people with one role each, whose tokens are their names."""
     names = {name: Principal(name, roles) for name, roles in ROLES.items()}
-    tokens = {hash_token(name): AccessToken(name, datetime(9999, 1, 1, tzinfo=UTC)) for name in names}
+    tokens = {
+        hash_token(name): AccessToken(name, datetime(9999, 1, 1, tzinfo=UTC)) for name in names
+    }
     access = AccessRules(people=names, tokens=tokens)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))

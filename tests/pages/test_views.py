@@ -13,23 +13,27 @@ import pytest
 from tests.enforcement.scenes import ZIP, body, mechanism, started
 from tests.pages.conftest import NOW
 
-from dpolicy.demo.company import candidate_text, policy_text
-from dpolicy.enforcement.check import enforced_sections
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import used_share, rule_status_table
-from dpolicy.enforcement.state import LedgerState
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.privacy.rows import LossArray
-from dpolicy.rules.hasse import hasse_edges
-from dpolicy.service.views.burndown import MAX_ESTIMATE_DAYS, ESTIMATE_MONTHS, rule_burndown
-from dpolicy.service.views.log import log_page, log_span
-from dpolicy.service.views.neighbours import rule_neighbours
-from dpolicy.service.views.overview import OverviewPage, overview_page
-from dpolicy.service.views.paging import PER_PAGE, paginate
-from dpolicy.service.views.policy import preview_policy, policy_page
-from dpolicy.service.views.releases import find_releases
-from dpolicy.service.views.rule import find_rule, rule_key, rule_page
-from dpolicy.service.views.standing import RuleKey
+from dpolicy.decisions.decide import enforced_sections
+from dpolicy.demo.sample_ledger import candidate_text, policy_text
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.rule_status import rule_status_table, used_share
+from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.rules.hasse.diagram import hasse_edges
+from dpolicy.service.dashboard.pagination import PER_PAGE, paginate
+from dpolicy.service.dashboard.views.burndown import (
+    ESTIMATE_MONTHS,
+    MAX_ESTIMATE_DAYS,
+    rule_burndown,
+)
+from dpolicy.service.dashboard.views.log_page import log_page, log_span
+from dpolicy.service.dashboard.views.overview_page import OverviewPage, overview_page
+from dpolicy.service.dashboard.views.policy_page import policy_page, preview_policy
+from dpolicy.service.dashboard.views.release_pages import find_releases
+from dpolicy.service.dashboard.views.rule_neighbours import rule_neighbours
+from dpolicy.service.dashboard.views.rule_page import find_rule, rule_key, rule_page
+from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 
 TODAY = NOW.date()
 
@@ -152,7 +156,9 @@ def test_a_budget_is_gone_on_the_day_the_pace_breaks_it(company: DecisionPoint) 
     position = now.numbers.tolist().index(rule.number)
     point = now.worst_points.get(position)
     rows: list[tuple[int, LossArray]] = company.read_state(
-        lambda state: [(c.month, row * c.count) for c, row in state.groups_charged_to_rule(rule.number, point)]
+        lambda state: [
+            (c.month, row * c.count) for c, row in state.groups_charged_to_rule(rule.number, point)
+        ]
     )
     this_month = TODAY.replace(day=1)
     first = this_month
@@ -180,7 +186,7 @@ def test_rules_with_too_many_releases_are_followed_on_their_own_page(
 ) -> None:
     most = company.read_state(lambda state: state.max_groups_charged_to_rule(0))
     assert most > 400
-    monkeypatch.setattr("dpolicy.service.views.overview.MOST_FOLLOWED", 100)
+    monkeypatch.setattr("dpolicy.service.dashboard.views.overview_page.MOST_FOLLOWED", 100)
     lines = {line.title: line for line in shown(company).lines}
     assert lines["everything × standard"].burndown is None
     assert lines["home-zone × standard"].burndown is not None
@@ -266,7 +272,9 @@ def test_a_search_looks_at_ids_people_and_attributes(company: DecisionPoint) -> 
 
 def test_pages_of_a_list() -> None:
     assert paginate(1, 0).as_json() == {"page": 1, "pages": 1, "total": 0}
-    assert paginate(99, PER_PAGE + 1).items_on_page(range(PER_PAGE + 1)) == range(PER_PAGE, PER_PAGE + 1)
+    assert paginate(99, PER_PAGE + 1).items_on_page(range(PER_PAGE + 1)) == range(
+        PER_PAGE, PER_PAGE + 1
+    )
     assert paginate(-3, 5).page == 1
 
 

@@ -9,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Expression, Predicate, matches, parse_predicate
-from dpolicy.releases.labels import MECHANISM_KINDS, PredicateInput, Label, ReleaseSchema
+from dpolicy.releases.release_schema import MECHANISM_KINDS, Label, PredicateInput, ReleaseSchema
 
 #: Some values stand in several domains, so that comparing one fact with another means something.
 SCHEMA = ReleaseSchema(

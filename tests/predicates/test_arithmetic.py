@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates.arithmetic import parse_budget_function
+from dpolicy.predicates.cel_functions import parse_budget_function
 
 NAMES = frozenset({"epsilon", "rho", "mu"})
 

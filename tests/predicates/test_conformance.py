@@ -14,7 +14,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
-from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
 CASES: list[dict[str, Any]] = json.loads(
     gzip.decompress((Path(__file__).parent.parent / "data/cel_conformance.json.gz").read_bytes())

@@ -8,10 +8,16 @@ import pytest
 from tests.predicates.generated import read
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.predicates import search, solver
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
-from dpolicy.predicates.implication import Implied, Refuted, Undecided, conjunction, implies
-from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
+from dpolicy.predicates.implication import counterexample_search, z3_solver
+from dpolicy.predicates.implication.implication_check import (
+    Implied,
+    Refuted,
+    Undecided,
+    conjunction,
+    implies,
+)
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
 SCHEMA = ReleaseSchema(
     frozenset(f"attribute-{number}" for number in range(60)),
@@ -173,7 +179,7 @@ def test_what_nobody_decides_is_undecided(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(
         implies(read("labels.words.all(w, w in labels.tags)", SCHEMA), one, SCHEMA), Undecided
     )
-    monkeypatch.setattr(solver, "WORK_LIMIT", 1)
+    monkeypatch.setattr(z3_solver, "WORK_LIMIT", 1)
     hard = read('by.contains("a") && by.contains("b") && by.size() < 3', SCHEMA)
     assert isinstance(implies(hard, read('by in ["ab", "ba"]', SCHEMA), SCHEMA), Undecided)
 
@@ -181,7 +187,9 @@ def test_what_nobody_decides_is_undecided(monkeypatch: pytest.MonkeyPatch) -> No
 def test_free_lists_compared_with_much_else_have_too_many_cases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search, "WORK_LIMIT", 100_000)  # two million do not do either
+    monkeypatch.setattr(
+        counterexample_search, "WORK_LIMIT", 100_000
+    )  # two million do not do either
     schema = ReleaseSchema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
     one = read("labels.words.exists(v, labels.words.all(w, v == w || w == by))", schema)
     other = read("attributes.all(v, attributes.exists(w, v == w || w == by))", schema)
@@ -189,7 +197,7 @@ def test_free_lists_compared_with_much_else_have_too_many_cases(
 
 
 def test_beyond_the_limit_the_solver_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "WORK_LIMIT", 1_000)
+    monkeypatch.setattr(counterexample_search, "WORK_LIMIT", 1_000)
     assert decided(uses(*range(40)), uses(*range(60)))
     assert not decided(uses(*range(60)), uses(*range(40)))
 
@@ -203,6 +211,8 @@ def test_a_counterexample_too_large_to_evaluate_is_not_believed() -> None:
 
 
 def test_a_wrong_counterexample_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "difference", lambda first, second, schema: PredicateInput())
+    monkeypatch.setattr(
+        counterexample_search, "difference", lambda first, second, schema: PredicateInput()
+    )
     with pytest.raises(InvariantBroken):
         implies(read(uses(1), SCHEMA), read(uses(1, 2), SCHEMA), SCHEMA)

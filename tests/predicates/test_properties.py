@@ -15,13 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.predicates.generated import ALL_FACTS, SCHEMA, answer, facts, read, texts
 
-from dpolicy.predicates import search, solver
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
-from dpolicy.predicates.implication import Implied, Refuted, Undecided, implies
-from dpolicy.predicates.kleene import ListUniverse
-from dpolicy.predicates.observation import CaseSpace, build_case_space
+from dpolicy.predicates.implication import counterexample_search, z3_solver
+from dpolicy.predicates.implication.case_space import CaseSpace, build_case_space
+from dpolicy.predicates.implication.implication_check import (
+    Implied,
+    Refuted,
+    Undecided,
+    implies,
+)
+from dpolicy.predicates.implication.kleene import ListUniverse
 from dpolicy.predicates.tree import Tree
-from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
 Verdict = Implied | Refuted | Undecided
 quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -162,7 +167,7 @@ def test_an_attribute_that_is_not_read_changes_nothing(text: str, attribute: str
 @given(texts, texts)
 def test_the_solver_is_never_wrong(one: str, other: str) -> None:
     first, second = read(one), read(other)
-    found = solver.solve_counterexample(first.tree, second.tree, SCHEMA, "")
+    found = z3_solver.solve_counterexample(first.tree, second.tree, SCHEMA, "")
     if found is None:
         assert counterexample(first, second) is None
     elif isinstance(found, PredicateInput):
@@ -245,7 +250,8 @@ def test_free_text_is_decided_soundly(one: str, other: str, some: list[str]) -> 
     if isinstance(implies(first, second, SCHEMA), Implied):
         for by in some:
             assert not (
-                answer(first, PredicateInput(by=by)) is True and answer(second, PredicateInput(by=by)) is False
+                answer(first, PredicateInput(by=by)) is True
+                and answer(second, PredicateInput(by=by)) is False
             )
 
 
@@ -261,7 +267,7 @@ def test_an_implication_that_forgets_an_attribute_is_caught(
             asked.universes["attributes"] = ListUniverse(kept, whole.alike)
         return asked
 
-    monkeypatch.setattr(search, "questions", forgetful)
+    monkeypatch.setattr(counterexample_search, "build_case_space", forgetful)
     caught = find(
         st.tuples(texts, texts),
         lambda pair: disagreement(read(pair[0]), read(pair[1]), decided) is not None,

@@ -29,7 +29,7 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon_bun_steinke,
 )
 from dpolicy.privacy.loss import Loss, make_loss
-from dpolicy.privacy.normal import TAIL_ERROR, log_tail, mills
+from dpolicy.privacy.normal_distribution import TAIL_ERROR, log_tail, mills
 
 DELTAS = [Fraction(1, 10**n) for n in (2, 5, 7, 12, 40, 300, 400)]
 

@@ -28,16 +28,14 @@ from dpolicy.privacy.certificates import (
     renyi,
 )
 from dpolicy.privacy.conversion import pure_to_renyi
-from dpolicy.privacy.cost import single_run_bounds, cost
-from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.bounds import rounding_plan, smallest_curve
-from dpolicy.privacy.mechanisms.chain import MAX_TERMS, group_divergence
+from dpolicy.privacy.cost import cost, single_run_bounds
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
     DeclaredPure,
     DeclaredZcdp,
 )
+from dpolicy.privacy.mechanisms.divergence_bounds import rounding_plan, smallest_curve
 from dpolicy.privacy.mechanisms.gaussian import (
     DiscreteGaussian,
     DpSgd,
@@ -45,8 +43,10 @@ from dpolicy.privacy.mechanisms.gaussian import (
     Pate,
     TreeAggregation,
 )
+from dpolicy.privacy.mechanisms.group_chain import MAX_TERMS, group_divergence
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, laplace_divergence
-from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.mechanisms.selection import (
     ExponentialMechanism,
     NoisyMaxNoise,
@@ -54,7 +54,7 @@ from dpolicy.privacy.mechanisms.selection import (
     SparseVector,
 )
 from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 AR = NeighbouringRelation.ADD_REMOVE
 LOOSE = mp.mpf("1e-9")
@@ -325,7 +325,9 @@ def test_groups_cost_more(m: Mechanism) -> None:
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_chain_bound_is_above_exact_groups(k: int, order: float) -> None:
     """T8 for Gaussian (equal), Laplace and randomized response."""
-    assert group_divergence(lambda a: a / 8, k, order) == pytest.approx(k * k * order / 8, rel=1e-12)
+    assert group_divergence(lambda a: a / 8, k, order) == pytest.approx(
+        k * k * order / 8, rel=1e-12
+    )
     for e in (0.01, 0.3, 2.0):
         laplace = group_divergence(partial(laplace_divergence, e), k, order)
         assert laplace >= laplace_divergence(k * e, order)
@@ -355,7 +357,9 @@ def test_long_chains_stay_above_and_finite() -> None:
     assert whole <= pieces <= whole * 1.01
     assert MAX_TERMS < 10**5
     skipped = group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0, (50.0, 0.125))
-    assert skipped == pytest.approx(group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0), rel=1e-12)
+    assert skipped == pytest.approx(
+        group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0), rel=1e-12
+    )
     assert group_divergence(lambda _: math.inf, 5, 2.0) == math.inf
 
 
@@ -401,7 +405,9 @@ def test_bounded_range_takes_the_smaller_bound_exactly() -> None:
     (large,) = cost(ExponentialMechanism(Fraction(20)), 1, AR, (renyi(8),)).amounts
     assert large < 20 * QUANTA_PER_UNIT
     gumbel = ReportNoisyMax(Fraction(1, 10), NoisyMaxNoise.GUMBEL, 80)
-    assert cost(gumbel, 1, AR, (RHO,)) == cost(ExponentialMechanism(Fraction(1, 10), 80), 1, AR, (RHO,))
+    assert cost(gumbel, 1, AR, (RHO,)) == cost(
+        ExponentialMechanism(Fraction(1, 10), 80), 1, AR, (RHO,)
+    )
 
 
 def test_decimals_stay_exact() -> None:

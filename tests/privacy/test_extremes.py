@@ -14,8 +14,8 @@ import pytest
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, renyi
 from dpolicy.privacy.conversion import epsilon_at
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.mechanism import KINDS, parse_mechanism
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.mechanisms.registry import KINDS, parse_mechanism
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 ORDERS = ["1.01", "1.0100000001", "1.5", "2", "2.0000001", "255.5", "256", "256.5", "1e6", "1e10"]
 CERTIFICATES = (PURE, RHO, MU_SQUARED, *map(renyi, ORDERS))
@@ -87,6 +87,9 @@ def test_every_accepted_mechanism_has_a_cost(kind: str) -> None:
 def test_importing_costs_little() -> None:
     """No array library, no accounting library: the command line starts with these modules."""
     heavy = "numpy scipy dp_accounting mpmath"
-    code = f"import sys, dpolicy.privacy.group; print(set('{heavy}'.split()) & set(sys.modules))"
+    code = (
+        "import sys, dpolicy.privacy.units.group_privacy; "
+        f"print(set('{heavy}'.split()) & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

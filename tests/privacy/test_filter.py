@@ -16,9 +16,9 @@ from tests.reference.adversary import Filter, TwoPoint, attack
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, renyi
-from dpolicy.privacy.filter import fits_budget, build_bound_arrays, is_within
+from dpolicy.privacy.filter import build_bound_arrays, fits_budget, is_within
 from dpolicy.privacy.loss import Loss, make_loss, zero_loss
-from dpolicy.privacy.rows import loss_to_row, losses_to_array
+from dpolicy.privacy.loss_arrays import loss_to_row, losses_to_array
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     BudgetBound,
@@ -41,7 +41,9 @@ def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBoun
     """The unsound variant: every order with all of δ."""
     thresholds = [(renyi(o), epsilon - conversion_cost(o, DELTA, 1.0)) for o in orders]
     usable = [(c, quanta_down(room)) for c, room in thresholds if room >= 0]
-    return BudgetBound(tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA)
+    return BudgetBound(
+        tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA
+    )
 
 
 @pytest.mark.parametrize("epsilon", [3, 5, 10, 20])
@@ -85,7 +87,9 @@ def test_counter_example_f1() -> None:
             certificates = tuple(clause[0][0] for clause in bound.clauses)
             spent, cost = first.cost(certificates), second.cost(certificates)
             # The published parameters are rounded and meet the thresholds only to nine digits.
-            raised = BudgetBound(tuple(((c, m + 5000),) for ((c, m),) in bound.clauses), bound.delta)
+            raised = BudgetBound(
+                tuple(((c, m + 5000),) for ((c, m),) in bound.clauses), bound.delta
+            )
             admitted.append(fits_budget(spent, cost, raised))
         p, q = outcome
         total += sum(max(p * a - math.e**3 * q * b, 0.0) for a, b in second.outcomes)
@@ -171,7 +175,9 @@ def test_a_bound_needs_its_certificates() -> None:
 def test_blocks_are_told_apart_as_one_by_one(spent: list[Loss], cost: Loss, budget: Budget) -> None:
     bound = bound_for_budget(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
     columns, cells = losses_to_array(spent).T, np.arange(len(spent))
-    broken, full = build_bound_arrays([bound], CERTIFICATES).violating_or_fullest_cells(columns, cells, loss_to_row(cost))
+    broken, full = build_bound_arrays([bound], CERTIFICATES).violating_or_fullest_cells(
+        columns, cells, loss_to_row(cost)
+    )
     one_by_one = [n for n, loss in enumerate(spent) if not fits_budget(loss, cost, bound)]
     assert broken.tolist() == one_by_one
     assert bool(len(full)) == (not one_by_one)

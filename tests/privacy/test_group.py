@@ -11,18 +11,28 @@ from itertools import product
 import pytest
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.calendars import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.group import GroupContext, cost_by_unit, no_covers, steps_from
 from dpolicy.privacy.loss import Loss, add_losses, amount_in, is_at_most, unbounded_loss
-from dpolicy.privacy.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
-from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, PrivacyUnit, touched_days, period_within
+from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.units.calendar import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
+from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit, no_covers, steps_from
+from dpolicy.privacy.units.privacy_units import (
+    NeighbouringRelation,
+    PrivacyUnit,
+    TouchedDays,
+    period_within,
+    touched_days,
+)
 
-AR, CH, RP = NeighbouringRelation.ADD_REMOVE, NeighbouringRelation.CHANGE, NeighbouringRelation.REPLACE
+AR, CH, RP = (
+    NeighbouringRelation.ADD_REMOVE,
+    NeighbouringRelation.CHANGE,
+    NeighbouringRelation.REPLACE,
+)
 CERTIFICATES = (PURE, RHO, MU_SQUARED, renyi(2), renyi(8))
 PERIODS = {"user": None, "user-month": MONTH, "user-week": WEEK, "user-day": DAY}
 
@@ -41,7 +51,11 @@ def rho_of(loss: Loss) -> Fraction | None:
 
 
 def table(
-    m: Mechanism, stated: str, relation: NeighbouringRelation, days: TouchedDays | None = None, **more: object
+    m: Mechanism,
+    stated: str,
+    relation: NeighbouringRelation,
+    days: TouchedDays | None = None,
+    **more: object,
 ) -> dict[str, Loss]:
     return cost_by_unit(
         m,
@@ -126,7 +140,11 @@ def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
 
 def test_relations_of_one_unit() -> None:
     m = Gaussian(Fraction(10))
-    mixed = (PrivacyUnit("a", "user", None, AR), PrivacyUnit("c", "user", None, CH), PrivacyUnit("r", "user", None, RP))
+    mixed = (
+        PrivacyUnit("a", "user", None, AR),
+        PrivacyUnit("c", "user", None, CH),
+        PrivacyUnit("r", "user", None, RP),
+    )
     found = cost_by_unit(m, mixed[0], AR, units=mixed, certificates=CERTIFICATES)
     assert found["a"] == cost(m, 1, AR, CERTIFICATES)
     assert found["c"] == found["r"] == cost(m, 2, AR, CERTIFICATES)
@@ -155,12 +173,16 @@ def test_entities_that_cover_others() -> None:
     for relation, steps in ((CH, 1), (AR, 2)):
         home = PrivacyUnit("household", "household", None, relation)
         known = (home, *units(relation))
-        found = cost_by_unit(m, home, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        found = cost_by_unit(
+            m, home, relation, units=known, certificates=CERTIFICATES, covers=covers
+        )
         assert found["user"] == cost(m, steps, relation, CERTIFICATES)
         assert found["user-week"] == cost(m, steps, relation, CERTIFICATES)
         user = next(unit for unit in known if unit.name == "user")
         up = cost_by_unit(m, user, relation, units=known, certificates=CERTIFICATES, covers=covers)
-        assert up["household"] == unbounded_loss(CERTIFICATES)  # nobody said how large a household is
+        assert up["household"] == unbounded_loss(
+            CERTIFICATES
+        )  # nobody said how large a household is
         assert up["user"] == cost(m, 1, relation, CERTIFICATES)
 
 

@@ -25,14 +25,14 @@ from dpolicy.privacy.loss import (
     Loss,
     add_losses,
     amount_in,
-    elementwise_min,
-    make_loss,
     elementwise_max,
+    elementwise_min,
     is_at_most,
+    make_loss,
     unbounded_loss,
     zero_loss,
 )
-from dpolicy.privacy.rows import DELTA_QUANTA, add_saturating, row_to_loss, loss_to_row
+from dpolicy.privacy.loss_arrays import DELTA_QUANTA, add_saturating, loss_to_row, row_to_loss
 
 CERTIFICATES = (PURE, RHO, MU_SQUARED, renyi(2), renyi("2.5"))
 
@@ -100,7 +100,11 @@ def test_least_and_most_are_the_lattice_of_no_more(a: Loss, b: Loss) -> None:
     b = Loss(b.certificates, b.amounts, a.delta)
     assert is_at_most(elementwise_min(a, b), a) and is_at_most(elementwise_min(a, b), b)
     assert is_at_most(a, elementwise_max(a, b)) and is_at_most(b, elementwise_max(a, b))
-    assert is_at_most(a, b) == (elementwise_min(a, b) == elementwise_min(a, a)) == (elementwise_max(a, b) == elementwise_max(b, b))
+    assert (
+        is_at_most(a, b)
+        == (elementwise_min(a, b) == elementwise_min(a, a))
+        == (elementwise_max(a, b) == elementwise_max(b, b))
+    )
     assert is_at_most(a, add_losses(a, b))
 
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 
-from dpolicy.privacy.mechanism import KINDS, RESTATABLE, parse_restatements, parse_mechanism
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
@@ -22,14 +21,20 @@ from dpolicy.privacy.mechanisms.gaussian import (
     TreeAggregation,
 )
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace
-from dpolicy.privacy.mechanisms.response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.mechanisms.parameters import PROBLEMS
+from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.mechanisms.registry import (
+    KINDS,
+    RESTATABLE,
+    parse_mechanism,
+    parse_restatements,
+)
 from dpolicy.privacy.mechanisms.selection import (
     ExponentialMechanism,
     NoisyMaxNoise,
     ReportNoisyMax,
     SparseVector,
 )
-from dpolicy.privacy.parameters import PROBLEMS
 
 F = Fraction
 
@@ -213,7 +218,9 @@ def test_restating_changes_what_is_relative_to_the_unit() -> None:
 
 def test_restating_the_noise_is_refused() -> None:
     fields = {"kind": "gaussian", "sigma": 5}
-    restated, problems = parse_restatements(fields, {"user": {"sigma": 50}, "user-day": {"sensitivity": -1}})
+    restated, problems = parse_restatements(
+        fields, {"user": {"sigma": 50}, "user-day": {"sensitivity": -1}}
+    )
     assert restated == {}
     assert [problem.code for problem in problems] == ["M017", "M005"]
     assert "`sigma` cannot be restated for `user`" in problems[0].message

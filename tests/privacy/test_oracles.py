@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dpolicy.privacy.calendars import Period, sliding
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, Certificate, renyi
 from dpolicy.privacy.conversion import (
     gaussian_delta,
@@ -27,10 +26,11 @@ from dpolicy.privacy.conversion import (
 )
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.loss import Loss, add_losses
-from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
-from dpolicy.privacy.mechanisms.chain import group_divergence
+from dpolicy.privacy.mechanisms.group_chain import group_divergence
 from dpolicy.privacy.mechanisms.laplace import laplace_divergence
-from dpolicy.privacy.units import NeighbouringRelation, group_size, parse_period
+from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.units.calendar import Period, sliding
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, group_size, parse_period
 
 DATA = Path(__file__).parent.parent / "data" / "oracles.json"
 ORACLES = json.loads(DATA.read_text("utf-8"))

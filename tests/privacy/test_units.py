@@ -11,8 +11,8 @@ import pytest
 from tests.reference import calendar_days as brute
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy import calendars, units
-from dpolicy.privacy.calendars import (
+from dpolicy.privacy.units import calendar, privacy_units
+from dpolicy.privacy.units.calendar import (
     DAY,
     HALF,
     ISO_YEAR,
@@ -25,14 +25,14 @@ from dpolicy.privacy.calendars import (
     sliding,
     tumbling,
 )
-from dpolicy.privacy.units import (
+from dpolicy.privacy.units.privacy_units import (
     MAX_INTERVALS,
     add_remove_size,
     blocks_between,
     group_size,
     parse_period,
-    touched_days,
     period_within,
+    touched_days,
 )
 
 CALENDAR = [DAY, WEEK, SUNDAY_WEEK, MONTH, QUARTER, HALF, YEAR, ISO_YEAR]
@@ -226,12 +226,18 @@ def test_order_is_a_partial_order() -> None:
         for b in PERIODS:
             assert a == b or not (period_within(a, b) and period_within(b, a)), (a, b)
             for c in PERIODS:
-                assert period_within(a, c) or not (period_within(a, b) and period_within(b, c)), (a, b, c)
+                assert period_within(a, c) or not (period_within(a, b) and period_within(b, c)), (
+                    a,
+                    b,
+                    c,
+                )
 
 
 def test_order_of_theory() -> None:
     chain: list[Period | None] = [DAY, MONTH, QUARTER, HALF, YEAR, None]
-    assert all(period_within(a, b) == (i <= j) for i, a in enumerate(chain) for j, b in enumerate(chain))
+    assert all(
+        period_within(a, b) == (i <= j) for i, a in enumerate(chain) for j, b in enumerate(chain)
+    )
     assert period_within(WEEK, ISO_YEAR)
     assert period_within(WEEK, sliding(7))
     assert period_within(MONTH, sliding(31)) and not period_within(MONTH, sliding(30))
@@ -287,9 +293,11 @@ def test_bad_intervals() -> None:
 
 
 def test_every_code_has_a_meaning() -> None:
-    sources = [Path(module.__file__ or "").read_text("utf-8") for module in (calendars, units)]
+    sources = [
+        Path(module.__file__ or "").read_text("utf-8") for module in (calendar, privacy_units)
+    ]
     used = {code for text in sources for code in re.findall(r"\"(U[0-9]{3})\",", text)}
-    assert used == set(calendars.PROBLEMS)
+    assert used == set(calendar.PROBLEMS)
 
 
 def test_intervals_are_joined() -> None:

@@ -26,20 +26,20 @@ from tests.properties.theorem_a import blocks_covered, bound_covered, unit_cover
 from tests.reference import rules as twin
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.language.checker import CheckedPolicySet, check_policies
-from dpolicy.language.diagnostics import DiagnosticCollector
-from dpolicy.language.parser import parse_policies
-from dpolicy.language.source import Source
+from dpolicy.policy.checker import CheckedPolicySet, check_policies
+from dpolicy.policy.parser import parse_policies
 from dpolicy.predicates.expression import Predicate, matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
 from dpolicy.privacy.thresholds import BudgetBound
-from dpolicy.releases.labels import PredicateInput
-from dpolicy.rules.compiler import order_factors, compile_policy
+from dpolicy.releases.release_schema import PredicateInput
+from dpolicy.rules.compiler import compile_policy, order_factors
 from dpolicy.rules.expansion import expand
-from dpolicy.rules.index import RuleIndex, build_index
-from dpolicy.rules.order import ScopeComparer
 from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
 from dpolicy.rules.rule import Rule, RuleProduct
+from dpolicy.rules.rule_index import RuleIndex, build_index
+from dpolicy.rules.scope_order import ScopeComparer
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.yaml_reader import Source
 
 #: How a canary replaces two stages of compilation; each sees what the real one sees.
 Arranger = Callable[[RuleProduct, CheckedPolicySet, ScopeComparer], FactorOrders]
@@ -133,7 +133,9 @@ class Subject:
         return failed
 
 
-def in_fractions(bound: BudgetBound) -> tuple[tuple[dict[twin.Key, Fraction], ...], Fraction | None]:
+def in_fractions(
+    bound: BudgetBound,
+) -> tuple[tuple[dict[twin.Key, Fraction], ...], Fraction | None]:
     """A bound of the code in the words of the twin."""
     clauses = tuple(
         {

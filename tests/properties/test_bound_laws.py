@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, renyi
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS, BudgetBound, Profile, implies_bound, bound_for_budget
+from dpolicy.privacy.thresholds import (
+    DEFAULT_ORDERS,
+    BudgetBound,
+    Profile,
+    bound_for_budget,
+    implies_bound,
+)
 from dpolicy.rules.pruning import bound_chains
 
 EPSILONS = st.sampled_from(("0", "0.5", "1", "3", "5", "6", "10", "20"))
@@ -83,7 +89,9 @@ def test_binding_is_transitive(a: BudgetBound, b: BudgetBound, c: BudgetBound) -
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(BOUNDS, min_size=2, max_size=4), st.integers(0, 10**6))
-def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[BudgetBound], seed: int) -> None:
+def test_a_loss_within_the_tighter_is_within_the_looser(
+    bounds: list[BudgetBound], seed: int
+) -> None:
     random = Random(seed)
     for tighter in bounds:
         for looser in (b for b in bounds if implies_bound(tighter, b)):
@@ -94,7 +102,9 @@ def test_a_loss_within_the_tighter_is_within_the_looser(bounds: list[BudgetBound
 
 @settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS)
-def test_binding_says_no_only_where_a_loss_tells_the_two_apart(a: BudgetBound, b: BudgetBound) -> None:
+def test_binding_says_no_only_where_a_loss_tells_the_two_apart(
+    a: BudgetBound, b: BudgetBound
+) -> None:
     assert implies_bound(a, b) == all(holds(b, corner) for corner in corners(a))
 
 
@@ -105,11 +115,17 @@ def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[BudgetBound]) 
     assert sorted(number for chain in found for number in chain) == list(range(len(bounds)))
     for chain in found:
         assert all(implies_bound(bounds[a], bounds[b]) for a, b in pairwise(chain))
-        assert all(implies_bound(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:])
+        assert all(
+            implies_bound(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:]
+        )
 
 
 def test_budgets_of_one_delta_are_one_chain() -> None:
     delta = Fraction(1, 10**7)
     budgets = [EpsilonDelta(Fraction(n, 4), delta) for n in range(1, 80)]
-    bounds = [bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)]
-    assert len(bound_chains(bounds)) == 1, "classic thresholds are monotone in ε: pruning needs one pass"
+    bounds = [
+        bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)
+    ]
+    assert len(bound_chains(bounds)) == 1, (
+        "classic thresholds are monotone in ε: pruning needs one pass"
+    )

@@ -19,14 +19,14 @@ from tests.properties.pruning_harness import (
     wrong_witnesses,
 )
 
-from dpolicy.language.checker import CheckedPolicySet
+from dpolicy.policy.checker import CheckedPolicySet
 from dpolicy.privacy.thresholds import BudgetBound, implies_bound
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.rules import pruning
 from dpolicy.rules.compiler import order_factors
-from dpolicy.rules.order import ScopeComparer, preorder_from
 from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
 from dpolicy.rules.rule import RuleProduct
+from dpolicy.rules.scope_order import ScopeComparer, preorder_from
 
 MOST_WORLDS = 200
 Variant = tuple[Arranger, Pruner]
@@ -66,7 +66,9 @@ def scopes_only(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
     numbers = range(len(rules))
     above = {n: [m for m in numbers if wider(rules, arrangement, m, n)] for n in numbers}
     top = [min((len(above[m]), m) for m in above[n])[1] for n in numbers]
-    return PruningResult(np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32))
+    return PruningResult(
+        np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32)
+    )
 
 
 def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int) -> bool:
@@ -93,7 +95,9 @@ def mutual_cover(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult
     return PruningResult(kept, witness)
 
 
-def by_days(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
+def by_days(
+    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+) -> FactorOrders:
     """P5: units are ordered by how many days they have."""
     length = ["user-day", "user-week", "user-month", "user-year", "user", "household"]
     units = sorted({base.unit for base in rules.bases})
@@ -101,21 +105,29 @@ def by_days(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComp
     return replace(order_factors(rules, checked, comparison), units=order)
 
 
-def relation_ignored(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
+def relation_ignored(
+    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+) -> FactorOrders:
     """P6: a larger unit implies a smaller one under every relation."""
     known = checked.vocabulary.units
-    units = {name: replace(unit, relation=NeighbouringRelation.CHANGE) for name, unit in known.items()}
+    units = {
+        name: replace(unit, relation=NeighbouringRelation.CHANGE) for name, unit in known.items()
+    }
     vocabulary = replace(checked.vocabulary, units=units)
     return order_factors(rules, replace(checked, vocabulary=vocabulary), comparison)
 
 
-def partitions_ignored(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
+def partitions_ignored(
+    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+) -> FactorOrders:
     """P8: a rule that splits by a partition implies one that is about it."""
     policies = replace(checked.policies, partitions={})
     return order_factors(rules, replace(checked, policies=policies), comparison)
 
 
-def predicates_backwards(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
+def predicates_backwards(
+    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+) -> FactorOrders:
     """A stated order is believed instead of verified, and it is the wrong way round."""
     real = order_factors(rules, checked, comparison)
     count = len(real.scopes.classes)

@@ -20,8 +20,8 @@ from tests.properties.pruning_harness import (
 from tests.properties.random_policies import World, random_policies, random_world
 
 from dpolicy.predicates.expression import Always, Expression, Predicate, parse_predicate
-from dpolicy.releases.labels import Label, ReleaseSchema
-from dpolicy.rules.order import ScopeComparer
+from dpolicy.releases.release_schema import Label, ReleaseSchema
+from dpolicy.rules.scope_order import ScopeComparer
 
 WORLDS, POLICIES_IN_A_WORLD, PARTS = 1_000, 20, 20
 EACH = WORLDS // PARTS

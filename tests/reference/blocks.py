@@ -1,4 +1,4 @@
-"""One rule's loss block by block: the naive twin of `dpolicy.enforcement.segments`.
+"""One rule's loss block by block: the naive twin of `dpolicy.balances.segments`.
 
 Every block of a small space has a row of its own, and a set of blocks is a set of points.
 """

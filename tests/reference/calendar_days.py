@@ -1,6 +1,6 @@
 """Units by brute force: every day is looked up in the standard library's calendar, nothing else.
 
-The naive twin of `dpolicy.privacy.units`: a block is the set of days that share a key.
+The naive twin of `privacy/units/privacy_units.py`: a block is the set of days that share a key.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from datetime import date
 from tests.reference.calendar_days import KEYS, tumbling_key
 
 from dpolicy.integrations.contributions import Contributions
-from dpolicy.privacy.calendars import Period
+from dpolicy.privacy.units.calendar import Period
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
-from dpolicy.allocation.problem import AllocationProblem, ConstraintRow
+from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow
 from dpolicy.privacy.loss import INFINITE
 
 

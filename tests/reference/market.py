@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpolicy.allocation.candidates import Candidate
-from dpolicy.allocation.market import PRICE_DECAY, MIN_PRICE_WEIGHT, MIN_REMAINING_SHARE
-from dpolicy.enforcement.check import EnforcedSection
+from dpolicy.allocation.carried_prices import MIN_PRICE_WEIGHT, MIN_REMAINING_SHARE, PRICE_DECAY
+from dpolicy.allocation.problem.candidates import Candidate
+from dpolicy.decisions.decide import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 
@@ -20,7 +20,11 @@ def later(
     of: EnforcedSection, rounds: Sequence[Sequence[Paid]], candidate: Candidate, cohorts: int | None
 ) -> float:
     """What the shares that a candidate takes of budgets cost in rounds gone by, the latest last."""
-    kept = [(age, paid) for age, paid in enumerate(reversed(rounds)) if PRICE_DECAY**age >= MIN_PRICE_WEIGHT]
+    kept = [
+        (age, paid)
+        for age, paid in enumerate(reversed(rounds))
+        if PRICE_DECAY**age >= MIN_PRICE_WEIGHT
+    ]
     oldest = max((age for age, paid in kept if paid), default=0)
     whole = sum(PRICE_DECAY**age for age in range(oldest + 1))
     total = 0.0

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpolicy.allocation.candidates import Candidate
-from dpolicy.allocation.problem import AllocationProblem
+from dpolicy.allocation.problem.candidates import Candidate
+from dpolicy.allocation.problem.knapsack import AllocationProblem
 from dpolicy.allocation.unlocking import UnlockedShares
-from dpolicy.enforcement.balances import Balances, Charge
-from dpolicy.enforcement.check import EnforcedSection
+from dpolicy.balances.balances import Balances, Charge
+from dpolicy.decisions.decide import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 
@@ -53,7 +53,9 @@ def _fits_rule(
         share = Fraction(1) if by_cohort is None else unlocked.shares[at[by_cohort]]
         spent = segments.amounts_at(at).tolist() if rows else []
         after = [sum(column) for column in zip(spent, *rows, strict=True)]
-        if rows and not _within(after, gate.maximum[0].tolist(), share, every=bool(gate.require_all[0])):
+        if rows and not _within(
+            after, gate.maximum[0].tolist(), share, every=bool(gate.require_all[0])
+        ):
             return False
     return True
 

@@ -10,8 +10,8 @@ from tests.rules.texts import codes, compiled, diagnostics, rejected
 
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.releases.labels import PredicateInput, Label, ReleaseSchema
-from dpolicy.rules import order
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
+from dpolicy.rules import scope_order
 
 HEAD = """dpolicy: 1
 accounting: {delta: 1e-7}
@@ -197,7 +197,7 @@ def test_an_order_that_nobody_can_verify_is_told_and_not_used() -> None:
     )
     text = custom(*texts)
     assert compiled(text).kept_count == 1
-    with patch.object(order, "MAX_QUESTIONS", 0):
+    with patch.object(scope_order, "MAX_QUESTIONS", 0):
         made = compiled(text)
     assert codes(made) == ["P106"]
     assert made.kept_count == 2, "what is not verified prunes nothing"
@@ -258,4 +258,4 @@ def test_witnesses_are_found_by_rule() -> None:
         for rule in section.rules:
             witness = section.implied_by(rule)
             assert (witness is None) == bool(section.pruning.kept[rule.number])
-    assert made.kept_count == len(made.kept_rules) == sum(w is None for _, w in made.all_rules)
+    assert made.kept_count == len(made.rules) == sum(w is None for _, w in made.all_rules)

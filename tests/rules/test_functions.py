@@ -8,10 +8,10 @@ import pytest
 from tests.rules.texts import codes, compiled, rejected
 
 from dpolicy.errors import InvalidValue
-from dpolicy.language.model import BudgetFunction, Plus, Same, Through, Times
-from dpolicy.language.source import Source, Span
+from dpolicy.policy.model import BudgetFunction, Plus, Same, Through, Times
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
-from dpolicy.rules.functions import apply_budget_function
+from dpolicy.rules.budget_functions import apply_budget_function
+from dpolicy.text.yaml_reader import Source, Span
 
 HERE = Span(Source("policy.yaml", ""), 1, 1, 1, 2)
 DELTA = Fraction(1, 10**7)

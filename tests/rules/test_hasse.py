@@ -10,11 +10,18 @@ from itertools import combinations, pairwise
 import pytest
 
 from dpolicy.errors import InvalidValue
-from dpolicy.language.source import Source
 from dpolicy.rules.compiler import CompiledSection, compile_policy
-from dpolicy.rules.drawing import MAX_TEXT, RuleBox, draw_svg, text_width, wrap_text
-from dpolicy.rules.hasse import MAX_NODES, hasse_edges, hasse_svg, implication_edges, diagram_nodes, select_rules
-from dpolicy.rules.layers import DiagramLayout, BoxSize, lay_out
+from dpolicy.rules.hasse.diagram import (
+    MAX_NODES,
+    diagram_nodes,
+    hasse_edges,
+    hasse_svg,
+    implication_edges,
+    select_rules,
+)
+from dpolicy.rules.hasse.layered_layout import BoxSize, DiagramLayout, lay_out
+from dpolicy.rules.hasse.svg import MAX_TEXT, RuleBox, draw_svg, text_width, wrap_text
+from dpolicy.text.yaml_reader import Source
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -277,7 +284,9 @@ def test_too_many_rules_are_refused_before_any_is_compared() -> None:
     assert caught.value.code == "P047"
 
 
-def rectangles(layout: DiagramLayout, sizes: list[BoxSize]) -> list[tuple[float, float, float, float]]:
+def rectangles(
+    layout: DiagramLayout, sizes: list[BoxSize]
+) -> list[tuple[float, float, float, float]]:
     """Left, top, right and bottom of every box."""
     pairs = zip(layout.corners, sizes, strict=True)
     return [(x, y, x + size.width, y + size.height) for (x, y), size in pairs]

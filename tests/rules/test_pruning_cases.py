@@ -15,8 +15,8 @@ from tests.properties.pruning_harness import in_fractions
 from tests.reference import rules as twin
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.source import Source
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
+from dpolicy.text.yaml_reader import Source
 
 CASES = Path(__file__).parent.parent / "cases/pruning"
 JANUARY, FEBRUARY = (date(2024, 1, 1), 31), (date(2024, 2, 1), 29)

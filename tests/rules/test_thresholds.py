@@ -134,8 +134,12 @@ def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> Non
 def test_native_budgets_are_kept_as_they_are() -> None:
     zero = Fraction(0)
     half = Fraction(1, 2)
-    assert bound_for_budget(Zcdp(half), Profile.CLASSIC, []) == BudgetBound((((RHO, 5 * 10**11),),), zero)
-    assert bound_for_budget(Gdp(half), Profile.CLASSIC, []) == BudgetBound((((MU_SQUARED, 25 * 10**10),),), zero)
+    assert bound_for_budget(Zcdp(half), Profile.CLASSIC, []) == BudgetBound(
+        (((RHO, 5 * 10**11),),), zero
+    )
+    assert bound_for_budget(Gdp(half), Profile.CLASSIC, []) == BudgetBound(
+        (((MU_SQUARED, 25 * 10**10),),), zero
+    )
     orders = ((Fraction(2), half), (Fraction(8), Fraction(1)))
     clause = ((renyi(2), 5 * 10**11), (renyi(8), 10**12))
     assert bound_for_budget(Renyi(orders), Profile.CLASSIC, []) == BudgetBound((clause,), zero)
@@ -152,6 +156,8 @@ def test_the_default_grid_leaves_something_for_the_delta_side() -> None:
 def test_static_offers_every_order_its_full_mass() -> None:
     bound = bound_for_budget(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.STATIC, [])
     assert {c.order for ((c, _),) in bound.clauses} <= {*STATIC_ORDERS, Fraction(0)}
-    classic = bound_for_budget(EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.CLASSIC, [Fraction(8)])
+    classic = bound_for_budget(
+        EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.CLASSIC, [Fraction(8)]
+    )
     found, base = threshold(bound, Fraction(8)), threshold(classic, Fraction(8))
     assert found is not None and base is not None and found > base

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.diagnostics import Diagnostic
-from dpolicy.language.source import Source
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.diagnostics import Diagnostic
+from dpolicy.text.yaml_reader import Source
 
 
 def compiled(text: str) -> CompiledPolicy:

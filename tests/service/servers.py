@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.language.source import Source
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store_address import open_store
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import compile_policy
+from dpolicy.text.yaml_reader import Source
 
 POLICY = """\
 dpolicy: 1

@@ -40,15 +40,15 @@ from tests.service.servers import (
 )
 
 from dpolicy.cli.main import exit_code
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import PolicyRejected, RequestRefused
-from dpolicy.language.parser import read_source
-from dpolicy.language.source import Source
-from dpolicy.service import access_file, issuer
-from dpolicy.service.access_file import AccessFile, load_access
-from dpolicy.service.endpoint import Endpoint
-from dpolicy.service.guard import COOKIE
-from dpolicy.service.table import ENDPOINTS
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.policy.parser import read_source
+from dpolicy.service.api.routes import ENDPOINTS
+from dpolicy.service.auth import access_file, oidc
+from dpolicy.service.auth.access_file import AccessFile, load_access
+from dpolicy.service.http.endpoint import Endpoint
+from dpolicy.service.http.middleware import COOKIE
+from dpolicy.text.yaml_reader import Source
 
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.roles]
 #: A person of each role.
@@ -225,7 +225,7 @@ def test_the_bad_tokens_would_be_taken_by_a_gullible_server(name: str) -> None:
     head, _, mac = bad.rpartition(".")
     expected = hmac.new(public_text(), head.encode(), hashlib.sha256).digest()
     assert base64.urlsafe_b64decode(mac + "=" * (-len(mac) % 4)) == expected
-    assert "HS256" not in issuer.ALGORITHMS
+    assert "HS256" not in oidc.ALGORITHMS
 
 
 class KeyServer:
@@ -263,26 +263,26 @@ def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(issuer, "monotonic", lambda: now)
+    monkeypatch.setattr(oidc, "monotonic", lambda: now)
     server = KeyServer()
     try:
         server.keys = {"keys": key_set()["keys"][:1]}
-        keys = issuer.IssuerKeys(server.url, tmp_path)
+        keys = oidc.IssuerKeys(server.url, tmp_path)
         assert keys.find("r1").key_id == "r1" and server.asked == 1
         server.keys = key_set()
         for _ in range(20):
             with pytest.raises(RequestRefused):
                 keys.find("e1")
         assert server.asked == 1
-        now += issuer.RETRY + 1
+        now += oidc.RETRY + 1
         assert keys.find("e1").key_id == "e1" and server.asked == 2
         server.keys = {"keys": []}
-        now += issuer.FRESH + 1
+        now += oidc.FRESH + 1
         with pytest.raises(RequestRefused):
             keys.find("r1")  # a key that was withdrawn
     finally:
         server.close()
-    now += issuer.FRESH + 1
+    now += oidc.FRESH + 1
     with pytest.raises(RequestRefused) as error:
         keys.find("r1")
     assert error.value.code == "access-unreadable"

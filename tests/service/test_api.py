@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 from tests.service.servers import POLICY, Server, access, policy_in_force, release, serving
 
 from dpolicy.ledger.events import GENESIS
-from dpolicy.service.endpoint import Endpoint
-from dpolicy.service.openapi import openapi_document
-from dpolicy.service.problem import PROBLEMS
-from dpolicy.service.table import ENDPOINTS
+from dpolicy.service.api.openapi import openapi_document
+from dpolicy.service.api.routes import ENDPOINTS
+from dpolicy.service.http.endpoint import Endpoint
+from dpolicy.service.http.problem_details import PROBLEMS
 
 DOCUMENT = openapi_document()
 JSON = ("application/json", "application/problem+json")

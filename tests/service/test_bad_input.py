@@ -14,13 +14,13 @@ import pytest
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
 from dpolicy.errors import RequestRefused
-from dpolicy.service.limits import MAX_TRACKED_CALLERS, RateLimiter
-from dpolicy.service.pages.forms import MAX_FORM_FIELDS
+from dpolicy.service.dashboard.pages.form_pages import MAX_FORM_FIELDS
+from dpolicy.service.http.limits import MAX_TRACKED_CALLERS, RateLimiter
 
 #: A server that waits only so long for slow clients; others wait twenty seconds.
 HURRIED = """\
 import dpolicy.service.server as server
-from dpolicy.service.limits import Limits
+from dpolicy.service.http.limits import Limits
 server.Limits = lambda: Limits(body_seconds=1.0, rate=0.1, burst=30.0)
 from dpolicy.cli.main import run
 run()

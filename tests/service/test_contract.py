@@ -43,7 +43,7 @@ def schemathesis(folder: Path, program: str, *options: str) -> subprocess.Comple
 REAL = "from dpolicy.cli.main import run; run()"
 #: A server that forgets to look at what stands in a query.
 BROKEN = (
-    "import dpolicy.service.bodies as bodies\n"
+    "import dpolicy.service.http.request_body as bodies\n"
     "bodies._one = lambda name, value, told: int(value) if told.whole else value\n" + REAL
 )
 

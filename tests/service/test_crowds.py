@@ -18,9 +18,9 @@ import httpx
 from tests.ledger.postgres_servers import PostgresServer
 from tests.service.servers import Server, access, policy_in_force, release, serving, token
 
-from dpolicy.enforcement.audit import records_with_events, audit_ledger
 from dpolicy.ledger.events import ReleaseDecided
-from dpolicy.ledger.opening import open_store
+from dpolicy.ledger.store_address import open_store
+from dpolicy.pdp.audit import audit_ledger, records_with_events
 
 #: Half of so many releases fit into the budget of 2.
 MANY, EACH = 500, "0.008"
@@ -59,7 +59,9 @@ def decided(ledger: str) -> dict[str, ReleaseDecided]:
     store = open_store(ledger)
     try:
         assert audit_ledger(store).findings == ()
-        events = [event for _, event in records_with_events(store) if isinstance(event, ReleaseDecided)]
+        events = [
+            event for _, event in records_with_events(store) if isinstance(event, ReleaseDecided)
+        ]
     finally:
         store.close()
     assert len({event.release for event in events}) == len(events)
@@ -160,7 +162,7 @@ def test_a_ledger_that_is_away_is_waited_for(postgres: PostgresServer, tmp_path:
 
 #: A server that answers before anything is written.
 HASTY = """\
-from dpolicy.enforcement.journal import Journal, Writing
+from dpolicy.pdp.journal import Journal, Writing
 def hasty(self, work):
     with self._writer:
         return work(Writing(self._state, None, self._clock()))

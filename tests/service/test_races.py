@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from tests.service.servers import POLICY, release
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import only_tightens
-from dpolicy.enforcement.judgement import parse_request
 from dpolicy.errors import OperationRejected
-from dpolicy.language.source import Source
-from dpolicy.ledger.memory import MemoryStore
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import parse_request
+from dpolicy.pdp.rule_status import only_tightens
 from dpolicy.rules.compiler import compile_policy
-from dpolicy.service import batches, permission, policies, releases
-from dpolicy.service.access import AccessRules, ApprovalRules
-from dpolicy.service.endpoint import ApiRequest
-from dpolicy.service.metrics import Metrics
-from dpolicy.service.principal import Principal, Role
+from dpolicy.service.api import batches, policies, releases
+from dpolicy.service.auth import authorization
+from dpolicy.service.auth.access_rules import AccessRules, ApprovalRules
+from dpolicy.service.auth.principal import Principal, Role
+from dpolicy.service.http.endpoint import ApiRequest
+from dpolicy.service.http.metrics import Metrics
+from dpolicy.text.yaml_reader import Source
 
 TUNING = AccessRules(approval=ApprovalRules(when='labels.stage == "tuning"', void=False))
 #: Who says nothing of a stage is tuning.
@@ -42,7 +43,9 @@ def opened(text: str) -> DecisionPoint:
 
 def call(point: DecisionPoint, person: str, body: Any, access: AccessRules = TUNING) -> ApiRequest:
     roles = frozenset({Role.OFFICER, Role.ANALYST})
-    return ApiRequest(point, access, Metrics(), Principal(person, roles), "", {"release": "a"}, {}, body)
+    return ApiRequest(
+        point, access, Metrics(), Principal(person, roles), "", {"release": "a"}, {}, body
+    )
 
 
 def applying(point: DecisionPoint, person: str, text: str) -> ApiRequest:
@@ -82,8 +85,10 @@ def test_one_officer_does_not_loosen_what_another_tightens_meanwhile(
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> DecisionPoint:
     """A point whose policy changes between the question and the act."""
     point = opened(POLICY)
-    slow = once_after(permission._matches, lambda: point.apply(compile_policy(sources(CAUTIOUS))))
-    monkeypatch.setattr(permission, "_matches", slow)
+    slow = once_after(
+        authorization._matches, lambda: point.apply(compile_policy(sources(CAUTIOUS)))
+    )
+    monkeypatch.setattr(authorization, "_matches", slow)
     return point
 
 

@@ -66,7 +66,9 @@ class UnlockedShares:
 ALL_UNLOCKED = UnlockedShares()
 
 
-def unlocked_shares_in_round(number: int, axis: int, rotation: CohortRotation, unlocking: UnlockingSchedule) -> UnlockedShares:
+def unlocked_shares_in_round(
+    number: int, axis: int, rotation: CohortRotation, unlocking: UnlockingSchedule
+) -> UnlockedShares:
     """What is unlocked in a round, cohort by cohort."""
     cohorts = range(*rotation.active_cohorts(number))
     return UnlockedShares(axis, {c: unlocking.share(number - c + 1) for c in cohorts})

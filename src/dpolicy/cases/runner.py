@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpolicy.cases.case import Case, Expectation, CaseStep
-from dpolicy.cases.rules import check_rule_expectations
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.enforcement.governance import RuleStatus
-from dpolicy.errors import PolicyConflicts, DPolicyError, PolicyRejected
-from dpolicy.language.diagnostics import Diagnostic
-from dpolicy.ledger.memory import MemoryStore
-from dpolicy.releases.request import Release
+from dpolicy.cases.case_file import Case, CaseStep, Expectation
+from dpolicy.cases.rule_expectations import check_rule_expectations
+from dpolicy.errors import DPolicyError, PolicyConflicts, PolicyRejected
+from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import load_policy
+from dpolicy.text.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,9 @@ def run_case(case: Case) -> Iterator[StepOutcome]:
                 problems = _ledger_problems(point, step, case.file.parent)
             except (DPolicyError, OSError) as error:
                 problems = [str(error)]
-        yield StepOutcome(str(step.span), f"step {number} ({step.action})", "; ".join(problems) or None)
+        yield StepOutcome(
+            str(step.span), f"step {number} ({step.action})", "; ".join(problems) or None
+        )
 
 
 def _started(case: Case) -> DecisionPoint:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.ledger.opening import open_existing, open_store
+from dpolicy.ledger.store_address import open_existing, open_store
+from dpolicy.pdp.decision_point import DecisionPoint
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

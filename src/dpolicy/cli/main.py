@@ -28,32 +28,32 @@ FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
 
 #: Commands by name; each lives in a module of its own that is imported when it is called.
 COMMANDS = {
-    "allocate": "dpolicy.cli.allocate",
-    "apply": "dpolicy.cli.apply",
-    "budgets": "dpolicy.cli.budgets",
-    "calibrate": "dpolicy.cli.calibrate",
-    "check": "dpolicy.cli.check",
-    "commit": "dpolicy.cli.commit",
-    "copy": "dpolicy.cli.copy",
-    "cost": "dpolicy.cli.cost",
-    "demo": "dpolicy.cli.demo",
-    "diff": "dpolicy.cli.diff",
-    "export": "dpolicy.cli.export",
-    "fmt": "dpolicy.cli.fmt",
-    "implies": "dpolicy.cli.implies",
-    "import": "dpolicy.cli.import_",
-    "init": "dpolicy.cli.init",
-    "log": "dpolicy.cli.log",
-    "paper": "dpolicy.cli.paper",
-    "rules": "dpolicy.cli.rules",
-    "schema": "dpolicy.cli.schema",
-    "serve": "dpolicy.cli.serve",
-    "simulate": "dpolicy.cli.simulate",
-    "submit": "dpolicy.cli.submit",
-    "test": "dpolicy.cli.test",
-    "token": "dpolicy.cli.token",
-    "verify": "dpolicy.cli.verify",
-    "void": "dpolicy.cli.void",
+    "allocate": "dpolicy.cli.commands.allocation.allocate",
+    "apply": "dpolicy.cli.commands.policy.apply",
+    "budgets": "dpolicy.cli.commands.ledger.budgets",
+    "calibrate": "dpolicy.cli.commands.releases.calibrate",
+    "check": "dpolicy.cli.commands.policy.check",
+    "commit": "dpolicy.cli.commands.releases.commit",
+    "copy": "dpolicy.cli.commands.ledger.copy",
+    "cost": "dpolicy.cli.commands.releases.cost",
+    "demo": "dpolicy.cli.commands.service.demo",
+    "diff": "dpolicy.cli.commands.policy.diff",
+    "export": "dpolicy.cli.commands.ledger.export",
+    "fmt": "dpolicy.cli.commands.policy.fmt",
+    "implies": "dpolicy.cli.commands.policy.implies",
+    "import": "dpolicy.cli.commands.releases.import_",
+    "init": "dpolicy.cli.commands.policy.init",
+    "log": "dpolicy.cli.commands.ledger.log",
+    "paper": "dpolicy.cli.commands.allocation.paper",
+    "rules": "dpolicy.cli.commands.policy.rules",
+    "schema": "dpolicy.cli.commands.policy.schema",
+    "serve": "dpolicy.cli.commands.service.serve",
+    "simulate": "dpolicy.cli.commands.allocation.simulate",
+    "submit": "dpolicy.cli.commands.releases.submit",
+    "test": "dpolicy.cli.commands.policy.test",
+    "token": "dpolicy.cli.commands.service.token",
+    "verify": "dpolicy.cli.commands.ledger.verify",
+    "void": "dpolicy.cli.commands.releases.void",
 }
 
 
@@ -102,12 +102,12 @@ def exit_code(arguments: list[str] | None) -> int:
     except click.Abort:
         return FAILURE
     except PolicyRejected as error:
-        from dpolicy.cli.output import print_rejection
+        from dpolicy.cli.output.printing import print_rejection
 
         print_rejection(error, as_json=_wants_json(arguments))
         return REJECTED
     except ReleaseRejected as error:
-        from dpolicy.cli.output import print_problems
+        from dpolicy.cli.output.printing import print_problems
 
         print_problems(error, as_json=_wants_json(arguments))
         return REJECTED

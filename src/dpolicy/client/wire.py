@@ -13,26 +13,26 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from dpolicy.errors import (
-    PolicyConflicts,
+    ApprovalRequired,
     DPolicyError,
     InvalidValue,
     LedgerDamaged,
     LedgerUnavailable,
     OperationRejected,
+    PolicyConflicts,
     PolicyRejected,
-    RequestRefused,
     ReleaseRejected,
-    ApprovalRequired,
+    RequestRefused,
 )
-from dpolicy.language.diagnostics import Diagnostic
-from dpolicy.language.parser import read_sources
-from dpolicy.language.source import Source, Span
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Record
+from dpolicy.policy.parser import read_sources
 from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.decision import Decision, DisplayedLoss
-from dpolicy.releases.request import Release
+from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.text.diagnostics import Diagnostic
+from dpolicy.text.yaml_reader import Source, Span
 
 T = TypeVar("T")
 
@@ -105,7 +105,9 @@ class RemoteRuleStatus:
 def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[Decision]:
     """Decide a release, and charge it or hold its cost."""
     mode = {"mode": "reserve"} if reserve else {}
-    return ApiCall("POST", "/v1/releases", Decision.from_json, _body({**_plain(release, by), **mode}))
+    return ApiCall(
+        "POST", "/v1/releases", Decision.from_json, _body({**_plain(release, by), **mode})
+    )
 
 
 def check_call(release: Release | Body) -> ApiCall[Decision]:
@@ -135,7 +137,9 @@ def import_call(release: Release | Body, because: str) -> ApiCall[int]:
     """Charge what has already happened."""
     said = _plain(release)
     body = _body({"releases": [said], "because": because})
-    return ApiCall("POST", "/v1/releases:import", lambda a: int(a["imported"][said["release"]]), body)
+    return ApiCall(
+        "POST", "/v1/releases:import", lambda a: int(a["imported"][said["release"]]), body
+    )
 
 
 def allocate_call(
@@ -146,7 +150,9 @@ def allocate_call(
     return ApiCall("POST", "/v1/allocate", dict, _body(said))
 
 
-def apply_call(policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str) -> ApiCall[int]:
+def apply_call(
+    policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str
+) -> ApiCall[int]:
     """Put a policy in force."""
     said = {"sources": _sources(policy), "accept": list(accept), "because": because}
     return ApiCall("POST", "/v1/policies:apply", _sequence, _body(said))
@@ -215,7 +221,9 @@ def _standings(payload: Mapping[str, Any]) -> list[RemoteRuleStatus]:
 
 
 def _answered(payload: Mapping[str, Any]) -> Decision | int:
-    return Decision.from_json(payload["decision"]) if payload["decision"] else int(payload["sequence"])
+    return (
+        Decision.from_json(payload["decision"]) if payload["decision"] else int(payload["sequence"])
+    )
 
 
 def _records(payload: Mapping[str, Any]) -> list[Record]:
@@ -255,7 +263,9 @@ def error_from_problem(code: str, detail: str, payload: Mapping[str, Any]) -> DP
             found = payload.get("problems", ())
             return ReleaseRejected([InvalidValue(one["code"], one["message"]) for one in found])
         case "conflicting":
-            return PolicyConflicts([RemoteRuleStatus.from_json(one) for one in payload.get("conflicts", ())])
+            return PolicyConflicts(
+                [RemoteRuleStatus.from_json(one) for one in payload.get("conflicts", ())]
+            )
         case "ledger-unavailable" | "access-unreadable":
             return LedgerUnavailable(detail)
         case "ledger-damaged":

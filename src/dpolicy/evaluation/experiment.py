@@ -15,21 +15,21 @@ from multiprocessing import get_context
 from time import process_time
 from typing import Any
 
-from dpolicy.allocation.rounds import Arrival, RoundOutcome, Simulation
+from dpolicy.allocation.simulation import Arrival, RoundOutcome, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import CohortRotation
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation.generator import generate_workload
-from dpolicy.evaluation.measures import largest_spending
-from dpolicy.evaluation.readings import charge_coarse_blocks, with_timed_share
+from dpolicy.evaluation.s3_variants import charge_coarse_blocks, with_timed_share
+from dpolicy.evaluation.spending_measures import largest_spending
 from dpolicy.evaluation.workload import (
     ROUNDS,
     SCHEDULE,
     Workload,
-    resolve_arrivals,
-    policy_for_workload,
     bundled_workload,
+    policy_for_workload,
+    resolve_arrivals,
 )
+from dpolicy.evaluation.workload_generator import generate_workload
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
@@ -185,7 +185,9 @@ def workload_for(run: EvaluationRun) -> Workload:
 def policy_for(run: EvaluationRun, workload: Workload) -> CompiledPolicy:
     """The policy set that chooses in a run."""
     baseline = run.system == BASELINE
-    return policy_for_workload(workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile)
+    return policy_for_workload(
+        workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile
+    )
 
 
 def _outcomes(run: EvaluationRun, workload: Workload, policy: CompiledPolicy) -> list[RoundOutcome]:
@@ -216,7 +218,9 @@ def measure_spending(
 
 
 def _spent(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
-    return largest_spending(policy, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation()))
+    return largest_spending(
+        policy, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation())
+    )
 
 
 def cohorts_with_full_life(rounds: range, rotation: CohortRotation) -> range:

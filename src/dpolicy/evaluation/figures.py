@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation.bars import MILLION, UTILITY, Bar
+from dpolicy.evaluation.comparison import MILLION, UTILITY, Bar
 from dpolicy.evaluation.experiment import SYSTEMS
 
 #: The whole of a bar of S1: everything a user spent. As in the paper, only `standard` has its line.

@@ -19,19 +19,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dpolicy.allocation.rounds import Arrival
-from dpolicy.allocation.scenario import load_scenario
-from dpolicy.enforcement.check import certificates_for
-from dpolicy.enforcement.resolution import resolve_release
+from dpolicy.allocation.scenario_file import load_scenario
+from dpolicy.allocation.simulation import Arrival
+from dpolicy.decisions.decide import certificates_for
+from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
-from dpolicy.language.parser import read_source
-from dpolicy.language.source import Source
-from dpolicy.privacy.calendars import PeriodKind, Period, block_index, block_start
+from dpolicy.policy.parser import read_source
 from dpolicy.privacy.certificates import format_order
-from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
-from dpolicy.privacy.units import TouchedDays
-from dpolicy.releases.request import MechanismRequest, Release, Selection
+from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start
+from dpolicy.privacy.units.privacy_units import TouchedDays
+from dpolicy.releases.release import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
 
 #: Where the policy, accounting and workload files of the evaluation are.
 FILES = Path(__file__).parent
@@ -162,7 +162,9 @@ def curve_points(
     return {format_order(order): Fraction(repr(v)) for order, v in values if order in usable}
 
 
-def _curve(fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy) -> Mechanism:
+def _curve(
+    fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
+) -> Mechanism:
     points = curve_points(fields, orders, policy)
     mechanism, problems = parse_mechanism({"kind": "declared", "renyi": points})
     if mechanism is None:
@@ -174,7 +176,9 @@ def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy
     where: tuple[Mapping[str, Selection], ...] = tuple(
         {"slot": (low, high)} for low, high in fields["ranges"]
     )
-    month = fields.get("month") if "user-month" in policy.checked_policy_set.vocabulary.units else None
+    month = (
+        fields.get("month") if "user-month" in policy.checked_policy_set.vocabulary.units else None
+    )
     request = MechanismRequest(
         name="query",
         kind="declared",

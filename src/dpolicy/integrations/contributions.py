@@ -22,15 +22,15 @@ from math import isqrt
 from typing import Any
 
 from dpolicy.errors import InvariantBroken, OperationRejected
-from dpolicy.privacy.calendars import Period, block_index, is_window, block_start
-from dpolicy.privacy.units import (
+from dpolicy.privacy.units.calendar import Period, block_index, block_start, is_window
+from dpolicy.privacy.units.privacy_units import (
     NeighbouringRelation,
-    TouchedDays,
     PrivacyUnit,
+    TouchedDays,
     add_remove_size,
     group_size,
-    touched_days,
     period_within,
+    touched_days,
 )
 
 #: The first and the last of some days.
@@ -131,11 +131,15 @@ class Contributions:
             min(self.last, date.fromordinal(high)),
         )
 
-    def sensitivity(self, unit: PrivacyUnit, relation: NeighbouringRelation, about: Days | None = None) -> Sensitivity:
+    def sensitivity(
+        self, unit: PrivacyUnit, relation: NeighbouringRelation, about: Days | None = None
+    ) -> Sensitivity:
         """What one change of a unit does to a histogram of the days `about`."""
         if unit.entity != self.entity or relation is NeighbouringRelation.REPLACE:
             what = f"`{unit.name}` under `{relation}`"
-            raise OperationRejected(f"limits on `{self.entity}` say nothing of {what}; the closure may")
+            raise OperationRejected(
+                f"limits on `{self.entity}` say nothing of {what}; the closure may"
+            )
         shown, read = touched_days(self._about(about)), touched_days(self.days_read(about))
         coarsest = self.limits[-1]
         groups = _size(coarsest.unit.period, unit.period, read)
@@ -144,7 +148,9 @@ class Contributions:
         reached = unit.period if whole else None
         count = min(self._most(unit.period, read), self._most(reached, shown))
         added = count
-        if relation is NeighbouringRelation.ADD_REMOVE:  # only a group that is cut lets other records in
+        if (
+            relation is NeighbouringRelation.ADD_REMOVE
+        ):  # only a group that is cut lets other records in
             added = 0 if whole else min(count, coarsest.most * min(groups, 2))
         cell = count
         if self.per_cell is not None:
@@ -163,7 +169,9 @@ class Contributions:
         """
         norm = NORMS.get(str(mechanism.get("kind")))
         if norm is None or "sensitivity" in mechanism:
-            raise OperationRejected(f"give the noise of one of {', '.join(NORMS)}, without its sensitivity")
+            raise OperationRejected(
+                f"give the noise of one of {', '.join(NORMS)}, without its sensitivity"
+            )
         finest = self.limits[0].unit
         under = relation or finest.relation
         sizes = {
@@ -184,7 +192,9 @@ class Contributions:
     def _about(self, about: Days | None) -> Days:
         first, last = about or (self.first, self.last)
         if not self.first <= first <= last <= self.last:
-            raise OperationRejected(f"`{first}` to `{last}` is not within `{self.first}` to `{self.last}`")
+            raise OperationRejected(
+                f"`{first}` to `{last}` is not within `{self.first}` to `{self.last}`"
+            )
         return first, last
 
     def _most(self, period: Period | None, days: TouchedDays) -> int:
@@ -205,10 +215,14 @@ def contributions_from_limits(
     """
     for name, most in {**limits, "one cell": 1 if per_cell is None else per_cell}.items():
         if not isinstance(most, int) or most < 1:
-            raise OperationRejected(f"the limit of `{name}` must be a whole number from 1, not `{most}`")
+            raise OperationRejected(
+                f"the limit of `{name}` must be a whole number from 1, not `{most}`"
+            )
     unknown = [name for name in limits if name not in units]
     if unknown or not limits:
-        raise OperationRejected(f"there is no unit `{unknown[0]}`" if unknown else "give at least one limit")
+        raise OperationRejected(
+            f"there is no unit `{unknown[0]}`" if unknown else "give at least one limit"
+        )
     found = tuple(ContributionLimit(units[name], most) for name, most in limits.items())
     for limit in found:
         if limit.unit.period is not None and is_window(limit.unit.period):
@@ -218,7 +232,9 @@ def contributions_from_limits(
     for fine, coarse in pairwise(found):
         nested = period_within(fine.unit.period, coarse.unit.period)
         if fine.unit.entity != coarse.unit.entity or not nested:
-            raise OperationRejected(f"a `{fine.unit.name}` does not lie in one `{coarse.unit.name}`")
+            raise OperationRejected(
+                f"a `{fine.unit.name}` does not lie in one `{coarse.unit.name}`"
+            )
     touched_days(days)
     return Contributions(tuple(units.values()), found, *days, per_cell=per_cell)
 

@@ -14,8 +14,8 @@ from diffprivlib import BudgetAccountant
 from diffprivlib.utils import PrivacyLeakWarning
 
 from dpolicy.errors import OperationRejected
+from dpolicy.integrations.float_rounding import round_loss_up, round_up
 from dpolicy.integrations.gate import Gate, GatedRun
-from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class _Own(local):

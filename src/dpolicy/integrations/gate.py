@@ -82,7 +82,9 @@ class Gate:
         if not decision.allowed:
             raise Denied(decision)
         if release and decision.replayed:  # a unique id is replayed only by a client that retries
-            raise OperationRejected(f"`{release}` was run before; a re-run is another release: name it anew")
+            raise OperationRejected(
+                f"`{release}` was run before; a re-run is another release: name it anew"
+            )
         return GatedRun(self, asked, decision)
 
     def _body(self, release: str, mechanisms: Sequence[Body]) -> Body:

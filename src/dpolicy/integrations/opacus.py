@@ -21,8 +21,8 @@ from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 
 from dpolicy.errors import InvariantBroken, OperationRejected
+from dpolicy.integrations.float_rounding import round_down, round_up
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import round_down, round_up
 
 #: What may be passed on to Opacus. The rest changes what a step is, or how it is sampled.
 OPTIONS = frozenset({"batch_first", "loss_reduction", "grad_sample_mode"})
@@ -97,7 +97,9 @@ def gated_training(
     unless the training says that it `stopped`.
     """
     if not poisson_sampling:
-        raise OperationRejected("batches that are not Poisson samples cost more than is known (theory 3.6)")
+        raise OperationRejected(
+            "batches that are not Poisson samples cost more than is known (theory 3.6)"
+        )
     _check(gate, module, optimizer, options)
     made = GatedTraining(steps, noise_multiplier)
     rate = 1 / len(data_loader)
@@ -151,7 +153,9 @@ def _stated(gate: Gate, noise: float, rate: float, steps: int) -> dict[str, Any]
     )
 
 
-def _make_private(made: GatedTraining, engine: PrivacyEngine, rate: float, **arguments: Any) -> None:
+def _make_private(
+    made: GatedTraining, engine: PrivacyEngine, rate: float, **arguments: Any
+) -> None:
     """Let Opacus do its part, and put the plan in front of every step."""
     module, optimizer, loader = engine.make_private(poisson_sampling=True, **arguments)
     if type(optimizer) is not DPOptimizer or not isinstance(loader, DPDataLoader):
@@ -202,4 +206,6 @@ class _GatedOptimizer(DPOptimizer):  # type: ignore[misc]
     def signal_skip_step(self, do_skip: bool = True) -> None:
         """Nothing sees which batches a step gathers when others are skipped, so none may be."""
         if do_skip:
-            raise OperationRejected("virtual steps are not gated: a step could gather several samples")
+            raise OperationRejected(
+                "virtual steps are not gated: a step could gather several samples"
+            )

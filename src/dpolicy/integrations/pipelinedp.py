@@ -12,8 +12,8 @@ from dataclasses import replace
 from pipeline_dp import NaiveBudgetAccountant
 
 from dpolicy.errors import OperationRejected
+from dpolicy.integrations.float_rounding import round_loss_up, round_up
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]

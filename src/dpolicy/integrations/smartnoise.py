@@ -20,9 +20,9 @@ from snsql._ast.tokens import Column
 from snsql.sql.private_reader import PrivateReader
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.attributes import Names, check_attributes, columns_named_in
+from dpolicy.integrations.declared_attributes import Names, check_attributes, columns_named_in
+from dpolicy.integrations.float_rounding import round_loss_up, round_up
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.rounding import round_loss_up, round_up
 
 
 class GatedReader:
@@ -50,7 +50,9 @@ class GatedReader:
         if gate.relation not in (None, "add-remove"):
             raise OperationRejected(f"SmartNoise protects `add-remove`, not `{gate.relation}`")
         if (gate.where or gate.time) and not selected:
-            raise OperationRejected("say with `selected` that the connection shows only that selection")
+            raise OperationRejected(
+                "say with `selected` that the connection shows only that selection"
+            )
         self._gate = replace(gate, relation="add-remove")
         # A copy: whoever made it could change ε between two queries, or during one.
         self._inner = _Reader.from_connection(
@@ -104,7 +106,9 @@ class GatedReader:
                 for column in called.find_nodes(Column):
                     if _folded(column.name) in bare:
                         said = f"`{called.name}` of `{column.name}`, which it groups by or protects"
-                        raise OperationRejected(f"SmartNoise does not clamp {said}; help: use other columns")
+                        raise OperationRejected(
+                            f"SmartNoise does not clamp {said}; help: use other columns"
+                        )
 
     def _stated(self, mechanism: Any) -> dict[str, Any]:
         said = {"kind": "declared", "epsilon": round_loss_up(mechanism.epsilon)}
@@ -126,7 +130,9 @@ class _Reader(PrivateReader):  # type: ignore[misc]
             raise OperationRejected(f"nothing protects the column `{bare[0]}` of the answer")
         mechanisms = [symbol.mechanism for symbol in symbols if symbol.mechanism is not None]
         if any(m.sensitivity is not None and math.isinf(m.sensitivity) for m in mechanisms):
-            raise OperationRejected("a column without bounds has no bounded loss; help: state its bounds")
+            raise OperationRejected(
+                "a column without bounds has no bounded loss; help: state its bounds"
+            )
         self.ask(mechanisms)
         return super()._get_reader(query_ast)
 

@@ -84,7 +84,9 @@ def canonical_text(value: object) -> str:
         if not all(isinstance(key, str) for key in value):
             raise InvariantBroken("only text can be a key")
         pairs = sorted(value.items())
-        inner = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{canonical_text(v)}" for k, v in pairs)
+        inner = ",".join(
+            f"{json.dumps(k, ensure_ascii=False)}:{canonical_text(v)}" for k, v in pairs
+        )
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join(canonical_text(item) for item in value)}]"

@@ -22,7 +22,7 @@ from typing import Any
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 #: The format of the places in which records are kept.
 FORMAT = 1
@@ -353,7 +353,9 @@ def _kind_of(payload: Any, *, bodies: bool = True) -> type[Any]:
         raise LedgerDamaged("a record is not an event")
     number, name = payload["format"], payload["event"]
     if number not in range(1, NEWEST_FORMAT + 1):
-        raise LedgerDamaged(f"a record has format {number}; this version reads up to {NEWEST_FORMAT}")
+        raise LedgerDamaged(
+            f"a record has format {number}; this version reads up to {NEWEST_FORMAT}"
+        )
     shape = _SHAPES.get(name) if isinstance(name, str) else None
     if shape is None or shape.keys() != payload.keys() or _FORMATS[name] != number:
         raise LedgerDamaged(f"a record is no event that this version knows: `{name}`")

@@ -17,24 +17,24 @@ from dpolicy.predicates.tree import (
     AnyOf,
     Arithmetic,
     AttributeList,
-    Conditional,
     Comparison,
+    Conditional,
     Constant,
     HasLabel,
     LabelText,
     LabelTextList,
     Literals,
+    MechanismField,
     Membership,
     Not,
-    MechanismField,
     Quantifier,
+    QuantifierVariable,
     SizeOf,
     TextTest,
     Tree,
-    QuantifierVariable,
     walk,
 )
-from dpolicy.releases.labels import PredicateInput
+from dpolicy.releases.release_schema import PredicateInput
 
 #: How often the body of nested quantifiers may run for one mechanism: about 10 ms.
 #: Only a mechanism with hundreds of attributes under nested quantifiers comes near it.

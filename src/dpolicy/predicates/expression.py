@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from dpolicy.errors import PredicateFailed
-from dpolicy.predicates import engine
-from dpolicy.predicates.checked import CelSyntax
+from dpolicy.predicates import cel
+from dpolicy.predicates.cel_decoder import CelSyntax
+from dpolicy.predicates.cel_rewrites import may_need_rewrite, rewrite_for_checker
 from dpolicy.predicates.evaluation import compile_tree
-from dpolicy.predicates.kleene import UNBOUND, Unknown, PartialInput, evaluate_partial
-from dpolicy.predicates.mistakes import ExpressionProblem as ExpressionProblem
-from dpolicy.predicates.mistakes import problem_from_cel_error
-from dpolicy.predicates.spelling import may_need_rewrite, rewrite_for_checker
+from dpolicy.predicates.expression_problems import ExpressionProblem as ExpressionProblem
+from dpolicy.predicates.expression_problems import problem_from_cel_error
+from dpolicy.predicates.implication.kleene import UNBOUND, PartialInput, Unknown, evaluate_partial
 from dpolicy.predicates.tree import (
     AttributeList,
     Constant,
     Literals,
     Membership,
     Quantifier,
-    Tree,
     QuantifierVariable,
+    Tree,
     children,
 )
-from dpolicy.predicates.typed import TreeBuilder, build_tree
-from dpolicy.predicates.vocabulary import find_unknown_constants
-from dpolicy.releases.labels import PredicateInput, ReleaseSchema
+from dpolicy.predicates.tree_builder import TreeBuilder, build_tree
+from dpolicy.predicates.unknown_constants import find_unknown_constants
+from dpolicy.releases.release_schema import PredicateInput, ReleaseSchema
 
 #: Longer than any predicate a person maintains; keeps bombs small.
 BYTE_LIMIT = 4096
@@ -79,13 +79,17 @@ def parse_predicate(text: str, schema: ReleaseSchema) -> Expression | tuple[Expr
         return (unreadable,)
     checkable, refused = text, tuple[ExpressionProblem, ...]()
     if may_need_rewrite(text):
-        parsed = engine.parse_cel(text)
+        parsed = cel.parse_cel(text)
         if not isinstance(parsed, CelSyntax):
-            return _first_causes(problem_from_cel_error(complaint, text, schema) for complaint in parsed)
+            return _first_causes(
+                problem_from_cel_error(complaint, text, schema) for complaint in parsed
+            )
         checkable, refused = rewrite_for_checker(text, parsed)
-    syntax = engine.check_cel(checkable, _variables(schema))
+    syntax = cel.check_cel(checkable, _variables(schema))
     if not isinstance(syntax, CelSyntax):
-        return _first_causes([*refused, *(problem_from_cel_error(each, text, schema) for each in syntax)])
+        return _first_causes(
+            [*refused, *(problem_from_cel_error(each, text, schema) for each in syntax)]
+        )
     reading = TreeBuilder(text, syntax, schema, [*refused])
     tree = build_tree(reading)
     mistakes = [*reading.mistakes, *find_unknown_constants(tree, text, schema)]
@@ -111,7 +115,9 @@ def size_problem(text: str) -> ExpressionProblem | None:
         return ExpressionProblem("syntax", "half a character", error.start, 1)
     if size > BYTE_LIMIT:
         message = f"the expression has {size} bytes, at most {BYTE_LIMIT} are allowed"
-        return ExpressionProblem("too-large", message, 0, len(text), "split it into several policies")
+        return ExpressionProblem(
+            "too-large", message, 0, len(text), "split it into several policies"
+        )
     if "\0" in text:  # the library would stop reading there
         return ExpressionProblem("syntax", "unexpected zero byte", text.index("\0"), 1)
     return None

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.group import GroupContext, no_covers
-from dpolicy.privacy.mechanism import parse_mechanism
-from dpolicy.privacy.report import report_costs
-from dpolicy.privacy.units import NeighbouringRelation, PrivacyUnit
+from dpolicy.privacy.cost_report import report_costs
+from dpolicy.privacy.mechanisms.registry import parse_mechanism
+from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 
 #: The parameter that says how much noise there is, by kind of mechanism.
 NOISE = {

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Notion, inflate
 from dpolicy.privacy.loss import Loss
-from dpolicy.privacy.normal import TAIL_ERROR, log_tail, mills, normal_shift
+from dpolicy.privacy.normal_distribution import TAIL_ERROR, log_tail, mills, normal_shift
 
 #: The relative error of a few rounded operations, as a float.
 _ERROR = float(FLOAT_ERROR)

@@ -13,19 +13,24 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpolicy.privacy.loss import Certificates, Loss
-from dpolicy.privacy.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, RoundingPlan, rounding_plan, pure_dp_bounds, round_to_loss, smallest_curve
-from dpolicy.privacy.mechanisms.chain import group_divergence
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
     DeclaredPure,
     DeclaredZcdp,
+    approximate_dp_bounds,
     declared_curve,
     declared_gdp,
     declared_pure,
     declared_zcdp,
-    approximate_dp_bounds,
+)
+from dpolicy.privacy.mechanisms.divergence_bounds import (
+    DivergenceBounds,
+    RoundingPlan,
+    pure_dp_bounds,
+    round_to_loss,
+    rounding_plan,
+    smallest_curve,
 )
 from dpolicy.privacy.mechanisms.gaussian import (
     DiscreteGaussian,
@@ -39,13 +44,15 @@ from dpolicy.privacy.mechanisms.gaussian import (
     pate,
     tree_aggregation,
 )
+from dpolicy.privacy.mechanisms.group_chain import group_divergence
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, discrete_laplace, laplace
-from dpolicy.privacy.mechanisms.response import (
+from dpolicy.privacy.mechanisms.randomized_response import (
     KaryResponse,
     RandomizedResponse,
     kary_response,
     randomized_response,
 )
+from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.mechanisms.selection import (
     ExponentialMechanism,
     ReportNoisyMax,
@@ -55,10 +62,12 @@ from dpolicy.privacy.mechanisms.selection import (
     sparse_vector,
 )
 from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments, sampled_epsilon
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 
-def cost(mechanism: Mechanism, k: int, relation: NeighbouringRelation, certificates: Certificates) -> Loss:
+def cost(
+    mechanism: Mechanism, k: int, relation: NeighbouringRelation, certificates: Certificates
+) -> Loss:
     """The loss of all runs for a group of k units of the kind it was stated for."""
     return _cost(mechanism, k, relation, rounding_plan(certificates))
 
@@ -87,7 +96,9 @@ def without_sampling(mechanism: Mechanism) -> Mechanism:
     return replace(mechanism, sampling_rate=Fraction(1)) if is_sampled(mechanism) else mechanism
 
 
-def single_run_bounds(mechanism: Mechanism, k: int, relation: NeighbouringRelation) -> DivergenceBounds:
+def single_run_bounds(
+    mechanism: Mechanism, k: int, relation: NeighbouringRelation
+) -> DivergenceBounds:
     """The bounds of a single run."""
     rate = mechanism.sampling_rate
     if rate is None or not is_sampled(mechanism) or relation is not NeighbouringRelation.ADD_REMOVE:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.loss import INFINITE, Certificates, Loss, add_losses
-from dpolicy.privacy.rows import DELTA_QUANTA, LossArray, loss_to_row
+from dpolicy.privacy.loss_arrays import DELTA_QUANTA, LossArray, loss_to_row
 from dpolicy.privacy.thresholds import BudgetBound
 
 #: Numbers of blocks that share their losses.
@@ -43,11 +43,15 @@ class BoundArrays:
     def are_within(self, rows: LossArray) -> NDArray[np.bool_]:
         """Whether each row is within the bound beside it."""
         within = rows <= self.maximum
-        certified = np.where(self.require_all, within[:, :-1].all(axis=1), within[:, :-1].any(axis=1))
+        certified = np.where(
+            self.require_all, within[:, :-1].all(axis=1), within[:, :-1].any(axis=1)
+        )
         held: NDArray[np.bool_] = certified & within[:, -1]
         return held
 
-    def violating_or_fullest_cells(self, spent: LossArray, cells: CellIndices, cost: LossArray) -> tuple[CellIndices, CellIndices]:
+    def violating_or_fullest_cells(
+        self, spent: LossArray, cells: CellIndices, cost: LossArray
+    ) -> tuple[CellIndices, CellIndices]:
         """Of cells (columns of `spent`): those in which a cost breaks the only bound; and if there
         are none, those that are fullest in the certificate that looked best.
 

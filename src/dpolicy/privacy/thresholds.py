@@ -145,7 +145,8 @@ def implies_bound(tighter: BudgetBound, looser: BudgetBound) -> bool:
 def _gives(offered: tuple[Threshold, ...], required: tuple[Threshold, ...]) -> bool:
     thresholds = dict(offered)
     return all(
-        certificate in thresholds and thresholds[certificate] <= most for certificate, most in required
+        certificate in thresholds and thresholds[certificate] <= most
+        for certificate, most in required
     )
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.certificates import format_order
-from dpolicy.privacy.mechanism import parse_restatements, parse_mechanism
-from dpolicy.privacy.units import NeighbouringRelation, TouchedDays, touched_days
-from dpolicy.releases.request import MechanismRequest, Release, Selection
+from dpolicy.privacy.mechanisms.registry import parse_mechanism, parse_restatements
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays, touched_days
+from dpolicy.releases.release import MechanismRequest, Release, Selection
 
 Body = Mapping[str, Any]
 
@@ -44,7 +44,9 @@ def mechanism_from_body(
 ) -> tuple[MechanismRequest | None, tuple[InvalidValue, ...]]:
     """One mechanism of a body, or None with every problem found."""
     mechanism, problems = parse_mechanism(fields["mechanism"])
-    also, more = parse_restatements(fields["mechanism"], fields.get("also", {})) if mechanism else ({}, ())
+    also, more = (
+        parse_restatements(fields["mechanism"], fields.get("also", {})) if mechanism else ({}, ())
+    )
     try:
         days = _touched(fields.get("time"))
     except InvalidValue as error:
@@ -70,13 +72,19 @@ def mechanism_from_body(
 
 
 def _selection(selection: Any) -> Selection:
-    return (int(selection["from"]), int(selection["to"])) if isinstance(selection, Mapping) else tuple(selection)
+    return (
+        (int(selection["from"]), int(selection["to"]))
+        if isinstance(selection, Mapping)
+        else tuple(selection)
+    )
 
 
 def _touched(period: Mapping[str, str] | None) -> TouchedDays | None:
     if period is None:
         return None
-    first, last = (date.fromisoformat(period[key]) if key in period else None for key in ("from", "to"))
+    first, last = (
+        date.fromisoformat(period[key]) if key in period else None for key in ("from", "to")
+    )
     return touched_days((first, last))
 
 

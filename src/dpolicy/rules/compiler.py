@@ -8,18 +8,18 @@ from itertools import chain
 from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.language.checker import CheckedPolicySet, check_policies
-from dpolicy.language.diagnostics import Diagnostic, DiagnosticCollector
-from dpolicy.language.formatter import policy_digest
-from dpolicy.language.model import Policy, PolicySet
-from dpolicy.language.parser import parse_policies, read_sources
-from dpolicy.language.source import Source
+from dpolicy.policy.checker import CheckedPolicySet, check_policies
+from dpolicy.policy.formatter import policy_digest
+from dpolicy.policy.model import Policy, PolicySet
+from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.rules.expansion import expand
-from dpolicy.rules.findings import report_ineffective_rules, report_stated_order
-from dpolicy.rules.index import RuleIndex, build_index
-from dpolicy.rules.order import ScopeComparer, order_predicates, order_units
+from dpolicy.rules.lints import report_ineffective_rules, report_stated_order
 from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
 from dpolicy.rules.rule import Rule, RuleProduct
+from dpolicy.rules.rule_index import RuleIndex, build_index
+from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
+from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
+from dpolicy.text.yaml_reader import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ class CompiledPolicy:
         )
 
     @property
-    def kept_rules(self) -> list[Rule]:
+    def rules(self) -> list[Rule]:
         """The rules that are enforced."""
         return [
             section.rules[int(number)]
@@ -101,11 +101,16 @@ def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
         raise PolicyRejected(found.sorted_diagnostics)
     name = policy_digest(policies)
     texts = tuple(sources)
-    return CompiledPolicy(texts, policies, checked, name, cumulative, each_release, found.sorted_diagnostics)
+    return CompiledPolicy(
+        texts, policies, checked, name, cumulative, each_release, found.sorted_diagnostics
+    )
 
 
 def _section(
-    checked: CheckedPolicySet, policies: tuple[Policy, ...], comparison: ScopeComparer, diagnostics: DiagnosticCollector
+    checked: CheckedPolicySet,
+    policies: tuple[Policy, ...],
+    comparison: ScopeComparer,
+    diagnostics: DiagnosticCollector,
 ) -> CompiledSection:
     rules = expand(checked, policies, diagnostics)
     report_stated_order(checked, policies, comparison, diagnostics)
@@ -115,7 +120,9 @@ def _section(
     return CompiledSection(rules, arrangement, pruned, build_index(rules, pruned))
 
 
-def order_factors(rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer) -> FactorOrders:
+def order_factors(
+    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+) -> FactorOrders:
     """The order of every factor of the rules."""
     scopes = {base.predicate: None for base in rules.bases}
     position = {predicate: number for number, predicate in enumerate(scopes)}

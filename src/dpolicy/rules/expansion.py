@@ -13,9 +13,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.language.checker import CheckedPolicySet
-from dpolicy.language.diagnostics import DiagnosticCollector
-from dpolicy.language.model import (
+from dpolicy.policy.checker import CheckedPolicySet
+from dpolicy.policy.model import (
     AttributePolicy,
     BasePolicy,
     BudgetFunction,
@@ -29,18 +28,21 @@ from dpolicy.language.model import (
     base_policies,
     extensions,
 )
-from dpolicy.language.source import LocatedText
 from dpolicy.predicates.expression import Predicate, UsesAny
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.thresholds import BudgetBound, Profile, bound_for_budget
-from dpolicy.rules.functions import apply_to_all
-from dpolicy.rules.rule import SettingAxis, BaseRule, RuleProduct, SettingFactor
+from dpolicy.rules.budget_functions import apply_to_all
+from dpolicy.rules.rule import BaseRule, RuleProduct, SettingAxis, SettingFactor
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.yaml_reader import LocatedText
 
 #: The name, predicate and budget of one scope of a base policy.
 _Scope = tuple[str, Predicate, Budget]
 
 
-def expand(checked: CheckedPolicySet, section: tuple[Policy, ...], diagnostics: DiagnosticCollector) -> RuleProduct:
+def expand(
+    checked: CheckedPolicySet, section: tuple[Policy, ...], diagnostics: DiagnosticCollector
+) -> RuleProduct:
     """All rules of one section. Policies with mistakes of their own are left out."""
     sound = tuple(policy for policy in section if policy.name not in checked.faulty)
     bases = tuple(base for p in base_policies(sound) for base in _bases(checked, p, diagnostics))
@@ -74,7 +76,9 @@ def _within_limit(
     return total <= limit
 
 
-def _bases(checked: CheckedPolicySet, policy: BasePolicy, diagnostics: DiagnosticCollector) -> list[BaseRule]:
+def _bases(
+    checked: CheckedPolicySet, policy: BasePolicy, diagnostics: DiagnosticCollector
+) -> list[BaseRule]:
     profile = Profile(policy.profile) if policy.profile else checked.policies.accounting.profile
     match policy:
         case CustomPolicy():
@@ -101,7 +105,9 @@ def _attribute_scopes(checked: CheckedPolicySet, policy: AttributePolicy) -> lis
     return scopes
 
 
-def _category_scopes(checked: CheckedPolicySet, policy: CategoryPolicy, diagnostics: DiagnosticCollector) -> list[_Scope]:
+def _category_scopes(
+    checked: CheckedPolicySet, policy: CategoryPolicy, diagnostics: DiagnosticCollector
+) -> list[_Scope]:
     """Cumulative scopes: each membership level with all the closer ones."""
     names = list(checked.policies.categories)
     member = [
@@ -183,7 +189,10 @@ _Profiled = tuple[Budget, Profile]
 
 
 def _budgets(
-    checked: CheckedPolicySet, bases: Sequence[BaseRule], widened: Sequence[Extension], diagnostics: DiagnosticCollector
+    checked: CheckedPolicySet,
+    bases: Sequence[BaseRule],
+    widened: Sequence[Extension],
+    diagnostics: DiagnosticCollector,
 ) -> tuple[list[_Profiled], NDArray[np.int32]]:
     """The distinct budgets, and for every rule the number of its own."""
     distinct: dict[_Profiled, int] = {}
@@ -214,7 +223,9 @@ def _column(
     diagnostics: DiagnosticCollector,
 ) -> list[int]:
     """The numbers of the images of all budgets under one setting."""
-    results = apply_to_all(function, [budget for budget, _ in met], what, checked.functions, diagnostics)
+    results = apply_to_all(
+        function, [budget for budget, _ in met], what, checked.functions, diagnostics
+    )
     profiled = [(result, profile) for result, (_, profile) in zip(results, met, strict=True)]
     return [distinct.setdefault(pair, len(distinct)) for pair in profiled]
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.thresholds import BudgetBound, implies_bound
-from dpolicy.rules.order import Preorder
 from dpolicy.rules.rule import RuleProduct
+from dpolicy.rules.scope_order import Preorder
 
 #: How many bits of the carried integer each part has; 63 in all.
 _NUMBER_BITS, _HEIGHT_BITS = 23, 20
@@ -166,7 +166,9 @@ def _down(best: PruningKeys, shape: Sequence[int], axis: int, order: Preorder) -
     return lowered.reshape(-1)
 
 
-def _adopt(witness: NDArray[np.int32], keys: PruningKeys, chain: Sequence[int], rules: RuleProduct) -> None:
+def _adopt(
+    witness: NDArray[np.int32], keys: PruningKeys, chain: Sequence[int], rules: RuleProduct
+) -> None:
     """Take the witness that a chain offers wherever it is tighter than the one there is."""
     numbers = rules.bound_numbers
     present = keys != _NOTHING
@@ -187,4 +189,6 @@ def _replaces(pair: int, bounds: Sequence[BudgetBound]) -> bool:
     offered, present = divmod(pair, len(bounds))
     if offered == present:
         return True
-    return implies_bound(bounds[offered], bounds[present]) and not implies_bound(bounds[present], bounds[offered])
+    return implies_bound(bounds[offered], bounds[present]) and not implies_bound(
+        bounds[present], bounds[offered]
+    )

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, overload
 
-from dpolicy.language.source import Span
 from dpolicy.predicates.expression import Predicate
 from dpolicy.privacy.budget import Budget, budget_to_json
 from dpolicy.privacy.thresholds import BudgetBound, Profile
+from dpolicy.text.yaml_reader import Span
 
 if TYPE_CHECKING:
     import numpy as np

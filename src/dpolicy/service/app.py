@@ -17,21 +17,25 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import DPolicyError, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.service.access import AccessRules
-from dpolicy.service.bodies import parse_body, parse_query
-from dpolicy.service.endpoint import ApiResponse, ApiRequest, Endpoint
-from dpolicy.service.guard import AccessMiddleware
-from dpolicy.service.limits import ServiceLimits
-from dpolicy.service.metrics import Metrics
-from dpolicy.service.openapi import openapi_document
-from dpolicy.service.pages.site import page_routes as pages
-from dpolicy.service.problem import error_response, problem_from_error, problem_response
-from dpolicy.service.sessions import session_routes as sessions
-from dpolicy.service.sight import redact_response
-from dpolicy.service.table import ENDPOINTS
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.service.api.openapi import openapi_document
+from dpolicy.service.api.routes import ENDPOINTS
+from dpolicy.service.auth.access_rules import AccessRules
+from dpolicy.service.auth.redaction import redact_response
+from dpolicy.service.auth.sessions import session_routes as sessions
+from dpolicy.service.dashboard.pages.page_routes import page_routes as pages
+from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
+from dpolicy.service.http.limits import ServiceLimits
+from dpolicy.service.http.metrics import Metrics
+from dpolicy.service.http.middleware import AccessMiddleware
+from dpolicy.service.http.problem_details import (
+    error_response,
+    problem_from_error,
+    problem_response,
+)
+from dpolicy.service.http.request_body import parse_body, parse_query
 
 #: Requests that wait for the ledger together; more than these wait for a thread.
 THREADS = 128

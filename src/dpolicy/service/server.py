@@ -15,11 +15,11 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dpolicy.enforcement.decision_point import DecisionPoint
-from dpolicy.service.access import local_access
-from dpolicy.service.access_file import AccessFile
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.app import create_app
-from dpolicy.service.limits import ServiceLimits
+from dpolicy.service.auth.access_file import AccessFile
+from dpolicy.service.auth.access_rules import local_access
+from dpolicy.service.http.limits import ServiceLimits
 
 #: Seconds for requests to end after the signal to stop; then their connections are cut.
 SHUTDOWN_GRACE_SECONDS = 30

@@ -17,10 +17,10 @@ from tests.gated.pages import run_example
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.opacus import GatedTraining, gated_training
+from dpolicy.pdp.decision_point import DecisionPoint
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Secure RNG turned off", "ignore:Using a non-full backward hook", "ignore:Full backward"

@@ -17,10 +17,10 @@ from sklearn.model_selection import cross_val_score
 from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.diffprivlib import GatedDiffprivlibAccountant
 from dpolicy.integrations.gate import Gate
+from dpolicy.pdp.decision_point import DecisionPoint
 
 HEAD = """
 dpolicy: 1
@@ -60,7 +60,9 @@ def point_with(epsilon: str = "2") -> DecisionPoint:
 
 
 def accountant_of(point: DecisionPoint) -> GatedDiffprivlibAccountant:
-    return GatedDiffprivlibAccountant(Gate(point, unit="user", relation="replace", attributes=["income"]))
+    return GatedDiffprivlibAccountant(
+        Gate(point, unit="user", relation="replace", attributes=["income"])
+    )
 
 
 def spent(point: DecisionPoint) -> float | None:

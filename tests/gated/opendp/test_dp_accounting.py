@@ -12,15 +12,19 @@ from dp_accounting import dp_event as events
 from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
-from dpolicy.integrations.dp_accounting import GatedPrivacyAccountant
-from dpolicy.integrations.dp_events import REFUSED, event_from_mechanism, mechanisms_from_event
+from dpolicy.integrations.dp_accounting.event_conversion import (
+    REFUSED,
+    event_from_mechanism,
+    mechanisms_from_event,
+)
+from dpolicy.integrations.dp_accounting.gated_accountant import GatedPrivacyAccountant
 from dpolicy.integrations.gate import Gate
-from dpolicy.privacy.cost import single_run_bounds, run_count
-from dpolicy.privacy.mechanism import Mechanism, parse_mechanism
-from dpolicy.privacy.mechanisms.bounds import smallest_curve
-from dpolicy.privacy.units import NeighbouringRelation
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.privacy.cost import run_count, single_run_bounds
+from dpolicy.privacy.mechanisms.divergence_bounds import smallest_curve
+from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.body import to_plain_body
 
 Neighbours = dpa.NeighboringRelation
@@ -289,7 +293,9 @@ def test_responses_there_and_back(fields: dict[str, Any]) -> None:
 
 def divergence(m: Mechanism, order: int) -> float:
     """The Rényi divergence of all runs."""
-    return run_count(m) * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(order)
+    return run_count(m) * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(
+        order
+    )
 
 
 @pytest.mark.parametrize(

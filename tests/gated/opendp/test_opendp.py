@@ -15,11 +15,11 @@ from opendp.extras.polars import Bound, Margin
 from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected, ReleaseRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.opendp import GatedContext
-from dpolicy.integrations.opendp_plan import columns_used
+from dpolicy.integrations.opendp.gated_context import GatedContext
+from dpolicy.integrations.opendp.polars_columns import columns_used
+from dpolicy.pdp.decision_point import DecisionPoint
 
 dp.enable_features("contrib")
 

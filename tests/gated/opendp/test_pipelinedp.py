@@ -10,10 +10,10 @@ import pytest
 from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.pipelinedp import GatedBudgetAccountant
+from dpolicy.pdp.decision_point import DecisionPoint
 
 HEAD = """
 dpolicy: 1

@@ -12,11 +12,11 @@ from snsql import Privacy, from_connection
 from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, OperationRejected
-from dpolicy.integrations.attributes import columns_named_in
+from dpolicy.integrations.declared_attributes import columns_named_in
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.smartnoise import GatedReader
+from dpolicy.pdp.decision_point import DecisionPoint
 
 HEAD = """
 dpolicy: 1

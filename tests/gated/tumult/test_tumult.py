@@ -23,11 +23,11 @@ from tmlt.analytics import (
     Session,
 )
 
-from dpolicy.enforcement.decision_point import DecisionPoint
 from dpolicy.errors import Denied, InvalidValue, OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.tumult import GatedSession
-from dpolicy.integrations.tumult_plan import column_use
+from dpolicy.integrations.tumult.gated_session import GatedSession
+from dpolicy.integrations.tumult.query_columns import column_use
+from dpolicy.pdp.decision_point import DecisionPoint
 
 HEAD = """
 dpolicy: 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dpolicy.allocation.problem import Solution, AllocationProblem
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
 from dpolicy.allocation.strategies.efficient import efficient
 from dpolicy.allocation.strategies.exact import exact
 from dpolicy.allocation.strategies.fair import fair

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpolicy.allocation.bound import compute_upper_bound
-from dpolicy.allocation.feasible import GreedyFill
-from dpolicy.allocation.loads import Floats, UtilisationTable
-from dpolicy.allocation.problem import Solution, AllocationProblem
-from dpolicy.allocation.table import IndexArray, ConstraintMatrix, build_constraint_matrix
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.solving.constraint_matrix import (
+    ConstraintMatrix,
+    IndexArray,
+    build_constraint_matrix,
+)
+from dpolicy.allocation.solving.greedy_fill import GreedyFill
+from dpolicy.allocation.solving.upper_bound import compute_upper_bound
+from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable
 
 #: Prices that are tried for a knapsack.
 _PRICES = 12
@@ -57,7 +61,9 @@ def best_columns(scale: UtilisationTable) -> IndexArray:
     utilities = np.where(table.fits_alone, table.utilities, 0.0)
     prices = np.stack([_tried(utilities, scale.costs[:, :, n]) for n in range(width)])
     above = utilities[:, None, None] - scale.costs[:, :, :, None] * prices
-    sums = scale.sum_over_rows(np.maximum(above, 0).reshape(books, size, -1)).reshape(-1, width, _PRICES)
+    sums = scale.sum_over_rows(np.maximum(above, 0).reshape(books, size, -1)).reshape(
+        -1, width, _PRICES
+    )
     held = (sums[table.limit_rows] + table.capacity[:, :, None] * prices).min(axis=2)
     best: IndexArray = np.where(table.capacity >= 0, held, -1.0).argmax(axis=1)
     return best

@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpolicy.allocation.feasible import Chosen, GreedyFill
-from dpolicy.allocation.loads import Floats, UtilisationTable, utilisation_shares
-from dpolicy.allocation.problem import Solution, AllocationProblem
-from dpolicy.allocation.solver import SolverResult, LinearModel
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.solving.constraint_matrix import (
+    ConstraintMatrix,
+    IndexArray,
+    build_constraint_matrix,
+)
+from dpolicy.allocation.solving.greedy_fill import Chosen, GreedyFill
+from dpolicy.allocation.solving.highs import LinearModel, SolverResult
+from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable, utilisation_shares
 from dpolicy.allocation.strategies.efficient import order_by_utility_per_price
 from dpolicy.allocation.strategies.price import solve_by_prices, total_utility
-from dpolicy.allocation.table import IndexArray, ConstraintMatrix, build_constraint_matrix
 
 #: Nodes that a programme counts for at least, and limits that are added to it at a time.
 _LEAST, _MORE = 50, 60
@@ -60,12 +64,16 @@ def exact(problem: AllocationProblem, nodes: int | None = None, gap: float = 0.0
     return Solution(chosen, max(most, total_utility(table, chosen)), bound.row_prices(table))
 
 
-def _more(table: ConstraintMatrix, constraints: _Asked, broken: IndexArray, proposal: Chosen) -> _Asked:
+def _more(
+    table: ConstraintMatrix, constraints: _Asked, broken: IndexArray, proposal: Chosen
+) -> _Asked:
     """The programme with some limits that a proposal breaks, or the sets that break them."""
     new = np.setdiff1d(broken, constraints.switched)[:_MORE]
     if len(new):
         lines = np.concatenate([constraints.lines, np.minimum(utilisation_shares(table, new), 2.0)])
-        return replace(constraints, lines=lines, switched=np.concatenate([constraints.switched, new]))
+        return replace(
+            constraints, lines=lines, switched=np.concatenate([constraints.switched, new])
+        )
     sets = tuple(_too_many(table, limit, proposal) for limit in broken[:_MORE].tolist())
     return replace(constraints, too_many=(*constraints.too_many, *sets))
 
@@ -80,7 +88,8 @@ def _solved(table: ConstraintMatrix, constraints: _Asked, nodes: int, gap: float
     open_[:size] &= ~(constraints.lines > 1).any(axis=0)
     model = LinearModel(np.concatenate([table.utilities, np.zeros(switches)]), open_)
     model.add_constraints(
-        np.hstack([constraints.lines, np.zeros((len(constraints.lines), switches))]), np.ones(len(constraints.lines))
+        np.hstack([constraints.lines, np.zeros((len(constraints.lines), switches))]),
+        np.ones(len(constraints.lines)),
     )
     parts = np.minimum(utilisation_shares(table, several[limits], columns), 2.0)
     parts[:, ~open_[:size]] = 0.0

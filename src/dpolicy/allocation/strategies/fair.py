@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpolicy.allocation.bound import compute_upper_bound
-from dpolicy.allocation.feasible import GreedyFill
-from dpolicy.allocation.loads import Floats, UtilisationTable, limit_chunks, utilisation_shares
-from dpolicy.allocation.problem import Solution, AllocationProblem
-from dpolicy.allocation.table import ConstraintMatrix, build_constraint_matrix
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.solving.constraint_matrix import ConstraintMatrix, build_constraint_matrix
+from dpolicy.allocation.solving.greedy_fill import GreedyFill
+from dpolicy.allocation.solving.upper_bound import compute_upper_bound
+from dpolicy.allocation.solving.utilisation import (
+    Floats,
+    UtilisationTable,
+    limit_chunks,
+    utilisation_shares,
+)
 
 
 def fair(problem: AllocationProblem) -> Solution:

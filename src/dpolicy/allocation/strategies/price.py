@@ -14,13 +14,27 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.allocation.bound import UpperBound, FractionalSolution, TightenedSolution, solve_relaxation, compute_upper_bound, tighten_with_cuts
-from dpolicy.allocation.feasible import Chosen, GreedyFill
-from dpolicy.allocation.loads import Floats, UtilisationTable, utilisation_shares
-from dpolicy.allocation.problem import Solution, AllocationProblem
-from dpolicy.allocation.solver import LinearModel
-from dpolicy.allocation.strategies.efficient import order_by_utility_per_share, order_by_utility_per_price
-from dpolicy.allocation.table import IndexArray, ConstraintMatrix, build_constraint_matrix
+from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.solving.constraint_matrix import (
+    ConstraintMatrix,
+    IndexArray,
+    build_constraint_matrix,
+)
+from dpolicy.allocation.solving.greedy_fill import Chosen, GreedyFill
+from dpolicy.allocation.solving.highs import LinearModel
+from dpolicy.allocation.solving.upper_bound import (
+    FractionalSolution,
+    TightenedSolution,
+    UpperBound,
+    compute_upper_bound,
+    solve_relaxation,
+    tighten_with_cuts,
+)
+from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable, utilisation_shares
+from dpolicy.allocation.strategies.efficient import (
+    order_by_utility_per_price,
+    order_by_utility_per_share,
+)
 
 _PASSES = 2
 #: The part of what later rounds would pay that counts now.
@@ -43,7 +57,7 @@ def price(problem: AllocationProblem) -> Solution:
         return bound.solution_for(table, chosen)
     bound = compute_upper_bound(UtilisationTable(table))
     net = table.utilities - _PATIENCE * problem.opportunity_costs
-    patient = replace(table, utilities=np.maximum(net, 0), open=table.fits_alone & (net > 0))
+    patient = replace(table, utilities=np.maximum(net, 0), fits_alone=table.fits_alone & (net > 0))
     chosen, _ = solve_by_prices(UtilisationTable(patient), GreedyFill(patient))
     return bound.solution_for(table, chosen)
 
@@ -73,7 +87,9 @@ def total_utility(table: ConstraintMatrix, chosen: Chosen) -> float:
     return float(table.utilities[chosen].sum())
 
 
-def _refined(table: ConstraintMatrix, parts: FractionalSolution, filling: GreedyFill, columns: IndexArray) -> IndexArray:
+def _refined(
+    table: ConstraintMatrix, parts: FractionalSolution, filling: GreedyFill, columns: IndexArray
+) -> IndexArray:
     """The candidates in the order to fill: those of a good whole choice, then the others."""
     sharp, lines = tighten_with_cuts(table, parts), parts.lines
     undecided = _undecided(table, parts, sharp)
@@ -91,7 +107,9 @@ def _refined(table: ConstraintMatrix, parts: FractionalSolution, filling: Greedy
     return np.concatenate([order[chosen[order]], order[~chosen[order]]])
 
 
-def _undecided(table: ConstraintMatrix, parts: FractionalSolution, sharp: TightenedSolution) -> IndexArray:
+def _undecided(
+    table: ConstraintMatrix, parts: FractionalSolution, sharp: TightenedSolution
+) -> IndexArray:
     """Who is taken in part, and then those whose worth is nearest to their price.
 
     Near means little against a power of the worth: those that are worth little matter little, and

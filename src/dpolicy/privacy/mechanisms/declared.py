@@ -15,8 +15,13 @@ from fractions import Fraction
 from operator import itemgetter
 
 from dpolicy.privacy.conversion import group_delta
-from dpolicy.privacy.mechanisms.bounds import Amount, DivergenceBounds, linear_bounds, pure_dp_bounds
-from dpolicy.privacy.mechanisms.chain import group_divergence
+from dpolicy.privacy.mechanisms.divergence_bounds import (
+    Amount,
+    DivergenceBounds,
+    linear_bounds,
+    pure_dp_bounds,
+)
+from dpolicy.privacy.mechanisms.group_chain import group_divergence
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, linear_bounds
+from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, linear_bounds
 
 
 @dataclass(frozen=True, slots=True)

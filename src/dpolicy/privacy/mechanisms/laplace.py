@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, pure_dp_bounds
+from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ def discrete_laplace(m: DiscreteLaplace, k: int) -> DivergenceBounds:
     epsilon = k * m.sensitivity / m.scale
     if shift < 1:  # no shift of an integer; what follows from ε alone will do
         return pure_dp_bounds(epsilon)
-    return pure_dp_bounds(epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order))
+    return pure_dp_bounds(
+        epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order)
+    )
 
 
 def laplace_divergence(e: float, order: float) -> float:

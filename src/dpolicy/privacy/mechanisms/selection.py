@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.bounds import DivergenceBounds, pure_dp_bounds
+from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
 
 
 class NoisyMaxNoise(StrEnum):
@@ -61,7 +61,11 @@ def exponential(m: ExponentialMechanism, k: int) -> DivergenceBounds:
 
 def report_noisy_max(m: ReportNoisyMax, k: int) -> DivergenceBounds:
     """Bounded range for Gumbel noise, pure for the others."""
-    return _bounded_range(k * m.epsilon) if m.noise is NoisyMaxNoise.GUMBEL else pure_dp_bounds(k * m.epsilon)
+    return (
+        _bounded_range(k * m.epsilon)
+        if m.noise is NoisyMaxNoise.GUMBEL
+        else pure_dp_bounds(k * m.epsilon)
+    )
 
 
 def sparse_vector(m: SparseVector, k: int) -> DivergenceBounds:

@@ -1,0 +1,1 @@
+"""The allocation problem: candidates and remaining budgets as a sparse knapsack."""

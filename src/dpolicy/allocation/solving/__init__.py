@@ -1,0 +1,1 @@
+"""Bounds, cuts and solvers that the allocation strategies share."""

@@ -1,0 +1,1 @@
+"""Spent losses of every rule, by block of the partition space."""

@@ -1,0 +1,1 @@
+"""The commands of `dpolicy`, one module each."""

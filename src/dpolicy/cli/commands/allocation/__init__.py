@@ -1,0 +1,1 @@
+"""Commands that select among competing releases."""

@@ -1,0 +1,1 @@
+"""Commands that read, check and copy a ledger."""

@@ -1,0 +1,48 @@
+"""`dpolicy verify`: recomputes chain, fold and decisions of a ledger."""
+
+from __future__ import annotations
+
+import click
+
+from dpolicy.cli.ledger_option import ledger_option
+from dpolicy.cli.main import TAMPERED
+from dpolicy.cli.output.printing import format_option, print_json
+from dpolicy.errors import LedgerDamaged
+from dpolicy.ledger.store_address import open_existing
+from dpolicy.pdp.audit import AuditFinding, AuditReport, audit_ledger
+
+
+@click.command()
+@ledger_option
+@format_option
+def command(ledger: str, format_: str) -> int:
+    """Read the ledger from its first record and make every decision again."""
+    audit = _audit(ledger)
+    if format_ == "json":
+        print_json(
+            {
+                "ok": not audit.findings,
+                "records": audit.records,
+                "head": audit.head,
+                "findings": [{"record": f.sequence, "problem": f.problem} for f in audit.findings],
+            }
+        )
+    elif audit.findings:
+        for finding in audit.findings:
+            click.echo(f"record {finding.sequence}: {finding.problem}")
+    else:
+        told = "1 record verifies" if audit.records == 1 else f"{audit.records} records verify"
+        click.echo(f"{told}; the last hash is {audit.head or 'none'}")
+    return TAMPERED if audit.findings else 0
+
+
+def _audit(ledger: str) -> AuditReport:
+    """What is found; if the place of the records is damaged, that is found before record 1."""
+    try:
+        store = open_existing(ledger)
+    except LedgerDamaged as error:
+        return AuditReport(0, "", (AuditFinding(1, str(error)),))
+    try:
+        return audit_ledger(store)
+    finally:
+        store.close()

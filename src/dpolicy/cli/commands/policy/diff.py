@@ -1,0 +1,44 @@
+"""`dpolicy diff`: how two policy sets differ, and what a ledger says about the new one."""
+
+from __future__ import annotations
+
+import click
+
+from dpolicy.cli.ledger_option import open_decision_point
+from dpolicy.cli.main import DENIED
+from dpolicy.cli.output.conflict_text import print_conflicts
+from dpolicy.cli.output.printing import format_option, print_json
+from dpolicy.pdp.rule_status import RuleStatus, conflict_to_json, diff_policies
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
+
+
+@click.command()
+@click.argument("old", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--ledger", help="Also say what the recorded past does to the new policy.")
+@format_option
+def command(old: str, new: str, ledger: str | None, format_: str) -> int:
+    """Print which rules the policy set NEW adds, removes, tightens or loosens against OLD."""
+    before, after = load_policy(old), load_policy(new)
+    changes = diff_policies(before, after)
+    conflicts = _conflicts(ledger, after)
+    if format_ == "json":
+        print_json(
+            {
+                "changes": [change.as_json() for change in changes],
+                "conflicts": [conflict_to_json(conflict) for conflict in conflicts],
+            }
+        )
+    else:
+        for change in changes:
+            click.echo(f"{change.kind:<14} {change.name}  unit {change.unit}")
+        if conflicts:
+            print_conflicts(conflicts)
+    return DENIED if conflicts else 0
+
+
+def _conflicts(ledger: str | None, policy: CompiledPolicy) -> list[RuleStatus]:
+    if ledger is None:
+        return []
+    with open_decision_point(ledger) as point:
+        return point.conflicts(policy)

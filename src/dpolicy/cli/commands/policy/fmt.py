@@ -1,0 +1,49 @@
+"""`dpolicy fmt`: rewrites policy files in their canonical layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpolicy.cli.main import REJECTED
+from dpolicy.cli.output.printing import format_option, print_json, print_note
+from dpolicy.errors import PolicyRejected
+from dpolicy.policy.formatter import format_text
+from dpolicy.policy.parser import policy_files, read_source
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.yaml_reader import read_nodes
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Change nothing; exit 3 if a file would change.")
+@format_option
+def command(path: Path, check: bool, format_: str) -> int:
+    """Rewrite the files of the policy set PATH in canonical layout. Comments stay."""
+    files = [file for file in policy_files(path) if file == path or not _is_left_alone(file)]
+    texts = {file: _formatted(file) for file in files}
+    changed = [file for file, text in texts.items() if file.read_bytes() != text.encode()]
+    if not check:
+        for file in changed:
+            file.write_bytes(texts[file].encode())
+    if format_ == "json":
+        print_json({"changed": [str(file) for file in changed]})
+    else:
+        for file in changed:
+            print_note(f"{'would change' if check else 'changed'} {file}")
+    return REJECTED if check and changed else 0
+
+
+def _is_left_alone(file: Path) -> bool:
+    """JSON has its own layout, and cases are their authors' to lay out."""
+    return file.suffix.lower() == ".json" or file.stem.endswith("_test")
+
+
+def _formatted(file: Path) -> str:
+    found = DiagnosticCollector()
+    source = read_source(file)
+    root = read_nodes(source, found)
+    if root is None or found.errors:
+        raise PolicyRejected(found.sorted_diagnostics)
+    return format_text(source, root)

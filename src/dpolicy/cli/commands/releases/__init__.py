@@ -1,0 +1,1 @@
+"""Commands that cost, decide and import releases."""

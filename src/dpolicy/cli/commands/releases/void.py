@@ -1,0 +1,25 @@
+"""`dpolicy void`: ends a reservation that was not used."""
+
+from __future__ import annotations
+
+import click
+
+from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
+from dpolicy.cli.output.printing import format_option, print_json, print_note
+
+
+@click.command()
+@click.argument("release")
+@ledger_option
+@author_option
+@click.option("--because", required=True, help="Attests why nothing was computed from data.")
+@format_option
+def command(release: str, ledger: str, by: str, because: str, format_: str) -> int:
+    """Give back the reservation RELEASE, of which nothing was computed from data."""
+    with open_decision_point(ledger) as point:
+        sequence = point.void(release, because, by)
+    if format_ == "json":
+        print_json({"release": release, "status": "voided", "sequence": sequence})
+    else:
+        print_note(f"{release} is voided at record {sequence}")
+    return 0

@@ -1,0 +1,1 @@
+"""Files of Cohere: schema, blocks and requests."""

@@ -1,0 +1,1 @@
+"""Entries of the public registry of differential privacy deployments."""

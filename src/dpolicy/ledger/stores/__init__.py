@@ -1,0 +1,1 @@
+"""Stores of a ledger: memory, SQLite and PostgreSQL."""

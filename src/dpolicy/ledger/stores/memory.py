@@ -1,0 +1,79 @@
+"""A ledger in this process only: for tests, dry runs and cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+
+from dpolicy.errors import InvariantBroken
+from dpolicy.ledger.chain_reader import Head, advance_head, check_not_older
+from dpolicy.ledger.events import Record
+from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
+
+
+class MemoryStore:
+    """Keeps records in a list; gone when the process ends."""
+
+    def __init__(self, records: Sequence[Record] = (), *, wait: float = LOCK_TIMEOUT) -> None:
+        self._records = list(records)
+        self._turn = WriteLock(self.name, wait)
+        self._snapshot: tuple[int, bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "memory"
+
+    @contextmanager
+    def open_for_writing(self) -> Iterator[LogWriter]:
+        """Be the only writer; what was appended is dropped if the block fails."""
+        with self._turn.held():
+            pending = _Pending(self._records)
+            try:
+                yield pending
+            finally:
+                pending.open = False
+            self._records.extend(pending.added)
+
+    def records_after(self, sequence: int) -> Iterator[Record]:
+        """The records behind a number."""
+        check_not_older(_head(self._records), sequence)
+        return iter(self._records[sequence:])
+
+    def load_snapshot(self) -> tuple[int, bytes] | None:
+        """The snapshot, if there is one."""
+        return self._snapshot
+
+    def save_snapshot(self, sequence: int, data: bytes) -> None:
+        """Keep a snapshot."""
+        check_not_older(_head(self._records), sequence)
+        self._snapshot = (sequence, data)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _Pending:
+    """What a writer has added and not yet finished."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self.added: list[Record] = []
+        self.open = True
+
+    def records_after(self, sequence: int) -> Iterator[Record]:
+        known = len(self._records)
+        check_not_older(_head(self.added or self._records), sequence)
+        return chain(self._records[sequence:], self.added[max(0, sequence - known) :])
+
+    def append(self, records: Sequence[Record]) -> None:
+        if not self.open:
+            raise InvariantBroken("a ledger is written to after its writing has ended")
+        advance_head(_head(self.added or self._records), records)
+        self.added.extend(records)
+
+
+def _head(records: Sequence[Record]) -> Head:
+    return Head(records[-1].sequence, records[-1].digest) if records else Head()

@@ -1,0 +1,16 @@
+"""The shapes of a policy text → JSON Schema, which ships as `policy.schema.json` for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpolicy.policy.grammar import FILE
+
+
+def policy_schema() -> dict[str, Any]:
+    """The JSON Schema of one policy file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "dpolicy policy file",
+        **FILE.schema(),
+    }

@@ -1,0 +1,1 @@
+"""Implication between predicates: sets, search for a counter-example, and z3."""

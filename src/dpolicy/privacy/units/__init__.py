@@ -1,0 +1,1 @@
+"""Privacy units: calendar, order and group privacy."""

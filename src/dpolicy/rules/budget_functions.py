@@ -1,0 +1,141 @@
+"""A budget and a budget function → another budget, exactly, and what is wrong with the function.
+
+Functions act on ε, ρ or μ alike; δ stays. An unlimited budget stays unlimited. A function must be
+monotone on the budgets it meets, or a stricter policy could end in a looser rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+
+from dpolicy.errors import InvalidValue, PredicateFailed
+from dpolicy.policy.grammar import MAX_BUDGET_NUMBER
+from dpolicy.policy.model import BudgetFunction, Cel, Plus, Same, Through, Times
+from dpolicy.privacy.budget import (
+    Budget,
+    EpsilonDelta,
+    Renyi,
+    Unlimited,
+    budget_amount,
+    format_budget,
+    with_amount,
+)
+from dpolicy.text.diagnostics import DiagnosticCollector
+
+CelFunctions = Mapping[str, Callable[[str, float], float]]
+
+
+def apply_budget_function(function: BudgetFunction, budget: Budget, cel: CelFunctions) -> Budget:
+    """The budget of a setting or level; raises `InvalidValue` where the function has none."""
+    if isinstance(function, Same) or isinstance(budget, Unlimited):
+        return budget
+    stated = budget_amount(budget)
+    if stated is None:
+        raise InvalidValue("P043", f"only `same` can be applied to {format_budget(budget)}")
+    notion, value = stated
+    result = _value(function, notion, value, cel)
+    if not 0 <= result <= MAX_BUDGET_NUMBER:
+        raise InvalidValue(
+            "P043", f"{format_budget(budget)} becomes {float(result):g}, which is no budget"
+        )
+    return with_amount(budget, result)
+
+
+def _value(function: BudgetFunction, notion: str, value: Fraction, cel: CelFunctions) -> Fraction:
+    match function:
+        case Times(factor=factor):
+            return value * factor
+        case Plus(amount=more):
+            return value + more
+        case Through():
+            return _through(function, value)
+        case Cel(text=text):
+            try:
+                return Fraction(cel[str(text)](notion, float(value)))
+            except PredicateFailed as error:
+                raise InvalidValue("P043", str(error)) from error
+        case Same():
+            return value
+
+
+def _through(function: Through, value: Fraction) -> Fraction:
+    points = function.points
+    (first, _), (last, _) = points[0], points[-1]
+    if not first <= value <= last and not function.extend:
+        reach = f"the points reach from {float(first):g} to {float(last):g}"
+        raise InvalidValue("P042", f"the budget {float(value):g} lies outside: {reach}")
+    if len(points) == 1:
+        return points[0][1]
+    segments = list(pairwise(points))
+    chosen = next((s for s in segments if value <= s[1][0]), segments[-1])
+    (x0, y0), (x1, y1) = chosen
+    return y0 + (value - x0) * (y1 - y0) / (x1 - x0)
+
+
+def apply_to_all(
+    function: BudgetFunction,
+    budgets: Iterable[Budget],
+    what: str,
+    cel: CelFunctions,
+    diagnostics: DiagnosticCollector,
+) -> list[Budget]:
+    """The image of every budget; a function that fails or is not monotone is reported.
+
+    Where it fails the budget itself stands in, so that the stages after this one can go on.
+    """
+    results, mapped = [], []
+    for budget in budgets:
+        try:
+            result = apply_budget_function(function, budget, cel)
+            mapped.append((budget, result))
+        except InvalidValue as error:
+            _report(function, error.code, f"{what}: {error.message}", diagnostics)
+            result = budget
+        results.append(result)
+    if not isinstance(function, Same):
+        _check_monotone(function, mapped, what, diagnostics)
+    return results
+
+
+def _check_monotone(
+    function: BudgetFunction,
+    mapped: list[tuple[Budget, Budget]],
+    what: str,
+    diagnostics: DiagnosticCollector,
+) -> None:
+    groups: dict[object, list[tuple[Fraction, Fraction]]] = {}
+    for budget, result in mapped:
+        before, after = budget_amount(budget), budget_amount(result)
+        if before is not None and after is not None and not isinstance(budget, Renyi):
+            delta = budget.delta if isinstance(budget, EpsilonDelta) else None
+            groups.setdefault((before[0], delta), []).append((before[1], after[1]))
+    for pairs in groups.values():
+        pairs.sort()
+        for (x0, y0), (x1, y1) in pairwise(pairs):
+            if y1 < y0:
+                shown = (
+                    f"{what} is not monotone: {float(x0):g} becomes {float(y0):g} "
+                    f"but {float(x1):g} becomes {float(y1):g}"
+                )
+                _report(function, "P041", shown, diagnostics)
+        lowered = [(x, y) for x, y in pairs if y < x]
+        if lowered:
+            x, y = lowered[0]
+            shown = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
+            _report(function, "P105", shown, diagnostics)
+
+
+_HELP = {
+    "P041": "a larger budget must never become smaller than one below it; mend the function",
+    "P042": "add a point that reaches it, or say `beyond: extend`",
+    "P105": "if it is meant, nothing needs to change",
+}
+
+
+def _report(
+    function: BudgetFunction, code: str, message: str, diagnostics: DiagnosticCollector
+) -> None:
+    if not isinstance(function, Same):
+        diagnostics(code, message, function.span, _HELP.get(code))

@@ -1,0 +1,26 @@
+"""All lines of the API, in the order in which they are matched and documented."""
+
+from __future__ import annotations
+
+from dpolicy.service.api import (
+    authzen,
+    batches,
+    budgets,
+    health,
+    log,
+    policies,
+    proposals,
+    releases,
+)
+from dpolicy.service.http.endpoint import Endpoint
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *releases.ENDPOINTS,
+    *batches.ENDPOINTS,
+    *budgets.ENDPOINTS,
+    *policies.ENDPOINTS,
+    *proposals.ENDPOINTS,
+    *log.ENDPOINTS,
+    *authzen.ENDPOINTS,
+    *health.ENDPOINTS,
+)

@@ -1,0 +1,1 @@
+"""The dashboard: views of the state, and pages that show them."""

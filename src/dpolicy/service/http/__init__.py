@@ -1,0 +1,1 @@
+"""Middleware, limits, request bodies and problem details."""

@@ -1,0 +1,1 @@
+"""Strict YAML and JSON with positions, shapes and diagnostics; independent of privacy."""
