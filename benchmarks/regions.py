@@ -17,7 +17,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.decisions.decide import certificates_for, charges_by_region, decide, enforced_sections
+from dpolicy.balances.enforced_policy import certificates_for, enforced_sections
+from dpolicy.decisions.decide import charges_by_region, decide
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy

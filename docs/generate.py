@@ -137,7 +137,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "diagnostics.md": diagnostics_page,
     ROOT / "docs" / "commands.md": commands_page,
     ROOT / "docs" / "http-api.md": api_page,
-    ROOT / "src" / "dpolicy" / "language" / "policy.schema.json": schema_text,
+    ROOT / "src" / "dpolicy" / "policy" / "policy.schema.json": schema_text,
 }
 
 

@@ -15,12 +15,15 @@ SOURCE = ROOT / "src" / "dpolicy"
 #: Low to high (ARCHITECTURE.md). A package may import from lower ones only.
 LAYERS = (
     ("errors",),
+    ("text",),
     ("privacy",),
     ("releases",),
     ("predicates",),
-    ("language",),
-    ("rules", "ledger"),  # they never see each other; enforcement joins them
-    ("enforcement",),
+    ("policy",),
+    ("rules", "ledger"),  # independent of each other; `balances` and `pdp` join them
+    ("balances",),
+    ("decisions",),
+    ("pdp",),
     ("cases", "integrations", "allocation", "client"),
     ("evaluation",),
     ("service",),

@@ -19,7 +19,7 @@ from dpolicy.allocation.problem.problem_builder import (
 from dpolicy.allocation.problem.step_functions import SpentByRule, sum_costs
 from dpolicy.allocation.unlocking import ALL_UNLOCKED
 from dpolicy.balances.balances import Balances
-from dpolicy.decisions.decide import enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import loss_width
 

@@ -14,7 +14,7 @@ from dpolicy.allocation.problem.candidates import demands_by_rule
 from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow, Solution
 from dpolicy.allocation.simulation import Arrival, RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.decisions.decide import certificates_for, enforced_sections
+from dpolicy.balances.enforced_policy import certificates_for, enforced_sections
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import compile_policy

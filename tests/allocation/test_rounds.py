@@ -21,7 +21,7 @@ from dpolicy.allocation.unlocking import (
     scale_threshold,
     unlocked_shares_in_round,
 )
-from dpolicy.decisions.decide import enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Region

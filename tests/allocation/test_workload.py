@@ -15,7 +15,8 @@ import pytest
 from dpolicy.allocation.problem.candidates import make_candidate
 from dpolicy.allocation.simulation import Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.decisions.decide import decide, enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.decisions.decide import decide
 from dpolicy.evaluation.workload import (
     SCHEDULE,
     TOTALS,

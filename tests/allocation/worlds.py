@@ -12,7 +12,7 @@ from typing import Any
 
 from dpolicy.allocation.problem.candidates import Candidate, make_candidate
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares
-from dpolicy.decisions.decide import certificates_for
+from dpolicy.balances.enforced_policy import certificates_for
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases.regions import Point

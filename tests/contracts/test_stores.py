@@ -17,8 +17,8 @@ from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import follow, head_of, verified
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
-from dpolicy.ledger.events import Record
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.ledger.stores.postgres import PostgresStore

@@ -18,9 +18,9 @@ from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import DPolicyError, LedgerUnavailable
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
+from dpolicy.ledger.chain import Record, next_record
 from dpolicy.ledger.events import (
     Event,
-    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -28,7 +28,6 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
-    next_record,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import audit

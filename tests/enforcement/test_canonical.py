@@ -20,13 +20,13 @@ from dpolicy.ledger.canonical import (
     encode_canonical,
     format_decimal,
 )
+from dpolicy.ledger.chain import Record, check_chain, next_record
 from dpolicy.ledger.events import (
     KINDS,
     Event,
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
-    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -35,11 +35,9 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     VoidProposed,
-    check_chain,
     decode_event_fast,
     from_bytes,
     mechanism_bytes,
-    next_record,
     to_bytes,
 )
 from dpolicy.ledger.stores.memory import MemoryStore

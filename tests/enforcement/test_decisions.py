@@ -25,8 +25,8 @@ from tests.enforcement.scenes import (
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.releases.body import with_more_noise, without_attribute, without_mechanism
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.edits import with_more_noise, without_attribute, without_mechanism
 
 CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"
 TEAM = "  - {name: team, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"

@@ -10,7 +10,8 @@ from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, body, mechanism, policy,
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.rule_status import RuleStatus, smallest_sufficient_budget
+from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.rule_status import RuleStatus
 
 
 def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
-from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
+from dpolicy.ledger.chain import next_record
+from dpolicy.ledger.events import ReleaseVoided, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.rule_status import find_conflicts, smallest_sufficient_budget
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.enforcement.scenes import pure, started
 
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import journal, snapshot
 from dpolicy.pdp.decision_point import DecisionPoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, policy, pure, started
 
-from dpolicy.pdp.rule_status import only_tightens
+from dpolicy.rules.policy_diff import only_tightens
 
 ZIPS = ZIP % "{epsilon: 1}"
 CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"

@@ -21,7 +21,7 @@ from tests.faults import children
 from tests.faults.requests import STEP, body, policy, step, story
 from tests.ledger.records import follow, head_of
 
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.store import LedgerStore, LogWriter
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint

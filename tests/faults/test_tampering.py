@@ -14,7 +14,7 @@ from tests.ledger.postgres_servers import PostgresServer
 from tests.ledger.records import follow, head_of, seeded, verified
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.sqlite import SqliteStore
 

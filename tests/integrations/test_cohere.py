@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.balances.partition_space import (
     ALL_TIME,
     PartitionAxis,
     PartitionSpace,
     partition_space_for,
 )
-from dpolicy.decisions.decide import enforced_sections
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.integrations.cohere.cohere_export import _certificates
 from dpolicy.integrations.cohere.cohere_import import (

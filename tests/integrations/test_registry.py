@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.cli.main import exit_code
-from dpolicy.decisions.decide import charges_at_most, charges_by_region, enforced_sections
+from dpolicy.decisions.decide import charges_at_most, charges_by_region
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.integrations.registry.registry_export import (
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
@@ -27,7 +29,7 @@ from dpolicy.integrations.registry.registry_export import (
     registry_entry,
     release_body_from_entry,
 )
-from dpolicy.pdp.request_evaluation import parse_request, resolve_or_reject
+from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.loss_arrays import add_saturating, row_to_loss
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.release import Release

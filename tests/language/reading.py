@@ -7,9 +7,10 @@ from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
 from dpolicy.policy.model import PolicySet
-from dpolicy.policy.parser import parse_policies, read_source
+from dpolicy.policy.parser import parse_policies
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector, Severity
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source, TextNode, read_nodes
 
 ROOT = Path(__file__).parent.parent.parent

@@ -13,7 +13,8 @@ from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.policy.diagnostic_codes import CATALOGUE
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.rules.hasse.diagram import MAX_NODES, hasse_svg
-from dpolicy.text.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity, suggest
+from dpolicy.text.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity
+from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import Source, Span
 
 #: Where each example is wrong. The text that stands under the carets is what a person must look at.

@@ -62,7 +62,7 @@ def test_the_schema_is_valid() -> None:
 
 
 def test_the_shipped_schema_is_fresh() -> None:
-    shipped = ROOT / "src" / "dpolicy" / "language" / "policy.schema.json"
+    shipped = ROOT / "src" / "dpolicy" / "policy" / "policy.schema.json"
     assert json.loads(shipped.read_text("utf-8")) == policy_schema()
 
 

@@ -7,8 +7,8 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 
+from dpolicy.ledger.chain import Record, check_chain, record_hash
 from dpolicy.ledger.chain_reader import Head
-from dpolicy.ledger.events import Record, check_chain, record_hash
 
 _LOG = logging.getLogger("dpolicy.tests")
 

@@ -14,7 +14,7 @@ import pytest
 
 from dpolicy.demo.demo_server import company_app, serve_in_thread
 from dpolicy.demo.sample_ledger import write_sample_ledger
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 

@@ -13,7 +13,7 @@ import pytest
 from tests.enforcement.scenes import ZIP, body, mechanism, started
 from tests.pages.conftest import NOW
 
-from dpolicy.decisions.decide import enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpolicy.allocation.carried_prices import MIN_PRICE_WEIGHT, MIN_REMAINING_SHARE, PRICE_DECAY
 from dpolicy.allocation.problem.candidates import Candidate
-from dpolicy.decisions.decide import EnforcedSection
+from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 

@@ -11,7 +11,7 @@ from dpolicy.allocation.problem.candidates import Candidate
 from dpolicy.allocation.problem.knapsack import AllocationProblem
 from dpolicy.allocation.unlocking import UnlockedShares
 from dpolicy.balances.balances import Balances, Charge
-from dpolicy.decisions.decide import EnforcedSection
+from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 

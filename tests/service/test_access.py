@@ -42,12 +42,12 @@ from tests.service.servers import (
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import PolicyRejected, RequestRefused
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.policy.parser import read_source
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.auth import access_file, oidc
 from dpolicy.service.auth.access_file import AccessFile, load_access
 from dpolicy.service.http.endpoint import Endpoint
 from dpolicy.service.http.middleware import COOKIE
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source
 
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.roles]

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.service.servers import POLICY, Server, access, policy_in_force, release, serving
 
-from dpolicy.ledger.events import GENESIS
+from dpolicy.ledger.chain import GENESIS
 from dpolicy.service.api.openapi import openapi_document
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.http.endpoint import Endpoint

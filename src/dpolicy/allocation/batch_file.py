@@ -13,11 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpolicy.errors import OperationRejected, PolicyRejected
-from dpolicy.policy.parser import read_source
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import INVALID, NumberShape
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import ListNode, MapNode, Source, TextNode, read_nodes
 
 _ROUND = NumberShape("the number of a round", least=Fraction(0), whole=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpolicy.allocation.problem.candidates import CandidatePositions, RuleDemand
 from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
-from dpolicy.decisions.decide import EnforcedSection
+from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 
 #: What is left of the weight of a round's prices after another round.

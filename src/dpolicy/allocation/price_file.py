@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpolicy.allocation.carried_prices import CarriedPrices
-from dpolicy.decisions.decide import enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.errors import OperationRejected
 from dpolicy.rules.compiler import CompiledPolicy
 

@@ -28,17 +28,14 @@ from dpolicy.allocation.round_result import (
 )
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.balances.balances import Balances
-from dpolicy.decisions.decide import decide, enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.decisions.counter_offers import find_counter_offers
+from dpolicy.decisions.decide import decide
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.request_evaluation import (
-    ensure_not_pending,
-    find_counter_offers,
-    no_policy_error,
-    parse_request,
-    resolve_or_reject,
-)
+from dpolicy.pdp.request_evaluation import ensure_not_pending, no_policy_error, parse_request
 from dpolicy.privacy.budget import budget_amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body

@@ -22,10 +22,9 @@ from dpolicy.allocation.batch_file import BatchEntry, check_unique_ids, load_bat
 from dpolicy.allocation.simulation import Arrival, RoundOutcome, RoundSchedule, Seconds, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import CohortRotation, UnlockingSchedule
-from dpolicy.decisions.decide import certificates_for
+from dpolicy.balances.enforced_policy import certificates_for
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
-from dpolicy.policy.parser import read_source
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import (
@@ -39,6 +38,7 @@ from dpolicy.text.shapes import (
     Shape,
     TextShape,
 )
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import read_nodes
 
 

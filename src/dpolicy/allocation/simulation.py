@@ -25,8 +25,8 @@ from dpolicy.allocation.unlocking import (
     UnlockingSchedule,
     unlocked_shares_in_round,
 )
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.balances.partition_space import PartitionSpace, partition_space_for
-from dpolicy.decisions.decide import enforced_sections
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss_arrays import loss_width

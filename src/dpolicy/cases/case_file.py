@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.policy.parser import read_source
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
@@ -24,6 +23,7 @@ from dpolicy.text.shapes import (
     Shape,
     TextShape,
 )
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import (
     LocatedText,
     MapNode,

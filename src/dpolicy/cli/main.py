@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from dpolicy.cli.exit_codes import FAILURE, REJECTED, TAMPERED, USAGE
 from dpolicy.errors import (
     DPolicyError,
     InvalidValue,
@@ -23,8 +24,6 @@ from dpolicy.errors import (
     PolicyRejected,
     ReleaseRejected,
 )
-
-FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
 
 #: Commands by name; each lives in a module of its own that is imported when it is called.
 COMMANDS = {

@@ -19,8 +19,8 @@ import httpx
 from dpolicy.client import wire
 from dpolicy.client.wire import ApiCall, RemoteRuleStatus, parse_response
 from dpolicy.errors import DPolicyError, LedgerUnavailable, OperationRejected
+from dpolicy.ledger.chain import GENESIS, Record
 from dpolicy.ledger.chain_reader import Head, advance_head
-from dpolicy.ledger.events import GENESIS, Record
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release

@@ -25,7 +25,7 @@ from dpolicy.errors import (
     RequestRefused,
 )
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 from dpolicy.policy.parser import read_sources
 from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.decision import Decision, DisplayedLoss

@@ -6,28 +6,21 @@ noise, one attribute left out, one mechanism left out. None of them looks at dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dpolicy.decisions.decide import EnforcedSection, RuleChecks, Verdict
+from dpolicy.balances.enforced_policy import EnforcedSection
+from dpolicy.decisions.decide import RuleChecks, Verdict
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.loss_arrays import add_saturating
-from dpolicy.releases.body import Body, with_more_noise, without_attribute, without_mechanism
 from dpolicy.releases.decision import Reason
 from dpolicy.releases.regions import Point
 
 #: An allowed release shows this many of its tightest rules; a denied one all that are broken.
 MAX_REASONS = 3
-#: To find what fits is to decide again and again, so only for releases of ordinary size,
-MAX_OFFER_MECHANISMS = 64
-#: and only so many attributes are left out in turn.
-MAX_OFFER_ATTRIBUTES = 32
-#: Noise past this factor is no counter-offer.
-MAX_OFFER_NOISE_FACTOR = Fraction(1000)
 
 
 #: Who spent most of a rule, by its number and where it breaks.
@@ -90,43 +83,3 @@ def rule_description(section: EnforcedSection, number: int) -> dict[str, Any]:
         "source": str(rule.base.span),
         "each_release": rule.each_release,
     }
-
-
-def search_counter_offers(
-    body: Body, fits: Callable[[Body], bool]
-) -> tuple[Mapping[str, Any], ...]:
-    """What would fit instead, cheapest first."""
-    offers: list[Mapping[str, Any]] = []
-    many = len(body["mechanisms"])
-    if many > MAX_OFFER_MECHANISMS:
-        return ()
-    factor = _noise_that_fits(body, fits)
-    if factor is not None:
-        offers.append({"change": "scale every noise parameter by", "factor": float(factor)})
-    attributes = sorted({a for said in body["mechanisms"] for a in said.get("attributes", ())})
-    for attribute in attributes[:MAX_OFFER_ATTRIBUTES]:
-        if fits(without_attribute(body, attribute)):
-            offers.append({"change": "leave out attribute", "attribute": attribute})
-    for position, said in enumerate(body["mechanisms"]):
-        if many > 1 and fits(without_mechanism(body, position)):
-            name = said.get("name", f"mechanism {position + 1}")
-            offers.append({"change": "leave out mechanism", "mechanism": name})
-    return tuple(offers)
-
-
-def _noise_that_fits(body: Body, fits: Callable[[Body], bool]) -> Fraction | None:
-    """The smallest factor, to a hundredth, with which the release fits."""
-
-    def enough(hundredths: int) -> bool:
-        changed = with_more_noise(body, Fraction(hundredths, 100))
-        return changed is not None and fits(changed)
-
-    low, high = 100, 101
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 100 * MAX_OFFER_NOISE_FACTOR:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return Fraction(high, 100)

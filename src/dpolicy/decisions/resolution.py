@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
+from dpolicy.balances.enforced_policy import certificates_for
 from dpolicy.balances.partition_space import partition_space_for
-from dpolicy.errors import InvalidValue
+from dpolicy.errors import (
+    InvalidValue,
+    ReleaseRejected,
+)
 from dpolicy.policy.model import Partition
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray, losses_to_array
@@ -23,7 +27,8 @@ from dpolicy.releases.regions import Region
 from dpolicy.releases.release import MechanismRequest, Release, Selection
 from dpolicy.releases.release_schema import Label, PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.text.diagnostics import MAX_ERRORS, suggest
+from dpolicy.text.diagnostics import MAX_ERRORS
+from dpolicy.text.did_you_mean import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +207,11 @@ def _cost_rows(
     rows = losses_to_array(table.values())
     rows.setflags(write=False)
     return rows
+
+
+def resolve_or_reject(release: Release, policy: CompiledPolicy) -> tuple[ResolvedMechanism, ...]:
+    """The mechanisms of a release, or everything that a policy cannot read of it."""
+    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
+    if problems:
+        raise ReleaseRejected(problems)
+    return mechanisms

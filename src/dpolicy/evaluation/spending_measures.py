@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpolicy.allocation.problem.step_functions import sum_costs
 from dpolicy.allocation.simulation import Arrival, find_cohort_axis
 from dpolicy.allocation.unlocking import CohortRotation
-from dpolicy.decisions.decide import enforced_sections
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.errors import OperationRejected
 from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT

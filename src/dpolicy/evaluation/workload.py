@@ -21,16 +21,16 @@ from typing import Any
 
 from dpolicy.allocation.scenario_file import load_scenario
 from dpolicy.allocation.simulation import Arrival
-from dpolicy.decisions.decide import certificates_for
+from dpolicy.balances.enforced_policy import certificates_for
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
-from dpolicy.policy.parser import read_source
 from dpolicy.privacy.certificates import format_order
 from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
 from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start
 from dpolicy.privacy.units.privacy_units import TouchedDays
 from dpolicy.releases.release import MechanismRequest, Release, Selection
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source
 
 #: Where the policy, accounting and workload files of the evaluation are.

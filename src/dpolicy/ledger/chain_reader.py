@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpolicy.errors import LedgerDamaged
-from dpolicy.ledger.events import GENESIS, Record, check_chain
+from dpolicy.ledger.chain import GENESIS, Record, check_chain
 
 #: A page is a compromise between trips to the store and memory: about this many bytes,
 PAGE_BYTES = 4 * 2**20

@@ -12,7 +12,6 @@ dropping or reordering any record shows (`dpolicy verify`).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -28,9 +27,6 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 FORMAT = 1
 #: The newest format of a record that this code writes and reads.
 NEWEST_FORMAT = 2
-
-#: The hash before the first record.
-GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,15 +269,6 @@ _SHAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """An event as it is stored: its number from 1, its hash, and its bytes."""
-
-    sequence: int
-    digest: bytes
-    payload: bytes
-
-
 def to_bytes(event: Event) -> bytes:
     """The canonical bytes of an event."""
     body = {f.name: getattr(event, f.name) for f in fields(event)}
@@ -371,26 +358,3 @@ def _frozen(value: Any, type_: object = None) -> Any:
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
     return int(value) if type_ == "int" else value
-
-
-def record_hash(previous: bytes, sequence: int, payload: bytes) -> bytes:
-    """The hash of a record, which covers all records before it."""
-    return hashlib.sha256(previous + sequence.to_bytes(8, "big") + payload).digest()
-
-
-def next_record(previous: Record | None, event: Event) -> Record:
-    """The record that an event becomes behind another."""
-    payload = to_bytes(event)
-    sequence = previous.sequence + 1 if previous else 1
-    digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
-    return Record(sequence, digest, payload)
-
-
-def check_chain(previous: Record | None, record: Record) -> None:
-    """Raise `LedgerDamaged` if a record does not follow another."""
-    expected = previous.sequence + 1 if previous else 1
-    if record.sequence != expected:
-        raise LedgerDamaged(f"record {expected} is missing: record {record.sequence} follows")
-    before = previous.digest if previous else GENESIS
-    if record_hash(before, record.sequence, record.payload) != record.digest:
-        raise LedgerDamaged(f"record {record.sequence} was changed, or one before it was")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from dpolicy.ledger.events import Record
+from dpolicy.ledger.chain import Record
 
 
 class LogWriter(Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import (
     DPolicyError,
     InvalidValue,
@@ -20,12 +21,12 @@ from dpolicy.errors import (
     ReleaseRejected,
 )
 from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
-    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -34,11 +35,11 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     VoidProposed,
-    check_chain,
     from_bytes,
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
@@ -51,11 +52,8 @@ from dpolicy.pdp.request_evaluation import (
     ensure_within_reservation,
     evaluate_release,
     find_reservation,
-    loss_relevant_fields,
-    resolve_or_reject,
 )
-from dpolicy.pdp.rule_status import find_conflicts
-from dpolicy.releases.body import Body, release_from_body
+from dpolicy.releases.body import Body, loss_relevant_fields, release_from_body
 from dpolicy.releases.decision import Decision, Reason
 from dpolicy.rules.compiler import CompiledPolicy
 

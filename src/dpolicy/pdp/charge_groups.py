@@ -14,12 +14,8 @@ from functools import reduce
 import numpy as np
 
 from dpolicy.balances.balances import Balances, Charge
-from dpolicy.decisions.decide import (
-    EnforcedSection,
-    certificates_for,
-    charges_by_region,
-    enforced_sections,
-)
+from dpolicy.balances.enforced_policy import EnforcedSection, certificates_for, enforced_sections
+from dpolicy.decisions.decide import charges_by_region
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical

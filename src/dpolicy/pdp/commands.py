@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
@@ -20,6 +21,7 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
+from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES
 from dpolicy.pdp.request_evaluation import (
@@ -27,12 +29,9 @@ from dpolicy.pdp.request_evaluation import (
     ensure_within_reservation,
     evaluate_release,
     find_reservation,
-    loss_relevant_fields,
     recorded_decision,
-    resolve_or_reject,
 )
-from dpolicy.pdp.rule_status import find_conflicts
-from dpolicy.releases.body import Body
+from dpolicy.releases.body import Body, loss_relevant_fields
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from dpolicy.balances.partition_space import partition_space_for
 from dpolicy.errors import OperationRejected
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
-from dpolicy.ledger.events import Event, Record
+from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposals
+from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.request_evaluation import (
@@ -25,7 +27,7 @@ from dpolicy.pdp.request_evaluation import (
     parse_request,
     recorded_decision,
 )
-from dpolicy.pdp.rule_status import RuleStatus, find_conflicts, rule_statuses
+from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release

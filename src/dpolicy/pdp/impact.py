@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpolicy.decisions.decide import decide
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvalidValue, ReleaseRejected
+from dpolicy.ledger.chain import Record, next_record
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
-    Record,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -24,10 +25,8 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
-    next_record,
 )
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
-from dpolicy.pdp.request_evaluation import resolve_or_reject
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy
 

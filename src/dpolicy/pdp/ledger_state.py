@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from dpolicy.balances.balances import Balances, Charge
 from dpolicy.errors import InvariantBroken, LedgerDamaged
+from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
     PolicyApplied,
     PolicyProposed,
-    Record,
     check_body,
-    check_chain,
     decode_event_fast,
     from_bytes,
     mechanism_bytes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
@@ -26,7 +27,6 @@ from dpolicy.pdp.request_evaluation import (
     no_policy_error,
     recorded_decision,
     rejected_release_error,
-    resolve_or_reject,
 )
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision

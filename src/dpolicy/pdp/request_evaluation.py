@@ -7,20 +7,12 @@ what it is charged for beyond what was really run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from dpolicy.balances.balances import Balances
-from dpolicy.decisions.decide import (
-    Verdict,
-    certificates_for,
-    charges_at_most,
-    charges_by_region,
-    decide,
-    enforced_sections,
-)
-from dpolicy.decisions.reasons import reasons_for, search_counter_offers
-from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
+from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.decisions.counter_offers import find_counter_offers
+from dpolicy.decisions.decide import charges_at_most, charges_by_region, decide
+from dpolicy.decisions.reasons import reasons_for
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
@@ -76,14 +68,6 @@ def evaluate_release(state: LedgerState, release: Release) -> Decision:
             policy, state.balances, state.today, release.body, verdict
         ),
     )
-
-
-def resolve_or_reject(release: Release, policy: CompiledPolicy) -> tuple[ResolvedMechanism, ...]:
-    """The mechanisms of a release, or everything that a policy cannot read of it."""
-    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
-    if problems:
-        raise ReleaseRejected(problems)
-    return mechanisms
 
 
 def recorded_decision(event: Event, status: str, release: Release) -> Decision:
@@ -163,31 +147,3 @@ def ensure_policy_unchanged(state: LedgerState, judged_by: CompiledPolicy | None
     if (now and now.digest) != (judged_by and judged_by.digest):
         said = "another policy came into force meanwhile: look at it, and ask again"
         raise OperationRejected(said, "policy-changed")
-
-
-def loss_relevant_fields(body: Body) -> list[dict[str, Any]]:
-    """All of a body that decides what its mechanisms lose."""
-    described = ("attributes", "labels", "name")
-    return [
-        {key: value for key, value in said.items() if key not in described}
-        for said in body["mechanisms"]
-    ]
-
-
-def find_counter_offers(
-    policy: CompiledPolicy, balances: Balances, today: int, body: Body, verdict: Verdict
-) -> tuple[Mapping[str, Any], ...]:
-    """What would fit instead of a release that does not."""
-    if verdict.allowed or verdict.failed or verdict.uncovered:
-        return ()
-
-    def fits(changed: Body) -> bool:
-        try:
-            mechanisms, problems = resolve_release(
-                release_from_body(changed), policy, certificates_for(policy)
-            )
-        except InvalidValue:
-            return False
-        return not problems and decide(policy, balances, mechanisms, today).allowed
-
-    return search_counter_offers(body, fits)

@@ -7,7 +7,7 @@ that the history satisfies; who is at fault are the releases that spent most.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any
@@ -16,18 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Balances, RuleNumbers
-from dpolicy.decisions.decide import EnforcedSection, enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedSection, enforced_sections
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.policy.model import PolicySet
-from dpolicy.predicates.expression import Always
-from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
-from dpolicy.privacy.cost_report import round_up_to_printed_float
+from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
-from dpolicy.privacy.thresholds import implies_bound
 from dpolicy.releases.decision import DisplayedLoss
 from dpolicy.releases.regions import Point, Region
-from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
+from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
 #: For so many rules, the fullest, releases are named.
@@ -178,121 +174,6 @@ def top_spenders(state: LedgerState, number: int, at: Point | None = None) -> tu
     return tuple(
         islice(dict.fromkeys(islice(releases, 2 * MAX_SPENDERS_PER_RULE)), MAX_SPENDERS_PER_RULE)
     )
-
-
-def find_conflicts(state: LedgerState) -> list[RuleStatus]:
-    """The kept rules that the past has already broken."""
-    return [balance for balance in rule_statuses(state) if not balance.holds]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleChange:
-    """One rule that two policies have differently."""
-
-    kind: str
-    name: str
-    unit: str
-    before: Any
-    after: Any
-    each_release: bool
-
-    def as_json(self) -> dict[str, Any]:
-        """The difference for programs."""
-        return {
-            "change": self.kind,
-            "rule": self.name,
-            "unit": self.unit,
-            "before": self.before,
-            "after": self.after,
-            "each-release": self.each_release,
-        }
-
-
-def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[RuleChange]:
-    """Rules that were added, removed, tightened, loosened or changed, by name and unit."""
-    found = []
-    for before, after in zip(old.sections, new.sections, strict=True):
-        mine, theirs = _by_name(before), _by_name(after)
-        for key in dict.fromkeys([*mine, *theirs]):
-            change = _change(mine.get(key), theirs.get(key))
-            if change is not None:
-                found.append(change)
-    return found
-
-
-def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
-    """Whether whatever the new policy allows, the old one would have allowed; in doubt, it is not.
-
-    Everything but the rules must be said alike. A rule that is added only binds, unless it is the
-    first to cover some mechanism, which would have been denied for want of any rule.
-    """
-    if old is None or _rest(old) != _rest(new):
-        return False
-    kinds = {difference.kind for difference in diff_policies(old, new)}
-    everything = any(all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules)
-    return kinds <= ({"tightened", "added"} if everything else {"tightened"})
-
-
-def _rest(policy: CompiledPolicy) -> PolicySet:
-    return replace(policy.policy_set, name=None, policies=(), each_release=())
-
-
-def _by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:
-    return {(rule.name, rule.unit): rule for rule in section.rules}
-
-
-def _change(old: Rule | None, new: Rule | None) -> RuleChange | None:
-    either = new or old
-    if either is None or (old is not None and new is not None and _same(old, new)):
-        return None
-    return RuleChange(
-        _kind(old, new),
-        either.name,
-        either.unit,
-        budget_to_json(old.budget) if old else None,
-        budget_to_json(new.budget) if new else None,
-        either.each_release,
-    )
-
-
-def _same(old: Rule, new: Rule) -> bool:
-    return old.bound == new.bound and old.predicates == new.predicates
-
-
-def _kind(old: Rule | None, new: Rule | None) -> str:
-    if old is None:
-        return "added"
-    if new is None:
-        return "removed"
-    if old.predicates != new.predicates:
-        return "changed scope"
-    if implies_bound(new.bound, old.bound):
-        return "tightened"
-    return "loosened" if implies_bound(old.bound, new.bound) else "changed"
-
-
-def smallest_sufficient_budget(balance: RuleStatus) -> dict[str, float | None]:
-    """The least budget that the history satisfies, in the notion of the rule's own.
-
-    None where no budget of this notion would do: an infinite loss, or leaks where none are allowed.
-    """
-    budget, bound = balance.rule.budget, balance.rule.bound
-    leaks = balance.loss.delta
-    spent = {key: value for key, value in balance.spent.items() if key != "delta"}
-    if not leaks or bound.delta is None or leaks <= bound.delta:
-        return spent
-    if isinstance(budget, EpsilonDelta) and bound.delta:
-        return {**spent, "delta": round_up_to_printed_float(leaks * budget.delta / bound.delta)}
-    return dict.fromkeys(spent)
-
-
-def conflict_to_json(conflict: RuleStatus) -> dict[str, Any]:
-    """A conflict for programs: the rule, who is at fault, and the smallest budget that would do."""
-    return {
-        **conflict.as_json(),
-        "releases": list(conflict.spenders),
-        "smallest-budget": smallest_sufficient_budget(conflict),
-    }
 
 
 def used_share(balance: RuleStatus) -> Fraction | None:

@@ -17,7 +17,8 @@ import numpy as np
 
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.segments import Segments
-from dpolicy.ledger.events import PolicyApplied, Record, from_bytes
+from dpolicy.ledger.chain import Record
+from dpolicy.ledger.events import PolicyApplied, from_bytes
 from dpolicy.pdp.charge_groups import ChargeGroup, SpendingTotals
 from dpolicy.pdp.ledger_state import (
     STATUSES,

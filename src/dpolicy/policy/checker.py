@@ -30,7 +30,8 @@ from dpolicy.policy.vocabulary import Vocabulary, read_vocabulary
 from dpolicy.predicates.cel_functions import parse_budget_function
 from dpolicy.predicates.expression import Always, ExpressionProblem, Predicate, parse_predicate
 from dpolicy.privacy.thresholds import Profile
-from dpolicy.text.diagnostics import DiagnosticCollector, suggest
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText, Span
 
 #: Which code each kind of mistake in a CEL text has.

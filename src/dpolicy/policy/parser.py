@@ -20,10 +20,11 @@ from dpolicy.policy.model import (
 )
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.text.diagnostics import DiagnosticCollector, suggest
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.shapes import INVALID
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import (
-    MAX_BYTES,
     LocatedText,
     MapNode,
     ScalarNode,
@@ -50,14 +51,6 @@ def policy_files(path: Path) -> list[Path]:
     if not files:
         raise FileNotFoundError(ENOENT, "there is no policy file here", str(path))
     return files
-
-
-def read_source(file: Path) -> Source:
-    """The text of a file; bytes that are not UTF-8 are kept as marks, which `read_nodes` tells."""
-    with file.open("rb") as stream:
-        content = stream.read(MAX_BYTES + 1)
-    text = content.decode("utf-8", errors="surrogateescape")
-    return Source(str(file), text.removeprefix("\ufeff"))
 
 
 def read_sources(path: Path) -> list[Source]:

@@ -10,6 +10,7 @@ from typing import Any
 from dpolicy.policy.model import Attribute, Collapse, Partition
 from dpolicy.privacy.certificates import MIN_ORDER
 from dpolicy.privacy.thresholds import weight_sum
+from dpolicy.releases.regions import MAX_PARTITION_VALUES
 from dpolicy.text.shapes import (
     INVALID,
     BooleanShape,
@@ -39,8 +40,6 @@ MAX_VALUES = 20_000
 #: Points of a function and orders of a curve: more are never drawn by hand.
 MAX_POINTS = 1_000
 
-#: Ranges of partitions are kept as boundaries, so this only refuses slips.
-MAX_PARTITION_VALUES = 10**12
 
 #: Stands in for a name that has been reported; it is never looked up.
 ALREADY_REPORTED = LocatedText("", Span(Source("", ""), 1, 1, 1, 1))

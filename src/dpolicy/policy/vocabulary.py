@@ -9,7 +9,8 @@ from dpolicy.errors import InvalidValue
 from dpolicy.policy.model import Attribute, LabelStatement, PolicySet
 from dpolicy.privacy.units.privacy_units import PrivacyUnit, parse_period, period_within
 from dpolicy.releases.release_schema import Label, ReleaseSchema
-from dpolicy.text.diagnostics import DiagnosticCollector, suggest
+from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText
 
 #: Whose data a unit with a period protects where no unit without one is declared.

@@ -13,7 +13,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.errors import InvalidValue
+from dpolicy.errors import (
+    InvalidValue,
+)
 from dpolicy.privacy.certificates import format_order
 from dpolicy.privacy.mechanisms.registry import parse_mechanism, parse_restatements
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays, touched_days
@@ -118,53 +120,10 @@ def _key(key: object) -> str:
     return format_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
 
 
-def without_mechanism(body: Body, position: int) -> dict[str, Any]:
-    """The body with one mechanism left out."""
-    kept = [said for number, said in enumerate(body["mechanisms"]) if number != position]
-    return {**body, "mechanisms": kept}
-
-
-def without_attribute(body: Body, attribute: str) -> dict[str, Any]:
-    """The body in which no mechanism uses an attribute."""
-    mechanisms = [
-        {**said, "attributes": [name for name in said.get("attributes", ()) if name != attribute]}
+def loss_relevant_fields(body: Body) -> list[dict[str, Any]]:
+    """All of a body that decides what its mechanisms lose."""
+    described = ("attributes", "labels", "name")
+    return [
+        {key: value for key, value in said.items() if key not in described}
         for said in body["mechanisms"]
     ]
-    return {**body, "mechanisms": mechanisms}
-
-
-#: How a noise factor f acts on each parameter: the exponent of f. Losses fall as noise grows.
-_NOISE: dict[str, dict[str, int]] = {
-    "gaussian": {"sigma": 1},
-    "discrete-gaussian": {"sigma": 1},
-    "laplace": {"scale": 1},
-    "discrete-laplace": {"scale": 1},
-    "exponential": {"epsilon": -1},
-    "report-noisy-max": {"epsilon": -1},
-    "sparse-vector": {"epsilon-threshold": -1, "epsilon-queries": -1, "epsilon-values": -1},
-    "dp-sgd": {"noise-multiplier": 1},
-    "tree-aggregation": {"noise-multiplier": 1},
-    "pate": {"sigma": 1},
-    "declared": {"epsilon": -1, "rho": -2, "mu": -1},
-}
-
-
-def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
-    """The body with all noise scaled, or None if some mechanism's noise cannot be scaled."""
-    mechanisms = []
-    for said in body["mechanisms"]:
-        fields = dict(said["mechanism"])
-        scalable = [name for name in _NOISE.get(fields["kind"], {}) if name in fields]
-        if not scalable or "renyi" in fields or "xi" in fields:
-            return None
-        for name in scalable:
-            fields[name] = _scaled(fields[name], factor, _NOISE[fields["kind"]][name])
-        mechanisms.append({**said, "mechanism": fields})
-    return {**body, "mechanisms": mechanisms}
-
-
-def _scaled(value: Fraction, factor: Fraction, exponent: int) -> Fraction:
-    """A parameter with a noise factor applied, as a decimal with no less noise."""
-    exact = value * factor**exponent
-    rounded = math.floor(exact * 10**12) if exponent < 0 else math.ceil(exact * 10**12)
-    return Fraction(rounded, 10**12)

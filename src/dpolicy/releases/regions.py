@@ -159,3 +159,7 @@ def check_box_count(boxes: int) -> None:
     """Raise `InvalidValue` for more boxes than a release may draw."""
     if boxes > MAX_BOXES:
         raise InvalidValue("R008", "the selection falls into too many boxes; use ranges")
+
+
+#: Ranges of partitions are kept as boundaries, so this only refuses slips.
+MAX_PARTITION_VALUES = 10**12

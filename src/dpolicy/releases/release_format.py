@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.policy.parser import read_source
-from dpolicy.policy.schema_grammar import MAX_PARTITION_VALUES
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.body import mechanism_from_body
+from dpolicy.releases.regions import MAX_PARTITION_VALUES
 from dpolicy.releases.release import Release
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import (
@@ -29,6 +28,7 @@ from dpolicy.text.shapes import (
     Shape,
     report_wrong_type,
 )
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import (
     ListNode,
     MapNode,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from dpolicy.text.diagnostics import closest_name, suggest
+from dpolicy.text.did_you_mean import closest_name, suggest
 from dpolicy.text.yaml_reader import (
     ListNode,
     MapNode,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpolicy.text.diagnostics import closest_name, suggest
+from dpolicy.text.did_you_mean import closest_name, suggest
 from dpolicy.text.shapes import INVALID, ChoiceShape, Shape, first_line_span, report_wrong_type
 from dpolicy.text.yaml_reader import MapNode, Report, ScalarNode, TextNode
 

@@ -17,13 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Charge, disjoint_charges
+from dpolicy.balances.enforced_policy import EnforcedSection, enforced_sections
 from dpolicy.balances.partition_space import RuleGranularities
-from dpolicy.decisions.decide import (
-    EnforcedSection,
-    charges_by_region,
-    check_charges,
-    enforced_sections,
-)
+from dpolicy.decisions.decide import charges_by_region, check_charges
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.loss_arrays import LossArray

@@ -40,7 +40,7 @@ from dpolicy.allocation.problem.step_functions import (
 )
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares, scale_threshold
 from dpolicy.balances.balances import Balances
-from dpolicy.decisions.decide import EnforcedSection
+from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.filter import NEVER
 from dpolicy.privacy.loss import INFINITE

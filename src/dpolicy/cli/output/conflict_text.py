@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import click
 
 from dpolicy.cli.output.decision_text import location_text
-from dpolicy.pdp.rule_status import RuleStatus, smallest_sufficient_budget
+from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 
 

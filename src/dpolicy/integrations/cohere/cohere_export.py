@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import count
 
+from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.balances.partition_space import PartitionAxis, partition_space_for
-from dpolicy.decisions.decide import enforced_sections
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.integrations.cohere.cohere_model import (

@@ -35,9 +35,9 @@ from dpolicy.integrations.cohere.cohere_model import (
     Neq,
 )
 from dpolicy.policy.model import DEFAULT_MAX_RULES
-from dpolicy.policy.schema_grammar import MAX_PARTITION_VALUES
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import SATURATION
+from dpolicy.releases.regions import MAX_PARTITION_VALUES
 
 Problems = tuple[InvalidValue, ...]
 Read = TypeVar("Read")

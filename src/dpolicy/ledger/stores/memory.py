@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import chain
 
 from dpolicy.errors import InvariantBroken
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head, advance_head, check_not_older
-from dpolicy.ledger.events import Record
 from dpolicy.ledger.store import LogWriter
 from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
 

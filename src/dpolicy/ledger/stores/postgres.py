@@ -17,8 +17,8 @@ from psycopg import Error, OperationalError, errors, sql
 from psycopg.errors import Diagnostic
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.chain import Record, record_hash
 from dpolicy.ledger.chain_reader import Head, advance_head, check_not_older, read_in_pages
-from dpolicy.ledger.events import Record, record_hash
 from dpolicy.ledger.store import LogWriter
 from dpolicy.ledger.stores.postgres_setup import (
     Connection,

@@ -17,7 +17,8 @@ import psycopg
 from psycopg import conninfo, errors, sql
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.events import FORMAT, GENESIS
+from dpolicy.ledger.chain import GENESIS
+from dpolicy.ledger.events import FORMAT
 from dpolicy.ledger.write_lock import lock_timeout_error
 
 #: One connection always has these types of values; `Any` because rows are checked where they are.

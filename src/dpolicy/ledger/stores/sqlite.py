@@ -19,8 +19,8 @@ from pathlib import Path
 import apsw
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged, LedgerUnavailable
+from dpolicy.ledger.chain import Record, record_hash
 from dpolicy.ledger.chain_reader import Head, advance_head, check_not_older, read_in_pages
-from dpolicy.ledger.events import Record, record_hash
 from dpolicy.ledger.store import LogWriter
 from dpolicy.ledger.stores.sqlite_setup import (
     connect_sqlite,

@@ -16,7 +16,8 @@ from pathlib import Path
 import apsw
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
-from dpolicy.ledger.events import FORMAT, GENESIS
+from dpolicy.ledger.chain import GENESIS
+from dpolicy.ledger.events import FORMAT
 from dpolicy.ledger.stores.file_systems import check_file_system
 from dpolicy.ledger.write_lock import lock_timeout_error
 

@@ -13,7 +13,7 @@ from itertools import islice
 from dpolicy.errors import RequestRefused
 from dpolicy.integrations.ledger_export import csv_lines, json_lines, registry_entries
 from dpolicy.integrations.registry.registry_export import CURATOR_TYPES, PLACEHOLDER
-from dpolicy.ledger.events import GENESIS
+from dpolicy.ledger.chain import GENESIS
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpolicy.pdp.conflicts import conflict_to_json
 from dpolicy.pdp.impact import replay_under_policy
-from dpolicy.pdp.rule_status import conflict_to_json, diff_policies, only_tightens
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.rules.policy_diff import diff_policies, only_tightens
 from dpolicy.service.api.releases import proposal_response
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dpolicy.errors import PolicyRejected, RequestRefused
-from dpolicy.policy.parser import read_source
 from dpolicy.predicates.expression import size_problem
 from dpolicy.releases.release_format import DateShape
 from dpolicy.service.auth.access_rules import AccessRules, AccessToken, ApprovalRules
@@ -37,6 +36,7 @@ from dpolicy.text.shapes import (
     TextShape,
     report_wrong_type,
 )
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Report, ScalarNode, Source, TextNode, read_nodes
 
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import PredicateFailed, RequestRefused
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.request_evaluation import no_policy_error, resolve_or_reject
+from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_schema import PredicateInput

@@ -22,7 +22,8 @@ from dpolicy.errors import (
     ReleaseRejected,
     RequestRefused,
 )
-from dpolicy.pdp.rule_status import RuleStatus, conflict_to_json
+from dpolicy.pdp.conflicts import conflict_to_json
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.text.diagnostics import Diagnostic
 
 

@@ -10,7 +10,7 @@ import click
 from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.errors import LedgerDamaged, OperationRejected
-from dpolicy.ledger.events import Record, check_chain
+from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_existing, open_store
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dpolicy.cli.exit_codes import TAMPERED
 from dpolicy.cli.ledger_option import ledger_option
-from dpolicy.cli.main import TAMPERED
 from dpolicy.cli.output.printing import format_option, print_json
 from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.store_address import open_existing

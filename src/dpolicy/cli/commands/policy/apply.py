@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
-from dpolicy.cli.main import DENIED
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_diagnostics, print_json, print_note
 from dpolicy.errors import PolicyConflicts
-from dpolicy.pdp.rule_status import RuleStatus, conflict_to_json
+from dpolicy.pdp.conflicts import conflict_to_json
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.rules.compiler import load_policy
 
 

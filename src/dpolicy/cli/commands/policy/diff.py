@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import open_decision_point
-from dpolicy.cli.main import DENIED
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_json
-from dpolicy.pdp.rule_status import RuleStatus, conflict_to_json, diff_policies
+from dpolicy.pdp.conflicts import conflict_to_json
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
+from dpolicy.rules.policy_diff import diff_policies
 
 
 @click.command()

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.main import REJECTED
+from dpolicy.cli.exit_codes import REJECTED
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.errors import PolicyRejected
 from dpolicy.policy.formatter import format_text
-from dpolicy.policy.parser import policy_files, read_source
+from dpolicy.policy.parser import policy_files
 from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import read_nodes
 
 

@@ -9,7 +9,7 @@ from dpolicy.predicates.expression import Predicate
 from dpolicy.predicates.implication.implication_check import Implied, Refuted, conjunction, implies
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.lints import format_predicate_input
-from dpolicy.text.diagnostics import suggest
+from dpolicy.text.did_you_mean import suggest
 
 
 @click.command()

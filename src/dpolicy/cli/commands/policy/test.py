@@ -8,7 +8,7 @@ import click
 
 from dpolicy.cases.case_file import load_case
 from dpolicy.cases.runner import StepOutcome, run_case
-from dpolicy.cli.main import CASE_FAILED
+from dpolicy.cli.exit_codes import CASE_FAILED
 from dpolicy.cli.output.printing import format_option, print_json
 
 

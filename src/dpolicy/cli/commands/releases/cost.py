@@ -18,7 +18,7 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUni
 from dpolicy.releases.release import MechanismRequest
 from dpolicy.releases.release_format import load_release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
-from dpolicy.text.diagnostics import suggest
+from dpolicy.text.did_you_mean import suggest
 
 #: The δ that ε is read off at where neither the command nor the policy says one.
 DEFAULT_DELTA = Fraction("1e-7")

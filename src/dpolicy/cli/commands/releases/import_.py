@@ -18,12 +18,12 @@ from dpolicy.integrations.registry.registry_export import (
     release_body_from_entry,
 )
 from dpolicy.pdp.request_evaluation import parse_request
-from dpolicy.policy.parser import read_source
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import load_release, node_to_plain
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.text.diagnostics import DiagnosticCollector
+from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import MAX_BYTES, Source, read_nodes
 
 #: What stands between two documents of one file.

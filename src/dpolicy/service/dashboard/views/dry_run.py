@@ -26,8 +26,9 @@ from dpolicy.errors import (
 )
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.releases.body import Body, to_plain_body, with_more_noise, without_attribute
+from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.edits import with_more_noise, without_attribute
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from dpolicy.ledger.chain import GENESIS, Record
 from dpolicy.ledger.events import (
-    GENESIS,
     Event,
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
-    Record,
     ReleaseDecided,
     VoidProposed,
     from_bytes,

@@ -14,16 +14,12 @@ from typing import Any
 import numpy as np
 
 from dpolicy.errors import PolicyRejected
+from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.impact import PolicyImpact, replay_under_policy
-from dpolicy.pdp.rule_status import (
-    RuleChange,
-    diff_policies,
-    find_conflicts,
-    smallest_sufficient_budget,
-)
 from dpolicy.privacy.budget import format_budget
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
+from dpolicy.rules.policy_diff import RuleChange, diff_policies
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 from dpolicy.text.diagnostics import Diagnostic
 from dpolicy.text.yaml_reader import Source

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.balances.partition_space import ALL_TIME, block_name
 from dpolicy.balances.segments import Segments
-from dpolicy.decisions.decide import EnforcedSection
 from dpolicy.privacy.units.calendar import block_index, block_start, is_window
 from dpolicy.rules.rule import Rule
 from dpolicy.service.dashboard.views.rule_status_row import used_share_of_budget

@@ -1,0 +1,5 @@
+"""Exit codes of every command (docs/commands.md)."""
+
+from __future__ import annotations
+
+FAILURE, DENIED, REJECTED, CASE_FAILED, TAMPERED, USAGE = 1, 2, 3, 4, 5, 64
