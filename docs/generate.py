@@ -6,7 +6,9 @@ exits with 1. The same code always gives the same pages, whatever the machine.
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import sys
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -26,7 +28,15 @@ from dpolicy.service.auth.principal import EVERY_ROLE
 from dpolicy.service.http.problem_details import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "dpolicy"
 EXAMPLES = ROOT / "tests" / "cases" / "diagnostics"
+
+#: Packages from low to high; `tests/test_tidy.py` checks that imports point down.
+LAYERS = (
+    *("text", "privacy", "releases", "predicates", "policy", "rules", "ledger", "balances"),
+    *("decisions", "pdp", "cases", "allocation", "client", "integrations", "evaluation"),
+    *("service", "demo", "cli"),
+)
 
 #: Help is printed this wide, whatever the terminal.
 COLUMNS = 90
@@ -128,12 +138,46 @@ def api_page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def modules_page() -> str:
+    """Return the index of all modules: one table for each directory, low layers first."""
+    directories = sorted({path.parent for path in SOURCE.rglob("*.py")}, key=_layer)
+    parts = [
+        f"{_NOTE}\n# Modules\n",
+        "The first sentence of every module's docstring. Layers and data flow are in",
+        "[ARCHITECTURE.md](../ARCHITECTURE.md); paths are relative to `src/dpolicy/`.",
+    ]
+    for directory in directories:
+        name = directory.relative_to(SOURCE).as_posix()
+        modules = [p for p in sorted(directory.glob("*.py")) if p.name != "__init__.py"]
+        if modules:
+            title = "Top level" if name == "." else f"`{name}/`"
+            parts += ["", f"## {title}", "", _summary(directory / "__init__.py"), ""]
+            parts += ["| module | content |", "|---|---|"]
+            parts += [f"| `{path.name}` | {_summary(path)} |" for path in modules]
+    return "\n".join(parts) + "\n"
+
+
+def _layer(directory: Path) -> tuple[int, str]:
+    """Sort directories by layer, then by path."""
+    relative = directory.relative_to(SOURCE)
+    return (LAYERS.index(relative.parts[0]) if relative.parts else -1, relative.as_posix())
+
+
+def _summary(module: Path) -> str:
+    """Return the first sentence of a module's docstring on one line."""
+    text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    sentence = re.match(r".+?[.;:](?= |$)", paragraph)
+    return (sentence.group(0) if sentence else paragraph).replace("|", "\\|")
+
+
 def schema_text() -> str:
     """The JSON Schema that is shipped for editors."""
     return json.dumps(policy_schema(), ensure_ascii=False, indent=2) + "\n"
 
 
 PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "docs" / "modules.md": modules_page,
     ROOT / "docs" / "diagnostics.md": diagnostics_page,
     ROOT / "docs" / "commands.md": commands_page,
     ROOT / "docs" / "http-api.md": api_page,

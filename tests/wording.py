@@ -46,45 +46,50 @@ IDIOMS = {
     "does not know": r"\b(?:knows?|knew) (?:nothing|no|only|its|of)\b",
     "would be worth": r"\b(?:would be|is|are) worth\b",
 }
+#: A sentence for each idiom, which shows that it is counted.
+EXAMPLES = {
+    "told": "The analyst is told the reason.",
+    "said": "The policy said no.",
+    "say": "A record says who wrote it.",
+    "asked": "Releases that were asked for.",
+    "found": "Every problem found.",
+    "shown": "The budget shown here.",
+    "seen": "The last record seen.",
+    "whoever": "It is charged to whoever submits.",
+    "nobody": "Nobody approves alone.",
+    "somebody": "A name that somebody chose.",
+    "stands": "The rule stands for itself.",
+    "alike": "Units are treated alike.",
+    "anew": "The file is written anew.",
+    "by itself": "Each release by itself.",
+    "meant": "Which unit is meant.",
+    "mend": "Mend the file.",
+    "made of": "A rule made of factors.",
+    "headless what": "What was spent is added.",
+    "headless who": "Who submits is recorded.",
+    "as much again": "Twice as much again.",
+    "meanwhile": "Another writer came meanwhile.",
+    "in force": "The policy in force.",
+    "for good": "It is spent for good.",
+    "of its own": "A lock of its own.",
+    "next to nothing": "It costs next to nothing.",
+    "does not know": "The store knows nothing about it.",
+    "would be worth": "More budget would be worth 3.",
+}
 _PATTERNS = {name: re.compile(text, re.IGNORECASE | re.MULTILINE) for name, text in IDIOMS.items()}
 
 #: Names that say nothing about the value that they hold.
 BANNED_NAMES = frozenset({"said", "told", "found", "asked", "shown", "known", "seen"})
 
-#: Past participles without the regular ending, as function names begin or end with them.
+#: Past participles without the regular ending.
 _IRREGULAR = frozenset(
-    [
-        "told",
-        "said",
-        "found",
-        "shown",
-        "known",
-        "seen",
-        "given",
-        "taken",
-        "made",
-        "kept",
-        "held",
-        "left",
-        "lost",
-        "sent",
-        "built",
-        "drawn",
-        "written",
-        "read_off",
-        "broken",
-        "chosen",
-        "spent",
-        "bound",
-        "cut",
-        "met",
-        "put",
-        "run",
-        "hidden",
-        "grown",
-        "laid",
-    ]
+    {"told", "said", "found", "shown", "known", "seen", "given", "taken", "made", "kept", "held"}
+    | {"lost", "sent", "built", "drawn", "written", "broken", "chosen", "spent", "hidden", "laid"}
 )
+#: Words that end like a participle and are none.
+_NOUNS = frozenset({"need", "embed", "feed", "seed", "speed", "shed", "hundred"})
+#: First words of predicates, which may end in a participle.
+_PREDICATES = ("is_", "has_", "are_", "was_", "can_")
 
 _FENCE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1", re.DOTALL | re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -153,6 +158,17 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+def public_types(tree: ast.Module) -> Iterator[str]:
+    """Yield every public class and type alias of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name[:1].isupper() and not name.isupper() and any(c.islower() for c in name):
+                yield name
+
+
 def function_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield every function and method name of a module."""
     for node in ast.walk(tree):
@@ -161,11 +177,12 @@ def function_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def is_participle(name: str) -> bool:
-    """Return whether a function is named by a past participle alone, or begins with one."""
-    first = name.strip("_").split("_")[0]
-    if first in _IRREGULAR:
-        return True
-    return first.endswith("ed") and first not in {"need", "embed", "feed", "seed", "speed", "shed"}
+    """Return whether the head of a function name, its last word, is a past participle."""
+    plain = name.strip("_")
+    last = plain.rsplit("_", 1)[-1]
+    if plain.startswith(_PREDICATES) or last in _NOUNS:
+        return False
+    return last in _IRREGULAR or last.endswith("ed")
 
 
 def pages() -> list[Path]:

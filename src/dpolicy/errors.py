@@ -1,20 +1,21 @@
-"""Every exception dpolicy raises on purpose.
+"""Exceptions that dpolicy raises.
 
     DPolicyError
-    ├── InvalidValue        a number, name or parameter that cannot mean anything (code, message)
-    ├── PredicateFailed     a predicate could not be evaluated on a mechanism; the request is denied
-    ├── PolicyRejected      a policy text with mistakes; carries all of its diagnostics
-    ├── ReleaseRejected     a release that a policy cannot read; carries all that is wrong with it
-    ├── Denied              a gated library asked and the policy said no; carries the decision
-    ├── Misused             a call that makes no sense here, such as voiding what was not reserved
-    ├── Refused             a service refuses who asks, or how it is asked (code, message)
-    ├── Waiting             a second person must approve first; carries the proposal
-    ├── Conflicting         a policy that the past has already broken; carries the conflicts
-    ├── LedgerDamaged       the ledger does not verify, or is of a newer format
-    ├── LedgerUnavailable   the ledger cannot promise durability here, or cannot be reached
-    └── InvariantBroken     a promise the code makes to itself failed; the process must stop
+    ├── InvalidValue        a number, name or parameter is not valid (code, message)
+    ├── PredicateFailed     a predicate ended in an error; the release is denied
+    ├── PolicyRejected      a policy or release text has errors; carries all diagnostics
+    ├── ReleaseRejected     a release does not fit the policy's vocabulary; carries all problems
+    ├── Denied              the policy denies the release of a gated run; carries the decision
+    ├── OperationRejected   the ledger state does not permit the operation (code, message)
+    ├── RequestRefused      the service refuses the caller or the request (code, message)
+    ├── ApprovalRequired    a second person must approve first; carries the proposal number
+    ├── PolicyConflicts     recorded releases exceed rules of a policy; carries the conflicts
+    ├── LedgerDamaged       the ledger does not verify, or has a newer format
+    ├── LedgerUnavailable   the ledger cannot be opened or cannot guarantee durability
+    └── InvariantBroken     an internal check failed; the process must stop
 
-A denial is a value, not an exception, but where a library must be stopped before it reads data.
+The decision point returns a denial as a value. Only a gate raises it (`Denied`), because the gate
+must stop the library before it reads data.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from typing import Any, Protocol
 
 
 class DPolicyError(Exception):
-    """The root of the tree."""
+    """Base class of all exceptions in this module."""
 
 
 class InvalidValue(DPolicyError):
-    """A value from outside that is refused, with a stable code and the reason."""
+    """A value from outside that is not valid, with a stable code and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -37,17 +38,17 @@ class InvalidValue(DPolicyError):
 
 
 class PredicateFailed(DPolicyError):
-    """A predicate ended in an error instead of true or false."""
+    """A predicate that ended in an error instead of true or false."""
 
 
 class LocatedMessage(Protocol):
-    """What a rejection carries: something that prints itself with its place in the text."""
+    """A message that prints itself with its position in a text."""
 
     def __str__(self) -> str: ...
 
 
 class PolicyRejected(DPolicyError):
-    """A policy text with at least one error. Nothing of it is in force."""
+    """A text with at least one error. dpolicy uses no part of it."""
 
     def __init__(self, diagnostics: Sequence[LocatedMessage]) -> None:
         super().__init__("\n".join(str(diagnostic) for diagnostic in diagnostics))
@@ -55,59 +56,59 @@ class PolicyRejected(DPolicyError):
 
 
 class ReleaseRejected(DPolicyError):
-    """A release with names or values outside of the vocabulary. Nothing was decided."""
+    """A release with names or values that the policy does not define. Nothing was decided."""
 
     def __init__(self, problems: Sequence[InvalidValue]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
     def for_release(self, release: str) -> ReleaseRejected:
-        """The same, saying which of several releases it is about."""
+        """Return a copy whose messages name the release."""
         return ReleaseRejected(
             [InvalidValue(p.code, f"`{release}`: {p.message}") for p in self.problems]
         )
 
 
 class DenialDetails(Protocol):
-    """What a denial carries: a decision, with its reasons."""
+    """The parts of a denied decision that `Denied` needs."""
 
     @property
     def release(self) -> str:
-        """The id that was asked for."""
+        """Id of the release."""
 
     @property
     def broken(self) -> Sequence[str]:
-        """The rules that would not hold."""
+        """Names of the rules that the release would exceed."""
 
     @property
     def uncovered(self) -> Sequence[str]:
-        """The mechanisms that no rule covers."""
+        """Names of the mechanisms that no rule covers."""
 
     @property
     def predicate_errors(self) -> Sequence[str]:
-        """The predicates that ended in an error."""
+        """Messages of the predicates that ended in an error."""
 
     @property
     def counter_offers(self) -> Sequence[Mapping[str, Any]]:
-        """Changes with which it would be allowed."""
+        """Changes that would make the release allowed."""
 
 
 class Denied(DPolicyError):
-    """A run that was stopped before it read anything, because the policy denies its release."""
+    """A gated run that was stopped before it read data, because its release is denied."""
 
     def __init__(self, decision: DenialDetails) -> None:
-        reasons = {
-            "broken": decision.broken,
+        causes = {
+            "exceeded": decision.broken,
             "not covered": decision.uncovered,
             "errors": decision.predicate_errors,
         }
-        shown = "; ".join(f"{what}: {', '.join(names)}" for what, names in reasons.items() if names)
-        super().__init__(f"`{decision.release}` is denied; {shown}")
+        text = "; ".join(f"{cause}: {', '.join(names)}" for cause, names in causes.items() if names)
+        super().__init__(f"`{decision.release}` is denied; {text}")
         self.decision = decision
 
 
 class OperationRejected(DPolicyError):
-    """A call that cannot be meant, with the reason and a stable code for programs."""
+    """An operation that the ledger state does not permit, with a stable code for programs."""
 
     def __init__(self, message: str, code: str = "misused") -> None:
         super().__init__(message)
@@ -115,7 +116,7 @@ class OperationRejected(DPolicyError):
 
 
 class RequestRefused(DPolicyError):
-    """A request that a service does not take, with a stable code and the reason."""
+    """A request that the service refuses, with a stable code and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -123,28 +124,28 @@ class RequestRefused(DPolicyError):
 
 
 class ApprovalRequired(DPolicyError):
-    """Nothing was done yet: a second person must approve the proposal of this number."""
+    """An operation that was recorded as a proposal; a second person must approve it."""
 
     def __init__(self, proposal: int) -> None:
-        super().__init__(f"waits for a second person as proposal {proposal}")
+        super().__init__(f"pending approval by a second person as proposal {proposal}")
         self.proposal = proposal
 
 
 class PolicyConflicts(DPolicyError):
-    """A policy whose rules the recorded past exceeds; nothing of it is in force."""
+    """A policy whose rules recorded releases already exceed. It was not activated."""
 
     def __init__(self, conflicts: Sequence[object]) -> None:
-        super().__init__(f"{len(conflicts)} rules are already exceeded by the past")
+        super().__init__(f"recorded releases already exceed {len(conflicts)} rules")
         self.conflicts = tuple(conflicts)
 
 
 class LedgerDamaged(DPolicyError):
-    """The log is not what was written: nothing may be decided on it."""
+    """A ledger whose records do not verify. The decision point decides nothing on it."""
 
 
 class LedgerUnavailable(DPolicyError):
-    """The log cannot be opened, or not with the durability that is promised."""
+    """A ledger that cannot be opened, or not with the promised durability."""
 
 
 class InvariantBroken(DPolicyError):
-    """Raised where an `assert` would be, because `assert` disappears under `-O`."""
+    """An internal check that failed. Used instead of `assert`, which `-O` removes."""
