@@ -167,7 +167,7 @@ def _summary(module: Path) -> str:
     """Return the first sentence of a module's docstring on one line."""
     text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    sentence = re.match(r".+?[.;:](?= |$)", paragraph)
+    sentence = re.match(r".+?\.(?= |$)", paragraph)
     return (sentence.group(0) if sentence else paragraph).replace("|", "\\|")
 
 
