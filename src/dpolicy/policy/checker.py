@@ -127,7 +127,7 @@ class _Checker:
             factors.append(str(len(policy.settings)))
             if total > limit:
                 shown = " × ".join(factors)
-                self._found(
+                self._found.report(
                     "P046",
                     f"the policies up to here make {total:,} rules ({shown}), more than {limit:,}",
                     policy.name.span,
@@ -143,20 +143,22 @@ class _Checker:
         if self._too_many and not before:
             shown = f"the policies up to here make {self._scopes:,} rules, more than {limit:,}"
             help_ = "use fewer policies or units, or raise `accounting: max-rules`"
-            self._found("P046", shown, policy.name.span, help_)
+            self._found.report("P046", shown, policy.name.span, help_)
 
     def _check_scoped(self, policy: BasePolicy, scopes: int) -> None:
         self._count_scopes(policy, scopes)
         if not policy.units:
             shown = f"`{policy.name}` needs either `unit` or `units`"
             known = ", ".join(f"`{name}`" for name in self._policies.units)
-            self._found("P008", shown, policy.name.span, f"units of this policy set: {known}")
+            self._found.report(
+                "P008", shown, policy.name.span, f"units of this policy set: {known}"
+            )
         named = [unit for unit in policy.units if unit]  # one that is wrong has been told already
         self._check_known(named, self._policies.units, "P020", "unit")
         seen: set[str] = set()
         for unit in policy.units:
             if unit in seen:
-                self._found("P010", f"the unit `{unit}` stands here twice", unit.span, None)
+                self._found.report("P010", f"the unit `{unit}` stands here twice", unit.span, None)
             seen.add(unit)
         if policy.profile is not None:
             profile = read_profile(policy.profile, self._found)
@@ -203,12 +205,12 @@ class _Checker:
         self._lacking = True
         if risk is None:
             shown = f"{what} has no risk level, so `{policy.name}` has no budget for it"
-            self._found(
+            self._found.report(
                 code, shown, span, f"give it `risk`, or a budget under `except` of `{policy.name}`"
             )
         elif risk in self._policies.risk_levels:
             shown = f"`{policy.name}` has no budget for the risk level `{risk}` of {what}"
-            self._found("P029", shown, policy.name.span, f"add `{risk}` to its `budgets`")
+            self._found.report("P029", shown, policy.name.span, f"add `{risk}` to its `budgets`")
 
     def _check_budgets(self, statements: Iterable[BudgetStatement]) -> None:
         for said in statements:
@@ -216,14 +218,14 @@ class _Checker:
             if lacks_delta and self._policies.accounting.delta is None and said.span is not None:
                 shown = "this budget states ε without δ, and `accounting` has no `delta`"
                 help_ = "add `accounting: {delta: 1e-7}`, or `delta: 0` here for pure DP"
-                self._found("P040", shown, said.span, help_)
+                self._found.report("P040", shown, said.span, help_)
 
     def _check_extension(self, policy: Extension) -> None:
         names: dict[LocatedText, Span] = {}
         for name in (setting.name for setting in policy.settings):
             if name in names:
                 shown = f"the setting `{name}` is defined twice (first at {names[name]})"
-                self._found("P010", shown, name.span, "rename one of them")
+                self._found.report("P010", shown, name.span, "rename one of them")
             names.setdefault(name, name.span)
         if not any(setting.when == ALWAYS for setting in policy.settings):
             shown = f"extension policy `{policy.name}` has no setting that covers every mechanism"
@@ -231,7 +233,7 @@ class _Checker:
                 "add a setting with `when: always`; without it some releases would be in no "
                 "rule's scope"
             )
-            self._found("P021", shown, policy.name.span, help_)
+            self._found.report("P021", shown, policy.name.span, help_)
         for setting in policy.settings:
             self._check_setting(setting, names)
 
@@ -246,7 +248,7 @@ class _Checker:
         for word in below:
             if word not in known_names:
                 shown = f"there is no {what} `{word}` here"
-                self._found("P026", shown, word.span, suggest(word, known_names))
+                self._found.report("P026", shown, word.span, suggest(word, known_names))
 
     def _check_known(
         self, words: Iterable[LocatedText], known_names: Iterable[str], code: str, what: str
@@ -255,7 +257,7 @@ class _Checker:
         for word in words:
             if word not in names:
                 shown = f"there is no {what} `{word}`"
-                self._found(code, shown, word.span, suggest(word, names))
+                self._found.report(code, shown, word.span, suggest(word, names))
 
     def _read_predicate(self, text: LocatedText) -> None:
         if text in self._predicates:
@@ -278,7 +280,7 @@ class _Checker:
     def _report_cel(self, text: LocatedText, mistakes: tuple[ExpressionProblem, ...]) -> None:
         for mistake in mistakes:
             span = _inside(text, mistake.offset, mistake.length)
-            self._found(_CEL_CODES[mistake.kind], mistake.message, span, mistake.help)
+            self._found.report(_CEL_CODES[mistake.kind], mistake.message, span, mistake.help)
 
 
 def _inside(text: LocatedText, offset: int, length: int) -> Span:

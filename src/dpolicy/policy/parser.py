@@ -62,13 +62,15 @@ def parse_policies(sources: Sequence[Source], diagnostics: DiagnosticCollector) 
     """All that the files say, or None where nothing could be read; mistakes go to `found`."""
     files = []
     for source in sources:
-        node = read_nodes(source, diagnostics)
+        node = read_nodes(source, diagnostics.report)
         if node is None or (len(sources) > 1 and _is_release(node)):
             continue  # what says nothing of a policy set may lie beside it
         files.append(_read_file(node, source, diagnostics))
     if not files:
         if not diagnostics.errors:
-            diagnostics("P008", "there is no policy here", Span(sources[0], 1, 1, 1, 2), None)
+            diagnostics.report(
+                "P008", "there is no policy here", Span(sources[0], 1, 1, 1, 2), None
+            )
         return None
     return _policy_set([values for values in files if values is not INVALID], diagnostics)
 
@@ -82,18 +84,20 @@ def _is_release(node: TextNode) -> bool:
 def _read_file(node: TextNode, source: Source, diagnostics: DiagnosticCollector) -> Any:
     start = Span(source, 1, 1, 1, 2)
     if _is_release(node):
-        diagnostics(
+        diagnostics.report(
             "P008", "this is a release or a case, not a policy", start, "`dpolicy test` runs cases"
         )
         return INVALID
     if isinstance(node, MapNode) and node.get("dpolicy") is None:
-        diagnostics("P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line")
+        diagnostics.report(
+            "P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line"
+        )
     if isinstance(node, ScalarNode) and node.kind == "null":
-        diagnostics(
+        diagnostics.report(
             "P008", "the file is empty", start, "`dpolicy init` writes a policy to start from"
         )
         return INVALID
-    values = FILE.read(node, diagnostics)
+    values = FILE.read(node, diagnostics.report)
     if values is INVALID or not isinstance(node, MapNode):
         return INVALID
     return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
@@ -146,7 +150,7 @@ def _only(values: list[tuple[Any, Span | None]], key: str, diagnostics: Diagnost
     given = [(value, span) for value, span in values if value is not None]
     for _, span in given[1:]:
         if span is not None:
-            diagnostics("P010", f"`{key}` is defined in two files", span, "keep one of them")
+            diagnostics.report("P010", f"`{key}` is defined in two files", span, "keep one of them")
     return given[0][0] if given else None
 
 
@@ -175,7 +179,7 @@ def _report_twice(policies: tuple[Policy, ...], diagnostics: DiagnosticCollector
 
 
 def _twice(name: LocatedText, first: Span, diagnostics: DiagnosticCollector) -> None:
-    diagnostics(
+    diagnostics.report(
         "P010", f"`{name}` is defined twice (first at {first})", name.span, "rename one of them"
     )
 
@@ -213,7 +217,7 @@ def read_profile(name: LocatedText, diagnostics: DiagnosticCollector) -> Profile
     try:
         return Profile(name)
     except ValueError:
-        diagnostics(
+        diagnostics.report(
             "P044", f"there is no profile `{name}`", name.span, suggest(name, tuple(Profile))
         )
         return Profile.CLASSIC
@@ -223,4 +227,4 @@ def report_static_profile(span: Span, diagnostics: DiagnosticCollector) -> None:
     """The profile `static` where costs are chosen one after another."""
     shown = "the profile `static` holds only for each release by itself"
     help_ = "costs over many releases are chosen adaptively (theory 2.4): use `anchored`"
-    diagnostics("P044", shown, span, help_)
+    diagnostics.report("P044", shown, span, help_)

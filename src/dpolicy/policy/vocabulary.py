@@ -57,7 +57,7 @@ def _units(policies: PolicySet, diagnostics: DiagnosticCollector) -> dict[str, P
             except InvalidValue as error:
                 span = said.period.span if isinstance(said.period, LocatedText) else name.span
                 shown, _, help_ = error.message.partition("; help: ")
-                diagnostics(
+                diagnostics.report(
                     "P013", shown, span, help_ or "for example `month` or `sliding 30 days`"
                 )
         relation = said.relation or policies.accounting.relation
@@ -81,7 +81,7 @@ def _entity(name: LocatedText, policies: PolicySet, diagnostics: DiagnosticColle
     if len(whole) > 1:
         shown = f"`{name}` does not say whose data it is"
         choices = ", ".join(f"`{other}`" for other in whole[:5])
-        diagnostics("P018", shown, name.span, f"say `of`: one of {choices}")
+        diagnostics.report("P018", shown, name.span, f"say `of`: one of {choices}")
     return whole[0] if whole else DEFAULT_ENTITY
 
 
@@ -94,15 +94,15 @@ def _entities_covered(
         for word in (*said.covers, *([said.of] if said.of is not None else [])):
             if word not in policies.units:
                 shown = f"there is no unit `{word}`"
-                diagnostics("P020", shown, word.span, suggest(word, policies.units))
+                diagnostics.report("P020", shown, word.span, suggest(word, policies.units))
             elif said.period is not None and word in said.covers:
                 shown = f"`{name}` has a period, so the calendar says what it covers"
-                diagnostics(
+                diagnostics.report(
                     "P017", shown, word.span, "say `of` whom it is, and let that unit cover"
                 )
             elif policies.units[word].period is not None:
                 shown = f"`{word}` has a period, so it is not somebody to cover or be of"
-                diagnostics("P017", shown, word.span, "name a unit without a period")
+                diagnostics.report("P017", shown, word.span, "name a unit without a period")
             elif word in said.covers:
                 closed.add((str(word), str(name)))
     return _closed(closed, policies, diagnostics)
@@ -127,7 +127,7 @@ def _closed(
     if circle:
         through = ", ".join(f"`{name}`" for name in circle[1:5])
         shown = f"`{circle[0]}` covers itself" + (f", by way of {through}" if through else "")
-        diagnostics("P014", shown, circle[0].span, "remove one of the `covers`")
+        diagnostics.report("P014", shown, circle[0].span, "remove one of the `covers`")
     return frozenset(closed)
 
 
@@ -153,7 +153,9 @@ def _check_categories(policies: PolicySet, diagnostics: DiagnosticCollector) -> 
     for name in policies.categories:
         if name not in used:
             shown = f"no attribute belongs to the category `{name}`"
-            diagnostics("P101", shown, name.span, "its rules can never match; remove it or use it")
+            diagnostics.report(
+                "P101", shown, name.span, "its rules can never match; remove it or use it"
+            )
 
 
 def _check_attributes(policies: PolicySet, diagnostics: DiagnosticCollector) -> None:
@@ -171,9 +173,11 @@ def _check_memberships(
         for word in categories:
             if word not in policies.categories:
                 shown = f"there is no category `{word}`"
-                diagnostics("P022", shown, word.span, suggest(word, policies.categories))
+                diagnostics.report("P022", shown, word.span, suggest(word, policies.categories))
             if word in seen:
-                diagnostics("P010", f"`{word}` is named twice for this attribute", word.span, None)
+                diagnostics.report(
+                    "P010", f"`{word}` is named twice for this attribute", word.span, None
+                )
             seen.add(word)
 
 
@@ -184,7 +188,9 @@ def _check_level(
     diagnostics: DiagnosticCollector,
 ) -> None:
     if word and word not in known_names:  # the empty word stands for one that has been told already
-        diagnostics("P024", f"there is no {what} `{word}`", word.span, suggest(word, known_names))
+        diagnostics.report(
+            "P024", f"there is no {what} `{word}`", word.span, suggest(word, known_names)
+        )
 
 
 def smallest_entities(
@@ -201,21 +207,23 @@ def _check_partitions(
     for name, partition in policies.partitions.items():
         if partition.first is not None and partition.last is not None:
             if partition.first > partition.last:
-                diagnostics(
+                diagnostics.report(
                     "P015", f"the range of `{name}` is empty", name.span, "swap `from` and `to`"
                 )
         elif partition.values is not None and len(set(partition.values)) < len(partition.values):
-            diagnostics("P010", f"a value of `{name}` stands there twice", name.span, None)
+            diagnostics.report("P010", f"a value of `{name}` stands there twice", name.span, None)
         if partition.of is not None and partition.of not in policies.units:
             shown = f"there is no unit `{partition.of}`"
-            diagnostics("P020", shown, partition.of.span, suggest(partition.of, policies.units))
+            diagnostics.report(
+                "P020", shown, partition.of.span, suggest(partition.of, policies.units)
+            )
         elif partition.of is not None and policies.units[partition.of].period is not None:
             shown = f"`{partition.of}` has a period, so it is not somebody to have a value for ever"
-            diagnostics("P017", shown, partition.of.span, "name a unit without a period")
+            diagnostics.report("P017", shown, partition.of.span, "name a unit without a period")
         elif partition.of is None and len(owners) > 1:
             shown = f"`{name}` does not say whose it is, so it splits no rule"
             choices = ", ".join(f"`{owner}`" for owner in sorted(owners)[:5])
-            diagnostics("P107", shown, name.span, f"say `of`: one of {choices}")
+            diagnostics.report("P107", shown, name.span, f"say `of`: one of {choices}")
 
 
 def _label(
@@ -224,14 +232,16 @@ def _label(
     values = tuple(map(str, definition.values)) if definition.values else None
     if (definition.values is None) != definition.text:
         shown = f"the label `{name}` needs either `values` or `text: true`"
-        diagnostics("P016", shown, name.span, None)
+        diagnostics.report("P016", shown, name.span, None)
     if values and len(set(values)) < len(values):
-        diagnostics("P010", f"a value of `{name}` stands there twice", name.span, None)
+        diagnostics.report("P010", f"a value of `{name}` stands there twice", name.span, None)
     if definition.default is not None and values and definition.default not in values:
         shown = f"the default `{definition.default}` is not a value of `{name}`"
-        diagnostics("P016", shown, definition.default.span, suggest(definition.default, values))
+        diagnostics.report(
+            "P016", shown, definition.default.span, suggest(definition.default, values)
+        )
     if definition.default is not None and definition.many:
-        diagnostics(
+        diagnostics.report(
             "P016", f"the label `{name}` takes many values, so none by default", name.span, None
         )
     default = None if definition.default is None else str(definition.default)

@@ -138,4 +138,4 @@ def _report(
     function: BudgetFunction, code: str, message: str, diagnostics: DiagnosticCollector
 ) -> None:
     if not isinstance(function, Same):
-        diagnostics(code, message, function.span, _HELP.get(code))
+        diagnostics.report(code, message, function.span, _HELP.get(code))

@@ -83,12 +83,12 @@ class DiagnosticCollector:
         self._found: dict[tuple[object, ...], Diagnostic] = {}
         self._errors: list[Diagnostic] = []
 
-    def __call__(self, code: str, message: str, span: Span, help_: str | None = None) -> None:
+    def report(self, code: str, message: str, span: Span, help: str | None = None) -> None:
         """Note one finding; the same one twice is one. Past `MAX_ERRORS` the text is rejected."""
         key = (code, message, span.source.name, span.line, span.column)
         if key in self._found:
             return
-        self._found[key] = diagnostic = Diagnostic(code, message, span, help_)
+        self._found[key] = diagnostic = Diagnostic(code, message, span, help)
         if diagnostic.severity is Severity.ERROR:
             self._errors.append(diagnostic)
         if len(self._errors) > MAX_ERRORS:
