@@ -108,7 +108,7 @@ def test_hints_for_what_is_nearly_right() -> None:
     assert help_for("'1.5'") == "remove the quotes"
     assert help_for("'1,5'") == "write `1.5`"
     assert help_for("1_000") == "write `1000`"
-    assert help_for(".inf") == "a budget without a bound is `unlimited`"
+    assert help_for(".inf") == "write `unlimited` for a budget without a bound"
     (flag,) = diagnostics("dpolicy: 1\nschema: {labels: {l: {text: yes}}}\n")
     assert flag.help == "write `true`"
     (item,) = diagnostics("dpolicy: 1\nunits: {user: {}, home: {covers: user}}\n")

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dpolicy.errors import InvalidValue, PredicateFailed
-from dpolicy.policy.grammar import MAX_BUDGET_NUMBER
+from dpolicy.policy.budget_grammar import MAX_BUDGET_NUMBER
 from dpolicy.policy.model import BudgetFunction, Cel, Plus, Same, Through, Times
 from dpolicy.privacy.budget import (
     Budget,
