@@ -306,9 +306,9 @@ def test_a_misspelt_name_is_found_among_few_and_many(count: int) -> None:
 
 
 def test_what_there_is_to_choose_from_is_listed_where_it_is_short() -> None:
-    assert suggest("xyz", ["b", "a"]) == "known: `a`, `b`"
+    assert suggest("xyz", ["b", "a"]) == "use one of `a`, `b`"
     assert suggest("xyz", [f"a{n}" for n in range(100)]) is None
-    assert suggest("x" * 10**6, ["x"]) == "known: `x`"
+    assert suggest("x" * 10**6, ["x"]) == "use `x`"
 
 
 def test_diagnostics_for_programs() -> None:

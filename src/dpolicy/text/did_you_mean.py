@@ -34,7 +34,8 @@ def list_names(known_names: Iterable[str]) -> str | None:
     names = sorted(set(known_names))
     if not 0 < len(names) <= MAX_LISTED_NAMES:
         return None
-    return "known: " + ", ".join(f"`{name}`" for name in names)
+    listed = ", ".join(f"`{name}`" for name in names)
+    return f"use {listed}" if len(names) == 1 else f"use one of {listed}"
 
 
 def closest_name(word: str, names: Iterable[str]) -> str | None:
