@@ -156,7 +156,7 @@ def test_warnings_and_errors_go_to_standard_error(dpolicy: Any) -> None:
     assert "warning P101" in dpolicy("check", "warned.yaml").err
     broken = dpolicy("check", "broken.yaml")
     assert broken.out == ""
-    assert "broken.yaml:11:11: error P020: there is no unit `usr`" in broken.err
+    assert "broken.yaml:11:11: error P020: unknown unit `usr`" in broken.err
     assert "did you mean `user`?" in broken.err
 
 

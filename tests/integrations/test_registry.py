@@ -86,7 +86,7 @@ def written(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], s
 def read_again(text: str) -> dict[str, Any]:
     """The values of a text as our own strict reader takes them."""
     found = DiagnosticCollector()
-    node = read_nodes(Source("entry.yaml", text), found)
+    node = read_nodes(Source("entry.yaml", text), found.report)
     assert node is not None and not found.sorted_diagnostics, found.sorted_diagnostics
     values: dict[str, Any] = node_to_plain(node)
     return values

@@ -47,7 +47,9 @@ def errors(*texts: str) -> list[str]:
 def nodes(text: str) -> tuple[TextNode | None, list[str]]:
     """The node tree of a text, and the codes reported while it was read."""
     found = DiagnosticCollector()
-    return read_nodes(Source("t.yaml", text), found), [d.code for d in found.sorted_diagnostics]
+    return read_nodes(Source("t.yaml", text), found.report), [
+        d.code for d in found.sorted_diagnostics
+    ]
 
 
 def model(text: str) -> PolicySet:

@@ -125,7 +125,7 @@ def test_every_code_has_an_example() -> None:
 def test_the_catalogue_is_what_the_code_uses() -> None:
     used = set()
     for path in sorted((ROOT / "src" / "dpolicy").rglob("*.py")):
-        if path.name != "catalogue.py":
+        if path.name != "diagnostic_codes.py":
             used |= set(re.findall(r"\"(P\d\d\d)\"", path.read_text("utf-8")))
     assert used - {"P100"} == set(CATALOGUE)
 
@@ -278,8 +278,8 @@ def test_warnings_never_reject() -> None:
 def test_a_finding_twice_is_one() -> None:
     found = DiagnosticCollector()
     span = Span(Source("a", "x"), 1, 1, 1, 2)
-    found("P001", "m", span)
-    found("P001", "m", span)
+    found.report("P001", "m", span)
+    found.report("P001", "m", span)
     assert len(found.sorted_diagnostics) == 1
 
 
@@ -306,9 +306,9 @@ def test_a_misspelt_name_is_found_among_few_and_many(count: int) -> None:
 
 
 def test_what_there_is_to_choose_from_is_listed_where_it_is_short() -> None:
-    assert suggest("xyz", ["b", "a"]) == "known: `a`, `b`"
+    assert suggest("xyz", ["b", "a"]) == "use one of `a`, `b`"
     assert suggest("xyz", [f"a{n}" for n in range(100)]) is None
-    assert suggest("x" * 10**6, ["x"]) == "known: `x`"
+    assert suggest("x" * 10**6, ["x"]) == "use `x`"
 
 
 def test_diagnostics_for_programs() -> None:

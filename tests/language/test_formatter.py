@@ -35,7 +35,7 @@ LAWS = settings(
 def formatted(text: str) -> str:
     found = DiagnosticCollector()
     source = Source("t.yaml", text)
-    root = read_nodes(source, found)
+    root = read_nodes(source, found.report)
     assert root is not None, [str(d) for d in found.sorted_diagnostics]
     assert not found.errors
     return format_text(source, root)
@@ -134,7 +134,7 @@ def test_any_text_comes_back(text: str) -> None:
     original = f"k: {canonical(text)}\n"
     once = formatted(original)
     found = DiagnosticCollector()
-    root = read_nodes(Source("t.yaml", once), found)
+    root = read_nodes(Source("t.yaml", once), found.report)
     assert not found.errors
     assert isinstance(root, MapNode)
     value = root.get("k")
@@ -176,7 +176,7 @@ def policy_texts() -> list[Path]:
 def readable(path: Path) -> bool:
     found = DiagnosticCollector()
     return (
-        read_nodes(Source(path.name, path.read_text("utf-8")), found) is not None
+        read_nodes(Source(path.name, path.read_text("utf-8")), found.report) is not None
         and not found.sorted_diagnostics
     )
 

@@ -108,7 +108,7 @@ def test_hints_for_what_is_nearly_right() -> None:
     assert help_for("'1.5'") == "remove the quotes"
     assert help_for("'1,5'") == "write `1.5`"
     assert help_for("1_000") == "write `1000`"
-    assert help_for(".inf") == "a budget without a bound is `unlimited`"
+    assert help_for(".inf") == "write `unlimited` for a budget without a bound"
     (flag,) = diagnostics("dpolicy: 1\nschema: {labels: {l: {text: yes}}}\n")
     assert flag.help == "write `true`"
     (item,) = diagnostics("dpolicy: 1\nunits: {user: {}, home: {covers: user}}\n")
@@ -211,10 +211,10 @@ def test_what_is_not_yaml_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("content", "message", "help_"),
     [
-        (b"a: {b: 1\n", "after `{`", "the `{` in line 1, column 4 is not closed"),
-        (b"a: ['x, y]\n", "after `'`", "the `'` in line 1, column 5 is not closed"),
-        (b"a:\n\tb: 1\n", "a tab cannot indent", "use spaces"),
-        (b"a: b: c\n", "not allowed", "quote text that holds `: `"),
+        (b"a: {b: 1\n", "after `{`", "close the `{` in line 1, column 4"),
+        (b"a: ['x, y]\n", "after `'`", "close the `'` in line 1, column 5"),
+        (b"a:\n\tb: 1\n", "a tab is not allowed as indentation", "indent with spaces"),
+        (b"a: b: c\n", "not allowed", "quote text that contains `: `"),
         (b"a: \xff\n", "the byte 0xff is not UTF-8", "save the file as UTF-8"),
         ("a: \u2066\n".encode(), "U+2066", "write it as an escape"),
     ],

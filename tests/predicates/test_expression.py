@@ -215,11 +215,11 @@ def test_bombs_are_refused_in_time(name: str) -> None:
 def test_bombs_are_refused_in_little_memory() -> None:
     program = f"""
         from pathlib import Path
-        from dpolicy.predicates.expression import read_predicate
-        from dpolicy.releases.release_schema import Schema
-        read_predicate("true", Schema())
+        from dpolicy.predicates.expression import parse_predicate
+        from dpolicy.releases.release_schema import ReleaseSchema
+        parse_predicate("true", ReleaseSchema())
         for text in {list(BOMBS.values())!r}:
-            assert isinstance(read_predicate(text, Schema()), tuple)
+            assert isinstance(parse_predicate(text, ReleaseSchema()), tuple)
         lines = Path("/proc/self/status").read_text().splitlines()
         print(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
     """

@@ -54,7 +54,7 @@ def check_unique_ids(releases: Sequence[Release]) -> None:
 
 def parse_batch(source: Source, diagnostics: DiagnosticCollector) -> Iterator[BatchEntry]:
     """The releases of a text; mistakes go to `found`."""
-    node = read_nodes(source, diagnostics)
+    node = read_nodes(source, diagnostics.report)
     for item in node.items if isinstance(node, ListNode) else (node,):
         entry = None if item is None else _entry(item, diagnostics)
         if entry is not None:
@@ -64,10 +64,10 @@ def parse_batch(source: Source, diagnostics: DiagnosticCollector) -> Iterator[Ba
 def _entry(node: TextNode, diagnostics: DiagnosticCollector) -> BatchEntry | None:
     number = None
     if isinstance(node, MapNode) and (said := node.get("round")) is not None:
-        number = _ROUND.read(said, diagnostics)
+        number = _ROUND.read(said, diagnostics.report)
         others = tuple((key, value) for key, value in node.entries if key.text != "round")
         node = MapNode(node.span, others)
-    release = release_from_node(node, diagnostics)
+    release = release_from_node(node, diagnostics.report)
     if release is None or number is INVALID:
         return None
     return BatchEntry(release, None if number is None else int(number))

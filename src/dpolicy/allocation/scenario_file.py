@@ -96,8 +96,8 @@ SCENARIO: Shape = RecordShape(
 def load_scenario(file: Path) -> SimulationScenario:
     """The scenario of a file. Raises `PolicyRejected` with every mistake in it."""
     found = DiagnosticCollector()
-    node = read_nodes(read_source(file), found)
-    said: Any = INVALID if node is None else SCENARIO.read(node, found)
+    node = read_nodes(read_source(file), found.report)
+    said: Any = INVALID if node is None else SCENARIO.read(node, found.report)
     if said is INVALID or found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     if said["unlocking"] is not None and said["cohorts"] is None:

@@ -210,8 +210,8 @@ def load_case(file: Path) -> Case:
         },
         lambda v, _: Case(file, v["policy"], v["steps"]),
     )
-    node = read_nodes(read_source(file), found)
-    case = INVALID if node is None else shape.read(node, found)
+    node = read_nodes(read_source(file), found.report)
+    case = INVALID if node is None else shape.read(node, found.report)
     if not isinstance(case, Case) or found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     return case

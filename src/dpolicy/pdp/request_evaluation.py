@@ -38,9 +38,9 @@ def parse_request(release: Release | Body) -> Release:
     said = release.body if isinstance(release, Release) else release
     found = DiagnosticCollector()
     node = read_json(
-        Source("release", encode_canonical(to_plain_body(said)).decode("utf-8")), found
+        Source("release", encode_canonical(to_plain_body(said)).decode("utf-8")), found.report
     )
-    read = None if node is None else release_from_node(node, found)
+    read = None if node is None else release_from_node(node, found.report)
     if read is None or found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     return read

@@ -1,1 +1,1 @@
-"""Policy text → policy set, with every mistake located."""
+"""Policy language: grammar, parser, checker and formatter."""

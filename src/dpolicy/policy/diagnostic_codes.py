@@ -1,91 +1,148 @@
-"""Every diagnostic code → what it means and why; `docs/diagnostics.md` is made of this."""
+"""Catalogue of the P codes: title and explanation of each; the source of `docs/diagnostics.md`."""
 
 from __future__ import annotations
 
-#: Errors are below P100, warnings from there on. A code is never given a second meaning.
+#: Title and explanation by code. Codes below P100 are errors, the others warnings. A code never
+#: changes its meaning.
 CATALOGUE: dict[str, tuple[str, str]] = {
-    "P001": ("not YAML", "The text is neither YAML nor JSON, so nothing in it can be trusted."),
+    "P001": (
+        "not valid YAML",
+        "The file is neither YAML nor JSON, or contains invisible control characters.",
+    ),
     "P002": (
-        "too large or too deep",
-        "A file past the limits is a slip or an attack; it is not read.",
+        "too large or too deeply nested",
+        "The file exceeds a size limit. The limits bound the time and memory that a file can cost.",
     ),
     "P003": (
         "alias, anchor, tag, merge key or second document",
-        "They make a text say something else than what stands there, and can blow up in memory.",
+        "These YAML features make the content differ from the visible text, and an alias can "
+        "expand to gigabytes.",
     ),
-    "P004": ("a key stands twice", "YAML readers silently keep one of the two."),
-    "P005": ("a number with a leading zero", "Some readers take `010` for eight."),
+    "P004": ("duplicate key", "Most YAML readers silently keep only one of the two values."),
+    "P005": ("number with a leading zero", "Some YAML readers read `010` as eight."),
     "P006": ("unknown key", "A misspelt key would silently have no effect."),
-    "P007": ("wrong type", "Another kind of value is expected here."),
-    "P008": ("a key is missing", "Without it the text has no meaning."),
-    "P009": ("not a sensible number", "Infinite, negative or absurd numbers are never meant."),
-    "P010": ("a name is defined twice", "Rules are known by these names."),
-    "P011": ("not a name", "Names are plain ASCII, so that two that look alike are alike."),
-    "P012": ("not one of the choices", "Only a few words have a meaning here."),
-    "P013": ("unknown period", "The calendar decides which unit covers which."),
-    "P014": ("a unit covers itself", "The order of units must have no circles."),
-    "P015": ("an empty range", "No privacy unit would lie in it."),
-    "P016": ("a label that cannot be used", "A label is a choice of values, or any text."),
+    "P007": ("wrong type", "The value has another type than the key requires."),
+    "P008": ("missing key", "A required key is missing, or a file has no policy."),
+    "P009": (
+        "number out of range",
+        "The number is infinite, negative, too large, or has too many digits.",
+    ),
+    "P010": (
+        "duplicate name",
+        "Decisions and conflicts refer to rules by these names, so each must be unique.",
+    ),
+    "P011": (
+        "invalid name",
+        "Names must be ASCII, so that names that look the same are the same.",
+    ),
+    "P012": ("invalid choice", "The key accepts only a fixed set of keywords."),
+    "P013": (
+        "unknown period",
+        "The period of a unit must be a calendar period or a number of days.",
+    ),
+    "P014": ("cycle of units", "A unit cannot cover itself, directly or through other units."),
+    "P015": ("empty range", "The first value of a partition is greater than the last one."),
+    "P016": (
+        "invalid label definition",
+        "A label has either a list of values or `text: true`. A default must be one of the values.",
+    ),
     "P017": (
         "`covers` or `of` with a period",
-        "That this month's users lie in one household does not say that users do for ever.",
+        "Only units without a period can be covered or named by `of`. If the users of one month "
+        "belong to one household, this does not hold for all time.",
     ),
     "P018": (
-        "a unit that does not say whose",
-        "A month of a user and a month of a household are different things to protect.",
+        "unit without an owner",
+        "A month of a user and a month of a household are different privacy units.",
     ),
-    "P020": ("unknown unit", "A budget means nothing without its privacy unit."),
+    "P020": ("unknown unit", "A budget has no meaning without its privacy unit."),
     "P021": (
-        "an extension without a catch-all",
-        "A mechanism in none of the settings would be in no rule's scope and spend for free.",
+        "extension without a catch-all setting",
+        "A mechanism that matches no setting would be in the scope of no rule and cost nothing.",
     ),
     "P022": ("unknown category", "A misspelt category would have no attributes."),
-    "P023": (
-        "unknown attribute",
-        "A misspelt attribute would never match, and be bounded by nothing.",
+    "P023": ("unknown attribute", "A predicate with a misspelt attribute would never match."),
+    "P024": (
+        "unknown level",
+        "Risk levels and membership levels must be listed in the schema, or be default levels.",
     ),
-    "P024": ("unknown level", "Risk and membership levels are a closed list."),
-    "P025": ("unknown label", "Labels are a closed vocabulary."),
+    "P025": ("unknown label", "A predicate can read only labels that the schema defines."),
     "P026": (
-        "a stated order that is not true",
-        "Orders decide which rules are pruned. A false one would drop a rule that binds.",
+        "false stated order",
+        "`below` decides which rules are pruned. A false statement would remove a rule that is not "
+        "implied by another one.",
     ),
-    "P027": ("an attribute without a risk level", "An attribute policy has no budget for it."),
-    "P028": ("a category without a risk level", "A category policy has no budget for it."),
-    "P029": ("no budget for a risk level", "Some attribute or category has this level."),
-    "P030": ("not CEL", "The predicate cannot be parsed."),
-    "P031": ("a CEL type error", "The predicate could fail, or be always false, on real releases."),
+    "P027": (
+        "attribute without a risk level",
+        "An attribute policy selects the budget of an attribute by its risk level.",
+    ),
+    "P028": (
+        "category without a risk level",
+        "A category policy selects the budget of a category by its risk level.",
+    ),
+    "P029": (
+        "risk level without a budget",
+        "An attribute or category has a risk level for which the policy states no budget.",
+    ),
+    "P030": ("not valid CEL", "The expression cannot be parsed."),
+    "P031": (
+        "CEL type error",
+        "The expression could fail, or always be false, when a release is decided.",
+    ),
     "P032": (
-        "refused in a predicate",
-        "Predicates are kept to what is cheap to evaluate and can be reasoned about.",
+        "expression not allowed",
+        "Expressions are limited to operations that are fast to evaluate and that the implication "
+        "check can analyse.",
     ),
     "P033": ("unknown value in a predicate", "The comparison could never be true."),
-    "P040": ("ε without δ", "An ε budget is only half a guarantee."),
+    "P040": ("ε without δ", "An (ε, δ) budget needs both numbers."),
     "P041": (
-        "a budget function that is not monotone",
-        "A stricter policy would end in a looser rule.",
+        "budget function that is not monotone",
+        "A stricter budget would become a looser one.",
     ),
-    "P042": ("a budget outside the points", "Beyond the points nobody said what the budget is."),
-    "P043": ("a budget function without a result", "There is no budget to enforce."),
-    "P044": ("a profile that is not allowed here", "Not every conversion is sound everywhere."),
+    "P042": (
+        "budget outside the points",
+        "The function is defined only between its first and its last point.",
+    ),
+    "P043": ("budget function without a result", "There is no budget to enforce."),
+    "P044": (
+        "profile not allowed",
+        "The profile is unknown, or its conversion from (ε, δ) to thresholds is not sound for "
+        "this policy.",
+    ),
     "P045": (
-        "orders whose weights exceed 1",
-        "δ is split between the orders; together they may not fail with more than δ.",
+        "weights of orders above 1",
+        "δ is split between the orders by weight, so that the total failure probability is at "
+        "most δ.",
     ),
-    "P046": ("too many rules", "The product of scopes and settings is larger than configured."),
-    "P047": ("too many rules to draw", "A diagram of this size could not be read."),
-    "P051": ("a release of a case cannot be used", "The step that names it could not be taken."),
-    "P101": ("an unused category", "Its rules can never match."),
-    "P102": ("a scope that can never match", "No mechanism the schema allows lies in it."),
-    "P103": ("a policy without effect", "All its rules are implied by others, so none is checked."),
+    "P046": (
+        "too many rules",
+        "The number of scopes times the number of settings exceeds `max-rules`.",
+    ),
+    "P047": ("too many rules to draw", "A diagram of this size would be unreadable."),
+    "P051": ("unreadable release of a case", "The step that names the release cannot run."),
+    "P101": ("unused category", "No attribute belongs to the category, so its rules never match."),
+    "P102": ("scope that never matches", "The schema allows no mechanism in this scope."),
+    "P103": (
+        "policy without effect",
+        "Every rule of the policy is implied by another rule, so none of them is enforced.",
+    ),
     "P104": (
-        "a partition that a rule cannot use",
-        "A change of the attribute moves a person to another block (theory 6.1).",
+        "partition that a rule cannot use",
+        "The rule reads the attribute of the same name. A change of that attribute moves a person "
+        "to another block (theory 6.1).",
     ),
-    "P105": ("a function that lowers a budget", "Contexts usually loosen budgets."),
-    "P106": ("a stated order that could not be verified", "It is not used."),
+    "P105": (
+        "budget function that lowers a budget",
+        "Settings usually loosen budgets. This warning is for information.",
+    ),
+    "P106": (
+        "stated order that could not be verified",
+        "Pruning does not use the statement.",
+    ),
     "P107": (
-        "a partition without an owner",
-        "Where several units stand side by side, only `of` can say which of them has one value.",
+        "partition without an owner",
+        "If the policy set has several smallest units, `of` must state which of them has exactly "
+        "one value.",
     ),
 }

@@ -1,7 +1,7 @@
-"""The shapes of a policy text: which keys there are, what they take, and what they build.
+"""Grammar of a policy file: its keys, their values, and the objects that the reader builds.
 
-This table is the language's only description: the reader, "did you mean", and the shipped JSON
-Schema all come from it.
+The grammar is the only description of the language. The reader, the suggestions for misspelt keys
+and the JSON Schema for editors are derived from it.
 """
 
 from __future__ import annotations
@@ -10,42 +10,22 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.policy.accounting_grammar import ACCOUNTING, RELATION, UNREADABLE_ACCOUNTING
+from dpolicy.policy.budget_grammar import BUDGET, FUNCTION
 from dpolicy.policy.model import (
     ALWAYS,
-    Attribute,
     AttributePolicy,
     BudgetStatement,
-    Category,
     CategoryPolicy,
-    Cel,
     CustomPolicy,
     Extension,
-    LabelStatement,
-    Partition,
-    Plus,
     Same,
     Setting,
-    Through,
-    Times,
     UnitStatement,
 )
-from dpolicy.policy.schema_grammar import (
-    ALREADY_REPORTED,
-    ATTRIBUTE,
-    COLLAPSE,
-    MAX_VALUES,
-    ORDERS,
-    PARTITION,
-    POINTS,
-    RENYI,
-    UNIT_NAMES,
-)
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS
+from dpolicy.policy.schema_grammar import SCHEMA
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.shapes import (
-    BooleanShape,
-    ChoiceShape,
-    KeywordOrShape,
     ListShape,
     MapShape,
     NameShape,
@@ -55,109 +35,24 @@ from dpolicy.text.shapes import (
     Shape,
     TextShape,
 )
-from dpolicy.text.tagged_shapes import KeyedUnionShape, TaggedUnionShape
+from dpolicy.text.tagged_shapes import TaggedUnionShape
 from dpolicy.text.yaml_reader import LocatedText, Span
 
-#: No budget that means anything is near this; a slip of the decimal point often is.
-MAX_BUDGET_NUMBER = Fraction(100_000)
-
-AMOUNT = NumberShape(
-    "a number from 0 to 100,000",
-    least=Fraction(0),
-    most=MAX_BUDGET_NUMBER,
-    help="a budget without a bound is `unlimited`",
-)
-DELTA = NumberShape("a δ of at least 0 and below 1", least=Fraction(0), below=Fraction(1))
-FACTOR = NumberShape(
-    "a factor above 0 and at most 100,000", above=Fraction(0), most=MAX_BUDGET_NUMBER
-)
-SHIFT = NumberShape(
-    "a number from -100,000 to 100,000", least=-MAX_BUDGET_NUMBER, most=MAX_BUDGET_NUMBER
-)
-
-#: No policy set that people maintain comes near these; what compares all pairs must stay quick.
-MAX_POLICIES, MAX_SETTINGS, MAX_UNITS, MAX_LEVELS = 10_000, 1_000, 500, 100
-
-
-def _statement(**names: str) -> Callable[[dict[str, Any], Span], BudgetStatement]:
-    def build(values: dict[str, Any], span: Span) -> BudgetStatement:
-        return BudgetStatement(**{key: values[name] for key, name in names.items()}, span=span)
-
-    return build
-
-
-BUDGET = KeyedUnionShape(
-    "a budget",
-    {
-        "epsilon": RecordShape(
-            "an ε budget",
-            {
-                "epsilon": RecordField(AMOUNT, "ε", required=True),
-                "delta": RecordField(DELTA, "δ; 0 is pure DP"),
-            },
-            _statement(epsilon="epsilon", delta="delta"),
-        ),
-        "rho": RecordShape(
-            "a ρ budget",
-            {"rho": RecordField(AMOUNT, "ρ of zCDP", required=True)},
-            _statement(rho="rho"),
-        ),
-        "mu": RecordShape(
-            "a μ budget",
-            {"mu": RecordField(AMOUNT, "μ of GDP", required=True)},
-            _statement(mu="mu"),
-        ),
-        "renyi": RecordShape(
-            "a Rényi budget",
-            {"renyi": RecordField(RENYI, "order → divergence; all must hold", required=True)},
-            _statement(renyi="renyi"),
-        ),
-    },
-    words={"unlimited": BudgetStatement(unlimited=True)},
-)
-
-FUNCTION = KeyedUnionShape(
-    "a budget function",
-    {
-        "times": RecordShape(
-            "a `times` function",
-            {"times": RecordField(FACTOR, "factor", required=True)},
-            lambda v, span: Times(v["times"], span),
-        ),
-        "plus": RecordShape(
-            "a `plus` function",
-            {"plus": RecordField(SHIFT, "amount", required=True)},
-            lambda v, span: Plus(v["plus"], span),
-        ),
-        "through": RecordShape(
-            "a `through` function",
-            {
-                "through": RecordField(POINTS, "points on straight lines", required=True),
-                "beyond": RecordField(ChoiceShape(("error", "extend"), "`error` or `extend`")),
-            },
-            lambda v, span: Through(v["through"], v["beyond"] == "extend", span),
-        ),
-        "cel": RecordShape(
-            "a `cel` function",
-            {"cel": RecordField(TextShape(), "an expression over `budget`", required=True)},
-            lambda v, span: Cel(v["cel"], span),
-        ),
-    },
-    words={"same": Same()},
-)
+#: Limits far above the size of any maintained policy set. Some checks compare all pairs.
+MAX_POLICIES, MAX_SETTINGS, MAX_UNITS = 10_000, 1_000, 500
 
 PREDICATE = TextShape("`always` or a CEL expression")
 
 
-def _nameless(span: Span) -> LocatedText:
-    """A name for what has none, so that the rest of it is checked too."""
+def _placeholder_name(span: Span) -> LocatedText:
+    """Return a unique name for a policy without a valid one, so that its other keys are checked."""
     return LocatedText(f"?{span.line}:{span.column}", span)
 
 
-#: What stands in for values of a policy or setting that are wrong. A policy with a mistake is never
-#: compiled, and the unit with the empty name is never looked up.
-_RESCUE: dict[str, Callable[[Span], Any]] = {
-    "name": _nameless,
+#: Replacements for invalid values of a policy or setting. A policy with an error is never compiled,
+#: and the checker never looks up the unit with the empty name.
+_FALLBACKS: dict[str, Callable[[Span], Any]] = {
+    "name": _placeholder_name,
     "when": lambda span: LocatedText(ALWAYS, span),
     "unit": lambda span: LocatedText("", span),
     "units": lambda span: (LocatedText("", span),),
@@ -166,41 +61,62 @@ _RESCUE: dict[str, Callable[[Span], Any]] = {
     "levels": lambda _: {},
     "except": lambda _: {},
 }
-_RESCUE_CUSTOM = {**_RESCUE, "budget": lambda _: BudgetStatement(unlimited=True)}
-_RESCUE_SETTING = {**_RESCUE, "budget": lambda _: Same()}
+_CUSTOM_FALLBACKS = {**_FALLBACKS, "budget": lambda _: BudgetStatement(unlimited=True)}
+_SETTING_FALLBACKS = {**_FALLBACKS, "budget": lambda _: Same()}
 
-_COMMON: dict[str, RecordField] = {
-    "name": RecordField(NameShape(), "names the rules", required=True),
+_COMMON_FIELDS: dict[str, RecordField] = {
+    "name": RecordField(NameShape(), "name of the policy, part of its rule names", required=True),
     "kind": RecordField(TextShape(), required=True),
 }
-_SCOPED: dict[str, RecordField] = {
-    **_COMMON,
-    "unit": RecordField(NameShape(), "the privacy unit"),
-    "units": RecordField(UNIT_NAMES, "several privacy units"),
-    "profile": RecordField(NameShape(), "how ε becomes thresholds, for this policy's rules"),
+_SCOPED_FIELDS: dict[str, RecordField] = {
+    **_COMMON_FIELDS,
+    "unit": RecordField(NameShape(), "privacy unit of the rules"),
+    "units": RecordField(
+        ListShape(NameShape(), "a list of units", least=1), "privacy units, one rule for each"
+    ),
+    "profile": RecordField(
+        NameShape(), "method that turns (ε, δ) into thresholds, for the rules of this policy"
+    ),
 }
-_BY_RISK: dict[str, RecordField] = {
-    **_SCOPED,
+_RISK_FIELDS: dict[str, RecordField] = {
+    **_SCOPED_FIELDS,
     "budgets": RecordField(
         MapShape(BUDGET, fallback=BudgetStatement(unlimited=True)),
-        "a budget for each risk level",
+        "budget of each risk level",
         default={},
     ),
     "except": RecordField(
         MapShape(BUDGET, fallback=BudgetStatement(unlimited=True)),
-        "a budget for one attribute or category",
+        "budgets of single attributes or categories",
         default={},
     ),
 }
 
 
 def _units(values: dict[str, Any]) -> tuple[Any, ...]:
-    """`unit` or `units`; both or neither is told by the checker, which sees an empty tuple."""
+    """Return the units of a policy; an empty tuple if it has both or neither of the two keys.
+
+    The checker reports the empty tuple.
+    """
     one, many = values["unit"], values["units"]
     if one is not None and many is not None:
         return ()
     return (one,) if one is not None else (many or ())
 
+
+SETTING = RecordShape(
+    "a setting",
+    {
+        "name": RecordField(NameShape(), "name of the setting, part of rule names", required=True),
+        "when": RecordField(PREDICATE, "predicate that selects mechanisms", required=True),
+        "budget": RecordField(FUNCTION, "function applied to budgets", required=True),
+        "below": RecordField(
+            ListShape(NameShape()), "settings whose scopes contain this scope", default=()
+        ),
+    },
+    lambda v, span: Setting(v["name"], v["when"], v["budget"], v["below"], span),
+    _SETTING_FALLBACKS,
+)
 
 POLICY = TaggedUnionShape(
     "a policy",
@@ -209,186 +125,69 @@ POLICY = TaggedUnionShape(
         "custom": RecordShape(
             "a custom policy",
             {
-                **_SCOPED,
-                "when": RecordField(PREDICATE, "which mechanisms", required=True),
-                "budget": RecordField(BUDGET, "the bound", required=True),
+                **_SCOPED_FIELDS,
+                "when": RecordField(PREDICATE, "predicate that selects mechanisms", required=True),
+                "budget": RecordField(BUDGET, "bound on the composed loss", required=True),
                 "below": RecordField(
-                    ListShape(NameShape()), "policies this scope lies inside", default=()
+                    ListShape(NameShape()), "policies whose scopes contain this scope", default=()
                 ),
             },
             lambda v, span: CustomPolicy(
                 v["name"], v["when"], _units(v), v["budget"], v["below"], v["profile"], span
             ),
-            _RESCUE_CUSTOM,
+            _CUSTOM_FALLBACKS,
         ),
         "attribute": RecordShape(
             "an attribute policy",
-            _BY_RISK,
+            _RISK_FIELDS,
             lambda v, span: AttributePolicy(
                 v["name"], _units(v), v["budgets"], v["except"], v["profile"], span
             ),
-            _RESCUE,
+            _FALLBACKS,
         ),
         "category": RecordShape(
             "a category policy",
             {
-                **_BY_RISK,
-                "levels": RecordField(MapShape(FUNCTION), "by membership level", default={}),
+                **_RISK_FIELDS,
+                "levels": RecordField(
+                    MapShape(FUNCTION), "budget function of each membership level", default={}
+                ),
             },
             lambda v, span: CategoryPolicy(
                 v["name"], _units(v), v["budgets"], v["levels"], v["except"], v["profile"], span
             ),
-            _RESCUE,
+            _FALLBACKS,
         ),
         "extension": RecordShape(
             "an extension policy",
             {
-                **_COMMON,
+                **_COMMON_FIELDS,
                 "settings": RecordField(
                     ListShape(
-                        RecordShape(
-                            "a setting",
-                            {
-                                "name": RecordField(NameShape(), "names the rules", required=True),
-                                "when": RecordField(PREDICATE, "which mechanisms", required=True),
-                                "budget": RecordField(
-                                    FUNCTION, "what it does to budgets", required=True
-                                ),
-                                "below": RecordField(
-                                    ListShape(NameShape()), "settings it lies inside", default=()
-                                ),
-                            },
-                            lambda v, span: Setting(
-                                v["name"], v["when"], v["budget"], v["below"], span
-                            ),
-                            _RESCUE_SETTING,
-                        ),
+                        SETTING,
                         "a list of settings",
                         least=1,
                         most=MAX_SETTINGS,
                     ),
-                    "the contexts",
+                    "settings of the extension",
                     required=True,
                 ),
             },
             lambda v, span: Extension(v["name"], v["settings"], span),
-            _RESCUE,
+            _FALLBACKS,
         ),
     },
-)
-
-RELATIONS = ChoiceShape(tuple(NeighbouringRelation), "a neighbouring relation")
-
-ACCOUNTING = RecordShape(
-    "`accounting`",
-    {
-        "delta": RecordField(DELTA, "the δ of every budget that states only ε"),
-        "profile": RecordField(NameShape(), "how (ε, δ) becomes Rényi thresholds"),
-        "orders": RecordField(
-            KeywordOrShape({"default": DEFAULT_ORDERS}, ORDERS), "the Rényi grid"
-        ),
-        "relation": RecordField(RELATIONS, "the neighbouring relation of every unit"),
-        "require": RecordField(
-            ChoiceShape(("additive",), "`additive`"), "refuse mechanisms that are not"
-        ),
-        "uncovered": RecordField(
-            ChoiceShape(("allow", "deny"), "`allow` or `deny`"), "mechanisms that no rule covers"
-        ),
-        "max-rules": RecordField(
-            NumberShape(
-                "a whole number of rules", above=Fraction(0), most=Fraction(8_000_000), whole=True
-            ),
-            "the largest rule product to compile",
-        ),
-        "collapse": RecordField(COLLAPSE, "keep time steps of long ago together"),
-    },
-    lambda values, _: values,
-    dict.fromkeys(
-        ("profile", "orders", "relation", "require", "uncovered", "collapse"), lambda _: None
-    )
-    | {"max-rules": lambda _: None, "delta": lambda _: Fraction(1, 10**7)},
-)
-
-#: Stands in for a section that cannot be read; the δ keeps budgets from being reported for it.
-_ACCOUNTING_UNKNOWN = {**dict.fromkeys(ACCOUNTING.fields), "delta": Fraction(1, 10**7)}
-
-SCHEMA = RecordShape(
-    "`schema`",
-    {
-        "risk-levels": RecordField(
-            ListShape(NameShape(), least=1, most=MAX_LEVELS), "lowest first"
-        ),
-        "membership-levels": RecordField(
-            ListShape(NameShape(), least=1, most=MAX_LEVELS), "closest first"
-        ),
-        "categories": RecordField(
-            MapShape(
-                RecordShape(
-                    "a category",
-                    {"risk": RecordField(NameShape(), "its risk level")},
-                    lambda v, _: Category(v["risk"]),
-                    {"risk": lambda span: LocatedText("", span)},
-                ),
-                fallback=Category(ALREADY_REPORTED),
-            ),
-            "groups of attributes",
-            default={},
-        ),
-        "attributes": RecordField(
-            MapShape(ATTRIBUTE, fallback=Attribute(ALREADY_REPORTED)),
-            "the columns of the data",
-            default={},
-        ),
-        "labels": RecordField(
-            MapShape(
-                RecordShape(
-                    "a label",
-                    {
-                        "values": RecordField(
-                            ListShape(NameShape(), least=1, most=MAX_VALUES), "the choices"
-                        ),
-                        "text": RecordField(BooleanShape(), "any text", default=False),
-                        "many": RecordField(
-                            BooleanShape(), "several values at once", default=False
-                        ),
-                        "default": RecordField(NameShape(), "the value where none is said"),
-                        "required": RecordField(
-                            BooleanShape(), "a release must say it", default=False
-                        ),
-                    },
-                    lambda v, _: LabelStatement(
-                        v["values"],
-                        v["text"],
-                        v["many"],
-                        v["default"],
-                        v["required"],
-                    ),
-                    {key: lambda _: False for key in ("many", "required")}
-                    | {"values": lambda _: (), "default": lambda _: None},
-                ),
-                fallback=LabelStatement(()),
-            ),
-            "the closed vocabulary of releases",
-            default={},
-        ),
-        "partitions": RecordField(
-            MapShape(PARTITION, fallback=Partition()), "what splits units into blocks", default={}
-        ),
-    },
-    lambda values, _: values,
-    {key: lambda _: None for key in ("risk-levels", "membership-levels")}
-    | {key: lambda _: {} for key in ("categories", "attributes", "labels", "partitions")},
 )
 
 UNIT = RecordShape(
     "a unit",
     {
         "period": RecordField(
-            TextShape("a period such as `month`"), "how much of the data is protected"
+            TextShape("a period such as `month`"), "period of the data that is protected"
         ),
-        "of": RecordField(NameShape(), "whose data, `user` if left out"),
-        "covers": RecordField(ListShape(NameShape()), "units that lie inside this one", default=()),
-        "relation": RecordField(RELATIONS, "its own neighbouring relation"),
+        "of": RecordField(NameShape(), "unit without a period whose data this is"),
+        "covers": RecordField(ListShape(NameShape()), "units contained in this one", default=()),
+        "relation": RecordField(RELATION, "neighbouring relation of this unit"),
     },
     lambda v, _: UnitStatement(
         v["period"],
@@ -404,7 +203,7 @@ FILE: Shape = RecordShape(
         "dpolicy": RecordField(
             NumberShape("the version `1`", least=Fraction(1), most=Fraction(1), whole=True)
         ),
-        "name": RecordField(NameShape(), "the name of the policy set"),
+        "name": RecordField(NameShape(), "name of the policy set"),
         "accounting": RecordField(ACCOUNTING),
         "units": RecordField(
             MapShape(UNIT, fallback=UnitStatement(), most=MAX_UNITS), "privacy units", default={}
@@ -412,17 +211,17 @@ FILE: Shape = RecordShape(
         "schema": RecordField(SCHEMA),
         "policies": RecordField(
             ListShape(POLICY, "a list of policies", most=MAX_POLICIES),
-            "hold for all releases together",
+            "policies that bound all releases together",
             default=(),
         ),
         "each-release": RecordField(
             ListShape(POLICY, "a list of policies", most=MAX_POLICIES),
-            "hold for every release by itself",
+            "policies that bound each release separately",
             default=(),
         ),
     },
     lambda values, _: values,
     {key: lambda _: None for key in ("dpolicy", "name", "schema")}
     | {key: lambda _: () for key in ("policies", "each-release")}
-    | {"units": lambda _: {}, "accounting": lambda _: _ACCOUNTING_UNKNOWN},
+    | {"units": lambda _: {}, "accounting": lambda _: UNREADABLE_ACCOUNTING},
 )

@@ -1,4 +1,4 @@
-"""The shapes of a policy text → JSON Schema, which ships as `policy.schema.json` for editors."""
+"""JSON Schema of a policy file, derived from the grammar; ships as `policy.schema.json`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dpolicy.policy.grammar import FILE
 
 
 def policy_schema() -> dict[str, Any]:
-    """The JSON Schema of one policy file."""
+    """Return the JSON Schema of one policy file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "dpolicy policy file",

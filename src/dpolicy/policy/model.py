@@ -1,7 +1,8 @@
-"""What a policy text says, as frozen values: every name remembers where it stands.
+"""Policy model: the parsed content of a policy set, before names are resolved.
 
-Spans never take part in equality, so two texts that say the same are equal, and
-`parse(format(x)) == x`. Nothing here is resolved yet: `checker.py` looks names up.
+Spans do not take part in equality, so two texts with the same content are equal, and
+`parse(format(x)) == x`. `checker.py` resolves the names. The policy digest hashes the names of
+these classes and fields, so they must not change.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from dpolicy.text.yaml_reader import LocatedText, Span
 DEFAULT_RISK_LEVELS = ("low", "medium", "high")
 DEFAULT_MEMBERSHIP_LEVELS = ("member", "strong", "weak")
 
-#: A rule product past this is refused unless the policy raises it: 100 bytes a rule is 200 MB.
+#: Default of `max-rules`: 200 MB at 100 bytes per rule.
 DEFAULT_MAX_RULES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """Time steps that ended so many months ago are kept together, in blocks of a longer period."""
+    """Merging of time steps: steps that ended `after` months ago become steps of period `into`."""
 
     after: int
     into: str
@@ -31,7 +32,7 @@ class Collapse:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """How losses are counted in this deployment."""
+    """Accounting options of a policy set."""
 
     delta: Fraction | None = None
     profile: Profile = Profile.CLASSIC
@@ -45,7 +46,7 @@ class Accounting:
 
 @dataclass(frozen=True, slots=True)
 class UnitStatement:
-    """A privacy unit: whose data (`of`), how much of it (`period`), and what it covers."""
+    """Privacy unit: its entity (`of`), its period, and the units that it covers."""
 
     period: str | None = None
     of: LocatedText | None = None
@@ -55,14 +56,14 @@ class UnitStatement:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A group of attributes that say something together."""
+    """Group of attributes with a risk level."""
 
     risk: LocatedText | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column of the data: its risk, and the categories it belongs to at each level."""
+    """Column of the data: its risk level, and its categories by membership level."""
 
     risk: LocatedText | None = None
     memberships: Mapping[LocatedText, tuple[LocatedText, ...]] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class LabelStatement:
-    """A label of releases: a choice of values, or any text."""
+    """Label of mechanisms: one of `values`, or any text."""
 
     values: tuple[LocatedText, ...] | None = None
     text: bool = False
@@ -81,9 +82,9 @@ class LabelStatement:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What splits privacy units into blocks: listed values, or a range of whole numbers.
+    """Dimension that splits privacy units into blocks: values, or a range of whole numbers.
 
-    Each unit named by `of` has one value; without it, the smallest unit that there is.
+    Each member of the unit `of` has one value; the default is the smallest unit.
     """
 
     values: tuple[LocatedText, ...] | None = None
@@ -95,7 +96,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatement:
-    """A budget as written; an ε without δ takes the δ of the accounting."""
+    """Budget as written. An ε without δ uses the δ of `accounting`."""
 
     epsilon: Fraction | None = None
     delta: Fraction | None = None
@@ -108,12 +109,12 @@ class BudgetStatement:
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """The budget as it is."""
+    """Budget function that returns the budget unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The budget, multiplied."""
+    """Budget function that multiplies the budget."""
 
     factor: Fraction
     span: Span = field(compare=False, repr=False)
@@ -121,7 +122,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Plus:
-    """The budget, raised by an amount."""
+    """Budget function that adds an amount, which can be negative."""
 
     amount: Fraction
     span: Span = field(compare=False, repr=False)
@@ -129,7 +130,7 @@ class Plus:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """Straight lines through points; beyond the last ones only if `extend`."""
+    """Piecewise linear budget function; `extend` extrapolates outside the points."""
 
     points: tuple[tuple[Fraction, Fraction], ...]
     extend: bool
@@ -138,7 +139,7 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Cel:
-    """A CEL expression over `budget`."""
+    """Budget function written as a CEL expression over `budget`."""
 
     text: LocatedText
     span: Span = field(compare=False, repr=False)
@@ -149,7 +150,7 @@ BudgetFunction = Same | Times | Plus | Through | Cel
 
 @dataclass(frozen=True, slots=True)
 class CustomPolicy:
-    """One scope, written as a predicate."""
+    """Policy with one scope, written as a predicate."""
 
     name: LocatedText
     when: LocatedText
@@ -162,7 +163,7 @@ class CustomPolicy:
 
 @dataclass(frozen=True, slots=True)
 class AttributePolicy:
-    """One scope for each attribute, with a budget by risk level."""
+    """Policy with one scope per attribute and a budget per risk level."""
 
     name: LocatedText
     units: tuple[LocatedText, ...]
@@ -174,7 +175,7 @@ class AttributePolicy:
 
 @dataclass(frozen=True, slots=True)
 class CategoryPolicy:
-    """One scope for each category and membership level, with a budget by risk level."""
+    """Policy with one scope per category and membership level, and a budget per risk level."""
 
     name: LocatedText
     units: tuple[LocatedText, ...]
@@ -187,7 +188,7 @@ class CategoryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One context of an extension and what it does to budgets."""
+    """Setting of an extension: a scope and the function that it applies to budgets."""
 
     name: LocatedText
     when: LocatedText
@@ -198,7 +199,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Turns every rule into one rule for each setting."""
+    """Policy that replaces every rule by one rule per setting."""
 
     name: LocatedText
     settings: tuple[Setting, ...]
@@ -208,13 +209,13 @@ class Extension:
 BasePolicy = CustomPolicy | AttributePolicy | CategoryPolicy
 Policy = BasePolicy | Extension
 
-#: The word that matches every mechanism.
+#: Keyword of the predicate that matches every mechanism.
 ALWAYS = "always"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """Everything that the files of a policy set say."""
+    """Content of all files of a policy set."""
 
     name: str | None
     accounting: Accounting
@@ -230,10 +231,10 @@ class PolicySet:
 
 
 def base_policies(section: tuple[Policy, ...]) -> list[BasePolicy]:
-    """The policies of a section that make rules of their own."""
+    """Return the base policies of a section."""
     return [policy for policy in section if not isinstance(policy, Extension)]
 
 
 def extensions(section: tuple[Policy, ...]) -> list[Extension]:
-    """The policies of a section that multiply rules, in the order they apply."""
+    """Return the extensions of a section, in the order in which they apply."""
     return [policy for policy in section if isinstance(policy, Extension)]

@@ -1,4 +1,4 @@
-"""Files → one policy set: each file is read by its shape, then the sections are put together."""
+"""Parser: reads each file by the grammar and merges the sections into one policy set."""
 
 from __future__ import annotations
 
@@ -34,75 +34,85 @@ from dpolicy.text.yaml_reader import (
     read_nodes,
 )
 
-#: What only a policy says: a file with one of these is read as one, or reported.
+#: Keys that only a policy file has. A file with one of them is parsed as a policy file.
 POLICY_KEYS = {"dpolicy", "policies", "each-release", "accounting", "units", "schema"}
 
-#: What a policy directory holds; anything else beside it is left alone.
+#: Suffixes of policy files; other files in a policy directory are ignored.
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def policy_files(path: Path) -> list[Path]:
-    """The files of a policy set: the file itself, or those of a directory, cases among them."""
+    """Return the file, or the policy and case files of a directory. Raise `OSError` if none."""
     if not path.is_dir():
         return [path]
     files = sorted(
         file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
     )
     if not files:
-        raise FileNotFoundError(ENOENT, "there is no policy file here", str(path))
+        raise FileNotFoundError(ENOENT, "no policy file in this directory", str(path))
     return files
 
 
 def read_sources(path: Path) -> list[Source]:
-    """The texts of a policy set."""
+    """Read the files of a policy set."""
     return [read_source(file) for file in policy_files(path)]
 
 
 def parse_policies(sources: Sequence[Source], diagnostics: DiagnosticCollector) -> PolicySet | None:
-    """All that the files say, or None where nothing could be read; mistakes go to `found`."""
+    """Parse sources into one policy set, or return None if no source is readable.
+
+    Releases and cases beside policy files are skipped.
+    """
     files = []
     for source in sources:
-        node = read_nodes(source, diagnostics)
-        if node is None or (len(sources) > 1 and _is_release(node)):
-            continue  # what says nothing of a policy set may lie beside it
-        files.append(_read_file(node, source, diagnostics))
+        node = read_nodes(source, diagnostics.report)
+        if node is None or (len(sources) > 1 and _is_release_or_case(node)):
+            continue
+        files.append(_parse_file(node, source, diagnostics))
     if not files:
         if not diagnostics.errors:
-            diagnostics("P008", "there is no policy here", Span(sources[0], 1, 1, 1, 2), None)
+            diagnostics.report(
+                "P008", "none of the files is a policy", Span(sources[0], 1, 1, 1, 2), None
+            )
         return None
-    return _policy_set([values for values in files if values is not INVALID], diagnostics)
+    return _merge_files([values for values in files if values is not INVALID], diagnostics)
 
 
-def _is_release(node: TextNode) -> bool:
-    """Whether a file beside the policies is a release or a case, and nothing else."""
+def _is_release_or_case(node: TextNode) -> bool:
     keys = {key.text for key, _ in node.entries} if isinstance(node, MapNode) else set()
     return not keys & POLICY_KEYS and bool(keys & {"release", "steps"})
 
 
-def _read_file(node: TextNode, source: Source, diagnostics: DiagnosticCollector) -> Any:
+def _parse_file(node: TextNode, source: Source, diagnostics: DiagnosticCollector) -> Any:
+    """Return the values of a file by key, with the spans of its keys under `keys`."""
     start = Span(source, 1, 1, 1, 2)
-    if _is_release(node):
-        diagnostics(
-            "P008", "this is a release or a case, not a policy", start, "`dpolicy test` runs cases"
+    if _is_release_or_case(node):
+        diagnostics.report(
+            "P008",
+            "the file is a release or a case, not a policy",
+            start,
+            "run cases with `dpolicy test`",
         )
         return INVALID
     if isinstance(node, MapNode) and node.get("dpolicy") is None:
-        diagnostics("P008", "a policy file needs `dpolicy: 1`", start, "write it as the first line")
+        diagnostics.report(
+            "P008", "a policy file needs `dpolicy: 1`", start, "add it as the first line"
+        )
     if isinstance(node, ScalarNode) and node.kind == "null":
-        diagnostics(
-            "P008", "the file is empty", start, "`dpolicy init` writes a policy to start from"
+        diagnostics.report(
+            "P008", "the file is empty", start, "run `dpolicy init` to create a starter policy"
         )
         return INVALID
-    values = FILE.read(node, diagnostics)
+    values = FILE.read(node, diagnostics.report)
     if values is INVALID or not isinstance(node, MapNode):
         return INVALID
     return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
 
 
-def _policy_set(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) -> PolicySet:
+def _merge_files(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) -> PolicySet:
     schemas = [file["schema"] or {} for file in files]
     levels = {
-        key: _only(
+        key: _single_value(
             [
                 (s.get(key), f["keys"].get("schema"))
                 for s, f in zip(schemas, files, strict=True)
@@ -114,17 +124,19 @@ def _policy_set(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) -
         for key in ("risk-levels", "membership-levels")
     }
     merged = {
-        key: _merged([schema.get(key) or {} for schema in schemas], diagnostics)
+        key: _merge_maps([schema.get(key) or {} for schema in schemas], diagnostics)
         for key in ("categories", "attributes", "labels", "partitions")
     }
-    units = _merged([file["units"] or {} for file in files], diagnostics)
+    units = _merge_maps([file["units"] or {} for file in files], diagnostics)
     policies = tuple(policy for file in files for policy in file["policies"])
     each_release = tuple(policy for file in files for policy in file["each-release"])
-    _report_twice(policies + each_release, diagnostics)
+    _report_duplicate_policies(policies + each_release, diagnostics)
     return PolicySet(
-        name=_only([(f["name"], f["keys"].get("name")) for f in files], "name", diagnostics),
-        accounting=_accounting(files, policies, diagnostics),
-        units=units or {LocatedText("user", _nowhere(files)): UnitStatement()},
+        name=_single_value(
+            [(f["name"], f["keys"].get("name")) for f in files], "name", diagnostics
+        ),
+        accounting=_build_accounting(files, policies, diagnostics),
+        units=units or {LocatedText("user", _any_span(files)): UnitStatement()},
         risk_levels=levels["risk-levels"] or DEFAULT_RISK_LEVELS,
         membership_levels=levels["membership-levels"] or DEFAULT_MEMBERSHIP_LEVELS,
         categories=merged["categories"],
@@ -136,91 +148,94 @@ def _policy_set(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) -
     )
 
 
-def _nowhere(files: list[dict[str, Any]]) -> Span:
+def _any_span(files: list[dict[str, Any]]) -> Span:
+    """Return a span for a definition that is in no file."""
     spans = [span for file in files for span in file["keys"].values()]
     return spans[0] if spans else Span(Source("policy", ""), 1, 1, 1, 2)
 
 
-def _only(values: list[tuple[Any, Span | None]], key: str, diagnostics: DiagnosticCollector) -> Any:
-    """The value that one file gives; a second file that gives it too is reported."""
-    given = [(value, span) for value, span in values if value is not None]
-    for _, span in given[1:]:
+def _single_value(
+    values: list[tuple[Any, Span | None]], key: str, diagnostics: DiagnosticCollector
+) -> Any:
+    """Return the value of a key that only one file may define; report further definitions."""
+    defined = [(value, span) for value, span in values if value is not None]
+    for _, span in defined[1:]:
         if span is not None:
-            diagnostics("P010", f"`{key}` is defined in two files", span, "keep one of them")
-    return given[0][0] if given else None
+            diagnostics.report("P010", f"`{key}` is defined in two files", span, "keep one of them")
+    return defined[0][0] if defined else None
 
 
-def _merged(
+def _merge_maps(
     maps: list[dict[LocatedText, Any]], diagnostics: DiagnosticCollector
 ) -> dict[LocatedText, Any]:
-    """One map out of several; a name that two of them define is reported."""
+    """Merge maps; report a name that is defined twice, and keep its first definition."""
     merged: dict[LocatedText, Any] = {}
-    places: dict[str, Span] = {}
+    spans: dict[str, Span] = {}
     for entries in maps:
         for name, value in entries.items():
-            if name in places:
-                _twice(name, places[name], diagnostics)
+            if name in spans:
+                _report_duplicate(name, spans[name], diagnostics)
                 continue
-            places[name] = name.span
+            spans[name] = name.span
             merged[name] = value
     return merged
 
 
-def _report_twice(policies: tuple[Policy, ...], diagnostics: DiagnosticCollector) -> None:
-    places: dict[str, Span] = {}
+def _report_duplicate_policies(
+    policies: tuple[Policy, ...], diagnostics: DiagnosticCollector
+) -> None:
+    spans: dict[str, Span] = {}
     for policy in policies:
-        if policy.name in places:
-            _twice(policy.name, places[policy.name], diagnostics)
-        places.setdefault(policy.name, policy.name.span)
+        if policy.name in spans:
+            _report_duplicate(policy.name, spans[policy.name], diagnostics)
+        spans.setdefault(policy.name, policy.name.span)
 
 
-def _twice(name: LocatedText, first: Span, diagnostics: DiagnosticCollector) -> None:
-    diagnostics(
+def _report_duplicate(name: LocatedText, first: Span, diagnostics: DiagnosticCollector) -> None:
+    diagnostics.report(
         "P010", f"`{name}` is defined twice (first at {first})", name.span, "rename one of them"
     )
 
 
-def _accounting(
+def _build_accounting(
     files: list[dict[str, Any]], policies: tuple[Policy, ...], diagnostics: DiagnosticCollector
 ) -> Accounting:
-    given = _only(
+    fields = _single_value(
         [(f["accounting"], f["keys"].get("accounting")) for f in files], "accounting", diagnostics
     )
-    if given is None:
+    if fields is None:
         return Accounting()
-    profile = (
-        read_profile(given["profile"], diagnostics)
-        if given["profile"] is not None
-        else Profile.CLASSIC
-    )
-    by_default = any(policy.profile is None for policy in base_policies(policies))
-    if profile is Profile.STATIC and by_default:
-        report_static_profile(given["profile"].span, diagnostics)
+    profile = Profile.CLASSIC
+    if fields["profile"] is not None:
+        profile = read_profile(fields["profile"], diagnostics)
+    is_default = any(policy.profile is None for policy in base_policies(policies))
+    if profile is Profile.STATIC and is_default:
+        report_static_profile(fields["profile"].span, diagnostics)
     return Accounting(
-        delta=given["delta"],
+        delta=fields["delta"],
         profile=profile,
-        orders=DEFAULT_ORDERS if given["orders"] is None else given["orders"],
-        relation=NeighbouringRelation(given["relation"] or NeighbouringRelation.ADD_REMOVE),
-        require_additive=given["require"] == "additive",
-        allow_uncovered=given["uncovered"] == "allow",
-        max_rules=given["max-rules"] or DEFAULT_MAX_RULES,
-        collapse=given["collapse"],
+        orders=DEFAULT_ORDERS if fields["orders"] is None else fields["orders"],
+        relation=NeighbouringRelation(fields["relation"] or NeighbouringRelation.ADD_REMOVE),
+        require_additive=fields["require"] == "additive",
+        allow_uncovered=fields["uncovered"] == "allow",
+        max_rules=fields["max-rules"] or DEFAULT_MAX_RULES,
+        collapse=fields["collapse"],
     )
 
 
 def read_profile(name: LocatedText, diagnostics: DiagnosticCollector) -> Profile:
-    """A profile by its name; an unknown one is reported and read as the default."""
+    """Return a profile by name; report an unknown name and return the default."""
     try:
         return Profile(name)
     except ValueError:
-        diagnostics(
-            "P044", f"there is no profile `{name}`", name.span, suggest(name, tuple(Profile))
+        diagnostics.report(
+            "P044", f"unknown profile `{name}`", name.span, suggest(name, tuple(Profile))
         )
         return Profile.CLASSIC
 
 
 def report_static_profile(span: Span, diagnostics: DiagnosticCollector) -> None:
-    """The profile `static` where costs are chosen one after another."""
-    shown = "the profile `static` holds only for each release by itself"
-    help_ = "costs over many releases are chosen adaptively (theory 2.4): use `anchored`"
-    diagnostics("P044", shown, span, help_)
+    """Report the profile `static` in a cumulative policy, where costs are chosen adaptively."""
+    message = "the profile `static` is valid only for `each-release` policies"
+    help_ = "use `anchored`: the costs of several releases are chosen adaptively (theory 2.4)"
+    diagnostics.report("P044", message, span, help_)

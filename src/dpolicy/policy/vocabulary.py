@@ -1,4 +1,4 @@
-"""The `units` and `schema` sections → looked-up units, their order, and the label vocabulary."""
+"""Vocabulary of a policy set: resolved units, their order, and the schema of releases."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass
 
 from dpolicy.errors import InvalidValue
 from dpolicy.policy.model import Attribute, LabelStatement, PolicySet
+from dpolicy.privacy.units.calendar import Period
 from dpolicy.privacy.units.privacy_units import PrivacyUnit, parse_period, period_within
 from dpolicy.releases.release_schema import Label, ReleaseSchema
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText
 
-#: Whose data a unit with a period protects where no unit without one is declared.
+#: Entity of a unit with a period if the policy set has no unit without a period.
 DEFAULT_ENTITY = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What names in a policy can mean.
+    """Closed set of names that a policy set defines.
 
-    `entities` and `covered` hold pairs (smaller, larger), of entities and of distinct units.
-    Whether a rule on the larger implies one on the smaller depends on the relation too.
+    `entities` and `covered` contain pairs (smaller, larger) of entities and of distinct units.
+    Whether a rule for the larger unit implies one for the smaller depends on the relation too.
     """
 
     units: Mapping[str, PrivacyUnit]
@@ -31,107 +32,115 @@ class Vocabulary:
     schema: ReleaseSchema
 
     def covers(self, larger: str, smaller: str) -> bool:
-        """Whether each of the second entity belongs to one of the first."""
+        """Return whether each member of `smaller` belongs to one member of `larger`."""
         return (smaller, larger) in self.entities
 
 
 def read_vocabulary(policies: PolicySet, diagnostics: DiagnosticCollector) -> Vocabulary:
-    """Look up every name of the `units` and `schema` sections."""
-    units = _units(policies, diagnostics)
+    """Resolve every name of the `units` and `schema` sections; report unknown names."""
+    units = _read_units(policies, diagnostics)
     _check_categories(policies, diagnostics)
     _check_attributes(policies, diagnostics)
-    labels = {str(name): _label(name, said, diagnostics) for name, said in policies.labels.items()}
+    labels = {
+        str(name): _read_label(name, definition, diagnostics)
+        for name, definition in policies.labels.items()
+    }
     schema = ReleaseSchema(frozenset(map(str, policies.attributes)), labels)
-    entities = _entities_covered(policies, diagnostics)
+    entities = _read_covers(policies, diagnostics)
     _check_partitions(policies, smallest_entities(units, entities), diagnostics)
-    return Vocabulary(units, entities, _covered(units, entities), schema)
+    return Vocabulary(units, entities, _find_covered_units(units, entities), schema)
 
 
-def _units(policies: PolicySet, diagnostics: DiagnosticCollector) -> dict[str, PrivacyUnit]:
+def _read_units(policies: PolicySet, diagnostics: DiagnosticCollector) -> dict[str, PrivacyUnit]:
     units = {}
-    for name, said in policies.units.items():
-        period = None
-        if said.period is not None:
-            try:
-                period = parse_period(said.period)
-            except InvalidValue as error:
-                span = said.period.span if isinstance(said.period, LocatedText) else name.span
-                shown, _, help_ = error.message.partition("; help: ")
-                diagnostics(
-                    "P013", shown, span, help_ or "for example `month` or `sliding 30 days`"
-                )
-        relation = said.relation or policies.accounting.relation
-        units[str(name)] = PrivacyUnit(
-            str(name), _entity(name, policies, diagnostics), period, relation
-        )
+    for name, definition in policies.units.items():
+        entity = _find_entity(name, policies, diagnostics)
+        period = _read_period(name, definition.period, diagnostics)
+        relation = definition.relation or policies.accounting.relation
+        units[str(name)] = PrivacyUnit(str(name), entity, period, relation)
     return units
 
 
-def _entity(name: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector) -> str:
-    """Whose data a unit is: what it says, what its name says, or the only one there is."""
-    said = policies.units[name]
-    if said.of is not None:
-        return str(said.of)
-    if said.period is None:
+def _read_period(
+    unit: LocatedText, text: str | None, diagnostics: DiagnosticCollector
+) -> Period | None:
+    if text is None:
+        return None
+    try:
+        return parse_period(text)
+    except InvalidValue as error:
+        span = text.span if isinstance(text, LocatedText) else unit.span
+        message, _, help_ = error.message.partition("; help: ")
+        example = "write a period such as `month` or `sliding 30 days`"
+        diagnostics.report("P013", message, span, help_ or example)
+        return None
+
+
+def _find_entity(name: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector) -> str:
+    """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity."""
+    definition = policies.units[name]
+    if definition.of is not None:
+        return str(definition.of)
+    if definition.period is None:
         return str(name)
-    whole = [str(other) for other, unit in policies.units.items() if unit.period is None]
-    named = [other for other in whole if name.startswith(f"{other}-")]
-    if named:
-        return max(named, key=len)
-    if len(whole) > 1:
-        shown = f"`{name}` does not say whose data it is"
-        choices = ", ".join(f"`{other}`" for other in whole[:5])
-        diagnostics("P018", shown, name.span, f"say `of`: one of {choices}")
-    return whole[0] if whole else DEFAULT_ENTITY
+    entities = [str(other) for other, unit in policies.units.items() if unit.period is None]
+    prefixes = [entity for entity in entities if name.startswith(f"{entity}-")]
+    if prefixes:
+        return max(prefixes, key=len)
+    if len(entities) > 1:
+        message = f"the unit `{name}` does not state whose data it protects"
+        choices = ", ".join(f"`{entity}`" for entity in entities[:5])
+        diagnostics.report("P018", message, name.span, f"add `of` with one of {choices}")
+    return entities[0] if entities else DEFAULT_ENTITY
 
 
-def _entities_covered(
+def _read_covers(
     policies: PolicySet, diagnostics: DiagnosticCollector
 ) -> frozenset[tuple[str, str]]:
-    """Pairs (smaller, larger) of entities, closed under going on."""
-    closed = set()
-    for name, said in policies.units.items():
-        for word in (*said.covers, *([said.of] if said.of is not None else [])):
+    """Return the transitive closure of `covers` as pairs (smaller, larger) of entities."""
+    pairs = set()
+    for name, definition in policies.units.items():
+        entity = () if definition.of is None else (definition.of,)
+        for word in (*definition.covers, *entity):
             if word not in policies.units:
-                shown = f"there is no unit `{word}`"
-                diagnostics("P020", shown, word.span, suggest(word, policies.units))
-            elif said.period is not None and word in said.covers:
-                shown = f"`{name}` has a period, so the calendar says what it covers"
-                diagnostics(
-                    "P017", shown, word.span, "say `of` whom it is, and let that unit cover"
-                )
+                message = f"unknown unit `{word}`"
+                diagnostics.report("P020", message, word.span, suggest(word, policies.units))
+            elif definition.period is not None and word in definition.covers:
+                message = f"`{name}` has a period, so it cannot have `covers`"
+                help_ = "set `of` to a unit without a period, and add `covers` to that unit"
+                diagnostics.report("P017", message, word.span, help_)
             elif policies.units[word].period is not None:
-                shown = f"`{word}` has a period, so it is not somebody to cover or be of"
-                diagnostics("P017", shown, word.span, "name a unit without a period")
-            elif word in said.covers:
-                closed.add((str(word), str(name)))
-    return _closed(closed, policies, diagnostics)
+                message = f"`{word}` has a period, so `covers` and `of` cannot name it"
+                diagnostics.report("P017", message, word.span, "name a unit without a period")
+            elif word in definition.covers:
+                pairs.add((str(word), str(name)))
+    return _close_transitively(pairs, policies, diagnostics)
 
 
-def _closed(
-    stated: set[tuple[str, str]], policies: PolicySet, diagnostics: DiagnosticCollector
+def _close_transitively(
+    pairs: set[tuple[str, str]], policies: PolicySet, diagnostics: DiagnosticCollector
 ) -> frozenset[tuple[str, str]]:
-    """The pairs and all that follow from them; units that come back to themselves are reported."""
+    """Return the transitive closure of the pairs; report a cycle."""
     larger: dict[str, list[str]] = {}
-    for smaller, above in sorted(stated):
+    for smaller, above in sorted(pairs):
         larger.setdefault(smaller, []).append(above)
-    closed = set()
+    closure = set()
     for start in larger:
-        waiting, reached = [start], set[str]()
-        while waiting:
-            fresh = [above for above in larger.get(waiting.pop(), ()) if above not in reached]
-            reached.update(fresh)
-            waiting += fresh
-        closed |= {(start, above) for above in reached}
-    circle = [name for name in policies.units if (str(name), str(name)) in closed]
-    if circle:
-        through = ", ".join(f"`{name}`" for name in circle[1:5])
-        shown = f"`{circle[0]}` covers itself" + (f", by way of {through}" if through else "")
-        diagnostics("P014", shown, circle[0].span, "remove one of the `covers`")
-    return frozenset(closed)
+        queue, reached = [start], set[str]()
+        while queue:
+            new = [above for above in larger.get(queue.pop(), ()) if above not in reached]
+            reached.update(new)
+            queue += new
+        closure |= {(start, above) for above in reached}
+    cycle = [name for name in policies.units if (str(name), str(name)) in closure]
+    if cycle:
+        through = ", ".join(f"`{name}`" for name in cycle[1:5])
+        message = f"`{cycle[0]}` covers itself" + (f" through {through}" if through else "")
+        diagnostics.report("P014", message, cycle[0].span, "remove one of the `covers`")
+    return frozenset(closure)
 
 
-def _covered(
+def _find_covered_units(
     units: Mapping[str, PrivacyUnit], entities: frozenset[tuple[str, str]]
 ) -> frozenset[tuple[str, str]]:
     return frozenset(
@@ -152,8 +161,9 @@ def _check_categories(policies: PolicySet, diagnostics: DiagnosticCollector) -> 
     }
     for name in policies.categories:
         if name not in used:
-            shown = f"no attribute belongs to the category `{name}`"
-            diagnostics("P101", shown, name.span, "its rules can never match; remove it or use it")
+            message = f"no attribute belongs to the category `{name}`, so its rules never match"
+            help_ = "add the category to an attribute, or remove it"
+            diagnostics.report("P101", message, name.span, help_)
 
 
 def _check_attributes(policies: PolicySet, diagnostics: DiagnosticCollector) -> None:
@@ -165,16 +175,17 @@ def _check_attributes(policies: PolicySet, diagnostics: DiagnosticCollector) -> 
 def _check_memberships(
     attribute: Attribute, policies: PolicySet, diagnostics: DiagnosticCollector
 ) -> None:
-    seen: set[str] = set()
+    visited: set[str] = set()
     for level, categories in attribute.memberships.items():
         _check_level(level, policies.membership_levels, "membership level", diagnostics)
         for word in categories:
             if word not in policies.categories:
-                shown = f"there is no category `{word}`"
-                diagnostics("P022", shown, word.span, suggest(word, policies.categories))
-            if word in seen:
-                diagnostics("P010", f"`{word}` is named twice for this attribute", word.span, None)
-            seen.add(word)
+                message = f"unknown category `{word}`"
+                diagnostics.report("P022", message, word.span, suggest(word, policies.categories))
+            if word in visited:
+                message = f"duplicate category `{word}` of this attribute"
+                diagnostics.report("P010", message, word.span, "remove one of them")
+            visited.add(word)
 
 
 def _check_level(
@@ -183,14 +194,15 @@ def _check_level(
     what: str,
     diagnostics: DiagnosticCollector,
 ) -> None:
-    if word and word not in known_names:  # the empty word stands for one that has been told already
-        diagnostics("P024", f"there is no {what} `{word}`", word.span, suggest(word, known_names))
+    if word and word not in known_names:  # the empty text replaces a level that was reported
+        message = f"unknown {what} `{word}`"
+        diagnostics.report("P024", message, word.span, suggest(word, known_names))
 
 
 def smallest_entities(
     units: Mapping[str, PrivacyUnit], entities: frozenset[tuple[str, str]]
 ) -> frozenset[str]:
-    """The entities that cover no other."""
+    """Return the entities that cover no other entity."""
     larger = {above for _, above in entities}
     return frozenset(unit.entity for unit in units.values()) - larger
 
@@ -201,38 +213,50 @@ def _check_partitions(
     for name, partition in policies.partitions.items():
         if partition.first is not None and partition.last is not None:
             if partition.first > partition.last:
-                diagnostics(
-                    "P015", f"the range of `{name}` is empty", name.span, "swap `from` and `to`"
-                )
+                message = f"the range of the partition `{name}` is empty"
+                diagnostics.report("P015", message, name.span, "swap `from` and `to`")
         elif partition.values is not None and len(set(partition.values)) < len(partition.values):
-            diagnostics("P010", f"a value of `{name}` stands there twice", name.span, None)
-        if partition.of is not None and partition.of not in policies.units:
-            shown = f"there is no unit `{partition.of}`"
-            diagnostics("P020", shown, partition.of.span, suggest(partition.of, policies.units))
-        elif partition.of is not None and policies.units[partition.of].period is not None:
-            shown = f"`{partition.of}` has a period, so it is not somebody to have a value for ever"
-            diagnostics("P017", shown, partition.of.span, "name a unit without a period")
-        elif partition.of is None and len(owners) > 1:
-            shown = f"`{name}` does not say whose it is, so it splits no rule"
-            choices = ", ".join(f"`{owner}`" for owner in sorted(owners)[:5])
-            diagnostics("P107", shown, name.span, f"say `of`: one of {choices}")
+            message = f"the partition `{name}` has a duplicate value"
+            diagnostics.report("P010", message, name.span, "remove one of them")
+        _check_partition_owner(name, partition.of, policies, owners, diagnostics)
 
 
-def _label(
+def _check_partition_owner(
+    name: LocatedText,
+    owner: LocatedText | None,
+    policies: PolicySet,
+    owners: frozenset[str],
+    diagnostics: DiagnosticCollector,
+) -> None:
+    if owner is None:
+        if len(owners) > 1:
+            message = f"the partition `{name}` does not state its unit, so it splits no rule"
+            choices = ", ".join(f"`{choice}`" for choice in sorted(owners)[:5])
+            diagnostics.report("P107", message, name.span, f"add `of` with one of {choices}")
+    elif owner not in policies.units:
+        message = f"unknown unit `{owner}`"
+        diagnostics.report("P020", message, owner.span, suggest(owner, policies.units))
+    elif policies.units[owner].period is not None:
+        message = f"`{owner}` has a period, so it cannot own a partition"
+        diagnostics.report("P017", message, owner.span, "name a unit without a period")
+
+
+def _read_label(
     name: LocatedText, definition: LabelStatement, diagnostics: DiagnosticCollector
 ) -> Label:
     values = tuple(map(str, definition.values)) if definition.values else None
     if (definition.values is None) != definition.text:
-        shown = f"the label `{name}` needs either `values` or `text: true`"
-        diagnostics("P016", shown, name.span, None)
+        message = f"the label `{name}` needs either `values` or `text: true`"
+        diagnostics.report("P016", message, name.span, None)
     if values and len(set(values)) < len(values):
-        diagnostics("P010", f"a value of `{name}` stands there twice", name.span, None)
+        message = f"the label `{name}` has a duplicate value"
+        diagnostics.report("P010", message, name.span, "remove one of them")
     if definition.default is not None and values and definition.default not in values:
-        shown = f"the default `{definition.default}` is not a value of `{name}`"
-        diagnostics("P016", shown, definition.default.span, suggest(definition.default, values))
+        message = f"the default `{definition.default}` is not a value of `{name}`"
+        help_ = suggest(definition.default, values)
+        diagnostics.report("P016", message, definition.default.span, help_)
     if definition.default is not None and definition.many:
-        diagnostics(
-            "P016", f"the label `{name}` takes many values, so none by default", name.span, None
-        )
+        message = f"the label `{name}` has `many`, so it cannot have a default"
+        diagnostics.report("P016", message, name.span, "remove `default`")
     default = None if definition.default is None else str(definition.default)
     return Label(str(name), values, definition.many, default, definition.required)

@@ -220,8 +220,8 @@ def load_release(file: Path) -> Release:
 
 def parse_release(source: Source, diagnostics: DiagnosticCollector) -> Release | None:
     """The release that a text asks for; mistakes go to `found`."""
-    node = read_nodes(source, diagnostics)
-    return None if node is None else release_from_node(node, diagnostics)
+    node = read_nodes(source, diagnostics.report)
+    return None if node is None else release_from_node(node, diagnostics.report)
 
 
 def release_from_node(node: TextNode, diagnostics: Report) -> Release | None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dpolicy.errors import InvalidValue, PredicateFailed
-from dpolicy.policy.grammar import MAX_BUDGET_NUMBER
+from dpolicy.policy.budget_grammar import MAX_BUDGET_NUMBER
 from dpolicy.policy.model import BudgetFunction, Cel, Plus, Same, Through, Times
 from dpolicy.privacy.budget import (
     Budget,
@@ -138,4 +138,4 @@ def _report(
     function: BudgetFunction, code: str, message: str, diagnostics: DiagnosticCollector
 ) -> None:
     if not isinstance(function, Same):
-        diagnostics(code, message, function.span, _HELP.get(code))
+        diagnostics.report(code, message, function.span, _HELP.get(code))

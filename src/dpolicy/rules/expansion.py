@@ -70,7 +70,7 @@ def _within_limit(
     if total > limit:
         factors = " × ".join(str(n) for n in (len(bases), *(len(axis) for axis in axes)))
         shown = f"these policies make {total:,} rules ({factors}), more than {limit:,}"
-        diagnostics(
+        diagnostics.report(
             "P046", shown, section[-1].span, "use fewer settings, or raise `accounting: max-rules`"
         )
     return total <= limit

@@ -63,10 +63,10 @@ def _verify(
             shown = f"`{stated.name}` does not lie below `{word}`"
             example = format_predicate_input(answer.counterexample)
             help_ = f"this mechanism is in `{stated.name}` but not in `{word}`: {example}"
-            diagnostics("P026", shown, word.span, help_)
+            diagnostics.report("P026", shown, word.span, help_)
         elif not isinstance(answer, Implied):
             shown = f"that `{stated.name}` lies below `{word}` could not be verified"
-            diagnostics("P106", shown, word.span, f"the order is not used: {answer.reason}")
+            diagnostics.report("P106", shown, word.span, f"the order is not used: {answer.reason}")
 
 
 def report_ineffective_rules(
@@ -88,12 +88,12 @@ def report_ineffective_rules(
     partitions = sorted(map(str, checked.policies.partitions))
     for (name, predicate), (span, what) in factors.items():
         if _never_matches(predicate, comparison):
-            diagnostics("P102", f"the {what} `{name}` can never match", span, None)
+            diagnostics.report("P102", f"the {what} `{name}` can never match", span, None)
         for partition in partitions:
             if reads_attribute(predicate, partition):
                 shown = f"`{name}` is about `{partition}`, so it cannot be split by it"
                 help_ = "releases about different values add up for this rule (theory 6.1)"
-                diagnostics("P104", shown, span, help_)
+                diagnostics.report("P104", shown, span, help_)
     _report_idle(policies, rules, pruned, diagnostics)
 
 
@@ -115,4 +115,6 @@ def _report_idle(
     for policy in policies:
         if alive.get(str(policy.name)) is False:
             shown = f"all rules of `{policy.name}` are implied by others"
-            diagnostics("P103", shown, policy.name.span, "`dpolicy rules --all` says by which")
+            diagnostics.report(
+                "P103", shown, policy.name.span, "`dpolicy rules --all` says by which"
+            )

@@ -1,4 +1,4 @@
-"""A mistake → what a person needs to mend it: code, place, source line, caret and help."""
+"""Diagnostics: code, message, position with source line and caret, and a suggested fix."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from enum import StrEnum
 from dpolicy.errors import PolicyRejected
 from dpolicy.text.yaml_reader import Span
 
-#: More errors than this nobody mends in one go, and a bomb of mistakes must not cost minutes.
+#: Maximum number of errors in one report. It bounds the time that a hostile text can cost.
 MAX_ERRORS = 100
+
+#: Maximum length of a source line in a printed diagnostic.
+_MAX_LINE_LENGTH = 120
 
 
 class Severity(StrEnum):
-    """An error keeps a policy from being used; a warning does not."""
+    """Severity of a diagnostic: an error rejects the text, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -21,7 +24,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding in a text. Codes from P100 on are warnings (docs/diagnostics.md)."""
+    """Located message about a text. Codes from P100 on are warnings (docs/diagnostics.md)."""
 
     code: str
     message: str
@@ -30,25 +33,26 @@ class Diagnostic:
 
     @property
     def severity(self) -> Severity:
-        """Whether this keeps the policy from being used."""
+        """Severity, derived from the code."""
         return Severity.WARNING if self.code.startswith("P1") else Severity.ERROR
 
     def __str__(self) -> str:
-        head = f"{self.span}: {self.severity} {self.code}: {_printable(self.message)}"
+        head = f"{self.span}: {self.severity} {self.code}: {_replace_unprintable(self.message)}"
         number = str(self.span.line)
         gutter = " " * len(number)
         line = self.span.source.line(self.span.line)
-        text, start, width = _window(line, self.span)
-        shown = [head]
+        text, start, width = _clip_line(line, self.span)
+        printed = [head]
         if text.strip():
             caret = " " * start + "^" * width
-            shown += [f"{gutter} |", f"{number} | {_printable(text)}", f"{gutter} | {caret}"]
+            source_line = f"{number} | {_replace_unprintable(text)}"
+            printed += [f"{gutter} |", source_line, f"{gutter} | {caret}"]
         if self.help:
-            shown.append(f"help: {_printable(self.help)}")
-        return "\n".join(shown)
+            printed.append(f"help: {_replace_unprintable(self.help)}")
+        return "\n".join(printed)
 
     def as_json(self) -> dict[str, object]:
-        """The same for programs."""
+        """Return the diagnostic as a JSON object, without the source line."""
         return {
             "code": self.code,
             "severity": str(self.severity),
@@ -60,52 +64,55 @@ class Diagnostic:
         }
 
 
-def _printable(text: str) -> str:
-    """A text that does nothing to a terminal but be seen."""
+def _replace_unprintable(text: str) -> str:
+    """Replace unprintable characters, so that a text cannot control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
-def _window(line: str, span: Span, most: int = 120) -> tuple[str, int, int]:
-    """The part of a line to print, where the caret starts in it, and how wide it is."""
+def _clip_line(line: str, span: Span) -> tuple[str, int, int]:
+    """Return the part of a line to print, and the start and width of the caret in that part."""
     line = line.replace("\t", " ")
     end = span.end_column if span.end_line == span.line else len(line) + 1
     start = min(span.column - 1, len(line))
     width = max(1, min(end - 1, len(line)) - start)
-    left = max(0, start - most // 2) if len(line) > most else 0
-    text = line[left : left + most]
-    return text, start - left, max(1, min(width, most - (start - left)))
+    first = max(0, start - _MAX_LINE_LENGTH // 2) if len(line) > _MAX_LINE_LENGTH else 0
+    text = line[first : first + _MAX_LINE_LENGTH]
+    return text, start - first, max(1, min(width, _MAX_LINE_LENGTH - (start - first)))
 
 
 class DiagnosticCollector:
-    """Collects diagnostics while a text is read: no stage stops at the first mistake."""
+    """Collector of diagnostics. No stage stops at the first error of a text."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[object, ...], Diagnostic] = {}
+        self._diagnostics: dict[tuple[object, ...], Diagnostic] = {}
         self._errors: list[Diagnostic] = []
 
-    def __call__(self, code: str, message: str, span: Span, help_: str | None = None) -> None:
-        """Note one finding; the same one twice is one. Past `MAX_ERRORS` the text is rejected."""
+    def report(self, code: str, message: str, span: Span, help: str | None = None) -> None:
+        """Add a diagnostic; ignore one with the same code, message and position.
+
+        Raise `PolicyRejected` when there are more than `MAX_ERRORS` errors.
+        """
         key = (code, message, span.source.name, span.line, span.column)
-        if key in self._found:
+        if key in self._diagnostics:
             return
-        self._found[key] = diagnostic = Diagnostic(code, message, span, help_)
+        self._diagnostics[key] = diagnostic = Diagnostic(code, message, span, help)
         if diagnostic.severity is Severity.ERROR:
             self._errors.append(diagnostic)
         if len(self._errors) > MAX_ERRORS:
-            shown = f"there are more than {MAX_ERRORS} errors; the rest is not told"
-            raise PolicyRejected((*self.sorted_diagnostics, Diagnostic("P002", shown, span)))
+            stopped = f"there are more than {MAX_ERRORS} errors; the remaining ones are not listed"
+            raise PolicyRejected((*self.sorted_diagnostics, Diagnostic("P002", stopped, span)))
 
     @property
     def sorted_diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Everything found, by place."""
+        """All diagnostics in the order of their positions."""
         return tuple(
             sorted(
-                self._found.values(),
+                self._diagnostics.values(),
                 key=lambda d: (d.span.source.name, d.span.line, d.span.column, d.code),
             )
         )
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """What keeps the text from being used, in the order it was found."""
+        """The errors, without warnings, in the order in which they were reported."""
         return tuple(self._errors)

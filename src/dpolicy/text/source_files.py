@@ -11,7 +11,10 @@ from dpolicy.text.yaml_reader import (
 
 
 def read_source(file: Path) -> Source:
-    """The text of a file; bytes that are not UTF-8 are kept as marks, which `read_nodes` tells."""
+    """Read at most `MAX_BYTES` + 1 bytes of a file, without its byte order mark.
+
+    Bytes that are not UTF-8 become surrogate escapes; `read_nodes` reports them.
+    """
     with file.open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
     text = content.decode("utf-8", errors="surrogateescape")

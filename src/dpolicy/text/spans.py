@@ -1,4 +1,4 @@
-"""Texts with names, places in them, and words that remember their place."""
+"""Sources, spans (positions in a source) and texts with a span."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _BREAK = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named text."""
+    """Text with a name, usually the path of its file."""
 
     name: str
     text: str
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines without their ends."""
-        return _lines(self.text)
+        """Lines without line breaks."""
+        return _split_lines(self.text)
 
     def line(self, number: int) -> str:
-        """One line, counted from 1."""
+        """Return a line, counted from 1; an empty text past the end."""
         return self.lines[number - 1] if number <= len(self.lines) else ""
 
 
-@lru_cache(maxsize=4)  # a pure function; hundreds of diagnostics ask for lines of one text
-def _lines(text: str) -> tuple[str, ...]:
+@lru_cache(maxsize=4)  # printing hundreds of diagnostics reads the lines of one text each time
+def _split_lines(text: str) -> tuple[str, ...]:
     return tuple(_BREAK.split(text))
 
 
 class Span(NamedTuple):
-    """A place in a source: lines and columns count from 1, the end is exclusive."""
+    """Position in a source. Lines and columns count from 1; the end is exclusive."""
 
     source: Source
     line: int
@@ -47,21 +47,21 @@ class Span(NamedTuple):
 
 
 class LocatedText(str):
-    """A text that remembers where it stands."""
+    """Text with its position in a source. It compares and hashes like `str`."""
 
     span: Span
 
     def __new__(cls, text: str, span: Span) -> LocatedText:
-        word = super().__new__(cls, text)
-        word.span = span
-        return word
+        located = super().__new__(cls, text)
+        located.span = span
+        return located
 
 
-#: Called with a code, a message, the place, and help.
+#: Function that takes a diagnostic: code, message, position and help.
 Report = Callable[[str, str, Span, str | None], None]
 
 
 def line_and_column(source: Source, position: int) -> tuple[int, int]:
-    """The line and column of a character of a text."""
+    """Return the line and column of the character at an offset."""
     before = _BREAK.split(source.text[:position])
     return len(before), len(before[-1]) + 1

@@ -144,8 +144,8 @@ def load_access(path: Path) -> AccessRules:
     `OSError` if it cannot be read.
     """
     found = DiagnosticCollector()
-    node = read_nodes(_steady(path), found)
-    values: Any = None if node is None else ACCESS.read(node, found)
+    node = read_nodes(_steady(path), found.report)
+    values: Any = None if node is None else ACCESS.read(node, found.report)
     if values is None or values is INVALID or found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     tokens = _tokens(values["people"], found)
@@ -188,7 +188,7 @@ def _tokens(people: Any, diagnostics: DiagnosticCollector) -> dict[str, AccessTo
     for name, said in people.items():
         for digest, day in said["tokens"]:
             if digest in tokens:
-                diagnostics("P010", "this token is listed twice", digest.span)
+                diagnostics.report("P010", "this token is listed twice", digest.span)
             tokens[str(digest)] = AccessToken(str(name), _start_of(day))
     return tokens
 
@@ -197,10 +197,10 @@ def _issuer(fields: Any, people: Any, folder: Path, diagnostics: DiagnosticColle
     listed = fields["subjects"]
     for person in (listed or {}).values():
         if person not in people:
-            diagnostics("P012", f"`{person}` is none of the people", person.span)
+            diagnostics.report("P012", f"`{person}` is none of the people", person.span)
     keys = fields["keys"]
     if keys.startswith("http://") and urlsplit(keys).hostname not in ("127.0.0.1", "localhost"):
-        diagnostics(
+        diagnostics.report(
             "P012", "keys must come by https, or anybody on the way can put in theirs", keys.span
         )
     subjects = None if listed is None else {str(s): str(person) for s, person in listed.items()}

@@ -27,10 +27,10 @@ def parse_body(data: bytes, shape: Shape, limits: ServiceLimits) -> Any:
     found = DiagnosticCollector()
     try:
         text = data.decode("utf-8")
-        node = read_json(Source("body", text), found)
+        node = read_json(Source("body", text), found.report)
         if node is None or (b"\\u" in data and not _whole_characters(text)):
             raise RequestRefused("bad-request", "the body is not a JSON object that can be read")
-        value = shape.read(node, found)
+        value = shape.read(node, found.report)
     except UnicodeDecodeError:
         raise RequestRefused("bad-request", "the body is not UTF-8") from None
     except RecursionError:

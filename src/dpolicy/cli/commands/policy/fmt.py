@@ -44,7 +44,7 @@ def _is_left_alone(file: Path) -> bool:
 def _formatted(file: Path) -> str:
     found = DiagnosticCollector()
     source = read_source(file)
-    root = read_nodes(source, found)
+    root = read_nodes(source, found.report)
     if root is None or found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     return format_text(source, root)

@@ -106,11 +106,11 @@ def _read(file: Path) -> Release | list[_Entry]:
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return load_release(file)  # which says so
     documents = list(_documents(source))
-    first = read_nodes(documents[0], DiagnosticCollector()) if documents else None
+    first = read_nodes(documents[0], DiagnosticCollector().report) if documents else None
     if first is None or not is_registry_entry(node_to_plain(first)):
         return load_release(file)
     found = DiagnosticCollector()
-    nodes = [(document.name, read_nodes(document, found)) for document in documents]
+    nodes = [(document.name, read_nodes(document, found.report)) for document in documents]
     if found.errors:
         raise PolicyRejected(found.sorted_diagnostics)
     return [(name, node_to_plain(node)) for name, node in nodes if node is not None]

@@ -89,8 +89,8 @@ def dry_run_release(text: str, check: Callable[[Release], Decision]) -> ReleaseD
     """What would be answered to a release now."""
     found = DiagnosticCollector()
     try:
-        node = read_nodes(Source("release", text), found)
-        release = None if node is None else release_from_node(node, found)
+        node = read_nodes(Source("release", text), found.report)
+        release = None if node is None else release_from_node(node, found.report)
         if release is None or found.errors:
             raise PolicyRejected(found.sorted_diagnostics)
         return ReleaseDryRun(text, decision=check(release))
@@ -144,8 +144,8 @@ def apply_counter_offer(body: Body, offer: Mapping[str, str]) -> Body:
 def _factor(text: str) -> Fraction:
     """A factor of noise, with the limits of any number in a text: larger ones take for ever."""
     found = DiagnosticCollector()
-    node = read_nodes(Source("factor", text), found)
-    factor: Any = INVALID if node is None else _FACTOR.read(node, found)
+    node = read_nodes(Source("factor", text), found.report)
+    factor: Any = INVALID if node is None else _FACTOR.read(node, found.report)
     if factor is INVALID or found.errors:
         limits = f"with at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
         raise RequestRefused("bad-request", f"`factor` must be {_FACTOR.title}, {limits}")
