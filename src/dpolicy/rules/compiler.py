@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -10,8 +10,11 @@ from pathlib import Path
 from dpolicy.errors import PolicyRejected
 from dpolicy.policy.checker import CheckedPolicySet, check_policies
 from dpolicy.policy.formatter import policy_digest
-from dpolicy.policy.model import Policy, PolicySet
+from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
+from dpolicy.policy.vocabulary import Vocabulary
+from dpolicy.privacy.units.privacy_units import PrivacyUnit
+from dpolicy.releases.release_schema import ReleaseSchema
 from dpolicy.rules.expansion import expand
 from dpolicy.rules.lints import report_ineffective_rules, report_stated_order
 from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
@@ -19,6 +22,7 @@ from dpolicy.rules.rule import Rule, RuleProduct
 from dpolicy.rules.rule_index import RuleIndex, build_index
 from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
+from dpolicy.text.spans import LocatedText
 from dpolicy.text.yaml_reader import Source
 
 
@@ -53,6 +57,31 @@ class CompiledPolicy:
     def sections(self) -> tuple[CompiledSection, CompiledSection]:
         """The rules over all releases together, then those for each release by itself."""
         return self.cumulative, self.each_release
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The closed set of names that the policy set defines."""
+        return self.checked_policy_set.vocabulary
+
+    @property
+    def units(self) -> Mapping[str, PrivacyUnit]:
+        """The privacy units by name, in the order of the policy set."""
+        return self.checked_policy_set.vocabulary.units
+
+    @property
+    def schema(self) -> ReleaseSchema:
+        """The attributes and labels that a release may use."""
+        return self.checked_policy_set.vocabulary.schema
+
+    @property
+    def partitions(self) -> Mapping[LocatedText, Partition]:
+        """The partitions by name, in the order of the policy set."""
+        return self.policy_set.partitions
+
+    @property
+    def accounting(self) -> Accounting:
+        """The accounting settings: orders, δ, profile, collapse, coverage."""
+        return self.policy_set.accounting
 
     @property
     def rule_count(self) -> int:
