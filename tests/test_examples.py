@@ -233,8 +233,8 @@ def test_hasse_has_the_lines_of_the_paper() -> None:
         for i in range(7)
         for j in range(7)
         if i != j
-        and order.scopes.leq(order.scope_of[i], order.scope_of[j])
-        and order.units.leq(order.unit_of[i], order.unit_of[j])
+        and order.scopes.leq(order.scope_of_base[i], order.scope_of_base[j])
+        and order.units.leq(order.unit_of_base[i], order.unit_of_base[j])
     }
     lines = {
         (a, b) for a, b in below if not any((a, c) in below and (c, b) in below for c in rules)

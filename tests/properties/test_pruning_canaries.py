@@ -36,7 +36,7 @@ def with_binds(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
     """Pruning that compares bounds in another way."""
 
     def pruner(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
-        with patch.object(pruning, "binds", variant):
+        with patch.object(pruning, "implies_bound", variant):
             return prune(rules, arrangement)
 
     return order_factors, pruner
@@ -74,8 +74,8 @@ def scopes_only(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
 def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int) -> bool:
     """Whether one rule lies in the scope and unit of another, factor by factor."""
     (a, x), (b, y) = divmod(inner, rules.width), divmod(outer, rules.width)
-    inside = arrangement.scopes.leq(arrangement.scope_of[a], arrangement.scope_of[b])
-    inside = inside and arrangement.units.leq(arrangement.unit_of[a], arrangement.unit_of[b])
+    inside = arrangement.scopes.leq(arrangement.scope_of_base[a], arrangement.scope_of_base[b])
+    inside = inside and arrangement.units.leq(arrangement.unit_of_base[a], arrangement.unit_of_base[b])
     for order in reversed(arrangement.settings):
         (x, i), (y, j) = divmod(x, len(order.classes)), divmod(y, len(order.classes))
         inside = inside and order.leq(i, j)

@@ -114,8 +114,8 @@ def leq(section: CompiledSection, a: int, b: int) -> bool:
     """The order of two rules, straight from the definition."""
     at = section.factor_orders
     (base_a, rest_a), (base_b, rest_b) = (divmod(n, section.rules.width) for n in (a, b))
-    same = at.scopes.leq(at.scope_of[base_a], at.scope_of[base_b])
-    same = same and at.units.leq(at.unit_of[base_a], at.unit_of[base_b])
+    same = at.scopes.leq(at.scope_of_base[base_a], at.scope_of_base[base_b])
+    same = same and at.units.leq(at.unit_of_base[base_a], at.unit_of_base[base_b])
     for axis, order in zip(reversed(section.rules.axes), reversed(at.settings), strict=True):
         rest_a, place_a = divmod(rest_a, len(axis))
         rest_b, place_b = divmod(rest_b, len(axis))
@@ -261,7 +261,7 @@ def test_the_picture_is_whole_and_speaks() -> None:
     text = hasse_svg(section_of(PAPER), range(7))
     svg = ElementTree.fromstring(text)
     assert svg.get("role") == "img"
-    assert (svg.get("aria-label") or "").startswith("Rules for all releases: 3 kept, 4 pruned")
+    assert (svg.get("aria-label") or "").startswith("Cumulative rules: 3 kept, 4 pruned")
     assert not re.search(r"<script|<style|<image|href|url\(|@import", text)
     assert len([p for p in svg.iter(f"{SVG}path") if p.get("class") == "bold"]) == 4
     assert "(2 of 7 rules)" in hasse_svg(section_of(PAPER), [0, 1])

@@ -1,7 +1,8 @@
-"""A budget and a budget function → another budget, exactly, and what is wrong with the function.
+"""Budget functions, applied exactly, with diagnostics for functions that are not valid.
 
-Functions act on ε, ρ or μ alike; δ stays. An unlimited budget stays unlimited. A function must be
-monotone on the budgets it meets, or a stricter policy could end in a looser rule.
+A function changes ε, ρ or μ and keeps δ. An unlimited budget stays unlimited. A function must be
+monotone on the budgets to which it is applied; otherwise a stricter policy could give a
+looser rule.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ CelFunctions = Mapping[str, Callable[[str, float], float]]
 
 
 def apply_budget_function(function: BudgetFunction, budget: Budget, cel: CelFunctions) -> Budget:
-    """The budget of a setting or level; raises `InvalidValue` where the function has none."""
+    """Return the budget of a setting or level. Raise `InvalidValue` if it is not a budget."""
     if isinstance(function, Same) or isinstance(budget, Unlimited):
         return budget
-    stated = budget_amount(budget)
-    if stated is None:
+    amount = budget_amount(budget)
+    if amount is None:
         raise InvalidValue("P043", f"only `same` can be applied to {format_budget(budget)}")
-    notion, value = stated
+    notion, value = amount
     result = _value(function, notion, value, cel)
     if not 0 <= result <= MAX_BUDGET_NUMBER:
         raise InvalidValue(
-            "P043", f"{format_budget(budget)} becomes {float(result):g}, which is no budget"
+            "P043",
+            f"{format_budget(budget)} becomes {float(result):g}, which is not a valid budget",
         )
     return with_amount(budget, result)
 
@@ -47,10 +49,10 @@ def _value(function: BudgetFunction, notion: str, value: Fraction, cel: CelFunct
     match function:
         case Times(factor=factor):
             return value * factor
-        case Plus(amount=more):
-            return value + more
+        case Plus(amount=amount):
+            return value + amount
         case Through():
-            return _through(function, value)
+            return _interpolate(function, value)
         case Cel(text=text):
             try:
                 return Fraction(cel[str(text)](notion, float(value)))
@@ -60,17 +62,16 @@ def _value(function: BudgetFunction, notion: str, value: Fraction, cel: CelFunct
             return value
 
 
-def _through(function: Through, value: Fraction) -> Fraction:
+def _interpolate(function: Through, value: Fraction) -> Fraction:
     points = function.points
     (first, _), (last, _) = points[0], points[-1]
     if not first <= value <= last and not function.extend:
-        reach = f"the points reach from {float(first):g} to {float(last):g}"
-        raise InvalidValue("P042", f"the budget {float(value):g} lies outside: {reach}")
+        span = f"{float(first):g} to {float(last):g}"
+        raise InvalidValue("P042", f"the budget {float(value):g} is outside the points, {span}")
     if len(points) == 1:
         return points[0][1]
     segments = list(pairwise(points))
-    chosen = next((s for s in segments if value <= s[1][0]), segments[-1])
-    (x0, y0), (x1, y1) = chosen
+    (x0, y0), (x1, y1) = next((s for s in segments if value <= s[1][0]), segments[-1])
     return y0 + (value - x0) * (y1 - y0) / (x1 - x0)
 
 
@@ -81,9 +82,9 @@ def apply_to_all(
     cel: CelFunctions,
     diagnostics: DiagnosticCollector,
 ) -> list[Budget]:
-    """The image of every budget; a function that fails or is not monotone is reported.
+    """Apply a function to every budget; report it if it fails or is not monotone.
 
-    Where it fails the budget itself stands in, so that the stages after this one can go on.
+    Where the function fails, the result is the budget itself, so that later stages can continue.
     """
     results, mapped = [], []
     for budget in budgets:
@@ -115,22 +116,22 @@ def _check_monotone(
         pairs.sort()
         for (x0, y0), (x1, y1) in pairwise(pairs):
             if y1 < y0:
-                shown = (
+                message = (
                     f"{what} is not monotone: {float(x0):g} becomes {float(y0):g} "
                     f"but {float(x1):g} becomes {float(y1):g}"
                 )
-                _report(function, "P041", shown, diagnostics)
+                _report(function, "P041", message, diagnostics)
         lowered = [(x, y) for x, y in pairs if y < x]
         if lowered:
             x, y = lowered[0]
-            shown = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
-            _report(function, "P105", shown, diagnostics)
+            message = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
+            _report(function, "P105", message, diagnostics)
 
 
 _HELP = {
-    "P041": "a larger budget must never become smaller than one below it; mend the function",
-    "P042": "add a point that reaches it, or say `beyond: extend`",
-    "P105": "if it is meant, nothing needs to change",
+    "P041": "change the function so that a larger budget never becomes the smaller one",
+    "P042": "add a point beyond this budget, or set `beyond: extend`",
+    "P105": "keep the function if this is intended",
 }
 
 

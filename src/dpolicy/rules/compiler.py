@@ -1,4 +1,4 @@
-"""Policy text → the rules to enforce, a line per stage."""
+"""Policy text → compiled policy: the pipeline, one line per stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpolicy.text.yaml_reader import Source
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledSection:
-    """The rules of one section of a policy set, their order, and which of them are enforced."""
+    """Rules of one section of a policy set, the order of their factors, and the kept rules."""
 
     rules: RuleProduct
     factor_orders: FactorOrders
@@ -36,14 +36,14 @@ class CompiledSection:
     index: RuleIndex
 
     def implied_by(self, rule: Rule) -> Rule | None:
-        """The kept rule that implies a pruned one; None for a kept rule."""
+        """Return the witness of a pruned rule, or None for a kept rule."""
         witness = int(self.pruning.implied_by[rule.number])
         return None if witness == rule.number else self.rules[witness]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledPolicy:
-    """A policy set that can be enforced, and what its authors should know about it."""
+    """A policy set without errors, its rules, and its warnings."""
 
     sources: tuple[Source, ...]
     policy_set: PolicySet
@@ -55,7 +55,7 @@ class CompiledPolicy:
 
     @property
     def sections(self) -> tuple[CompiledSection, CompiledSection]:
-        """The rules over all releases together, then those for each release by itself."""
+        """The cumulative section, then the per-release section."""
         return self.cumulative, self.each_release
 
     @property
@@ -85,17 +85,17 @@ class CompiledPolicy:
 
     @property
     def rule_count(self) -> int:
-        """|R|, the number of rules before pruning."""
+        """Number of rules before pruning, |R| in the paper."""
         return sum(len(section.rules) for section in self.sections)
 
     @property
     def kept_count(self) -> int:
-        """The number of rules that are enforced."""
+        """Number of rules after pruning."""
         return sum(int(section.pruning.kept.sum()) for section in self.sections)
 
     @property
     def all_rules(self) -> Iterator[tuple[Rule, Rule | None]]:
-        """Every rule with the kept one that implies it, if it is pruned."""
+        """Every rule, with its witness if it is pruned."""
         return chain.from_iterable(
             ((rule, section.implied_by(rule)) for rule in section.rules)
             for section in self.sections
@@ -103,7 +103,7 @@ class CompiledPolicy:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that are enforced."""
+        """Kept rules of both sections."""
         return [
             section.rules[int(number)]
             for section in self.sections
@@ -112,58 +112,65 @@ class CompiledPolicy:
 
 
 def load_policy(path: str | Path) -> CompiledPolicy:
-    """The policy set of a file or directory. Raises `PolicyRejected` with every mistake."""
+    """Compile the policy set of a file or directory.
+
+    Raise `PolicyRejected` with all diagnostics if there is an error.
+    """
     return compile_policy(read_sources(Path(path)))
 
 
 def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
-    """Policy texts → the rules to enforce. Raises `PolicyRejected` with every mistake."""
-    found = DiagnosticCollector()
-    policies = parse_policies(sources, found)
-    if policies is None:
-        raise PolicyRejected(found.sorted_diagnostics)
-    checked = check_policies(policies, found)
-    comparison = ScopeComparer(checked.vocabulary.schema)
-    cumulative = _section(checked, policies.policies, comparison, found)
-    each_release = _section(checked, policies.each_release, comparison, found)
-    if found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
-    name = policy_digest(policies)
-    texts = tuple(sources)
+    """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error."""
+    diagnostics = DiagnosticCollector()
+    policy_set = parse_policies(sources, diagnostics)
+    if policy_set is None:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
+    checked = check_policies(policy_set, diagnostics)
+    comparer = ScopeComparer(checked.vocabulary.schema)
+    cumulative = _compile_section(checked, policy_set.policies, comparer, diagnostics)
+    each_release = _compile_section(checked, policy_set.each_release, comparer, diagnostics)
+    if diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
     return CompiledPolicy(
-        texts, policies, checked, name, cumulative, each_release, found.sorted_diagnostics
+        sources=tuple(sources),
+        policy_set=policy_set,
+        checked_policy_set=checked,
+        digest=policy_digest(policy_set),
+        cumulative=cumulative,
+        each_release=each_release,
+        warnings=diagnostics.sorted_diagnostics,
     )
 
 
-def _section(
+def _compile_section(
     checked: CheckedPolicySet,
     policies: tuple[Policy, ...],
-    comparison: ScopeComparer,
+    comparer: ScopeComparer,
     diagnostics: DiagnosticCollector,
 ) -> CompiledSection:
     rules = expand(checked, policies, diagnostics)
-    report_stated_order(checked, policies, comparison, diagnostics)
-    arrangement = order_factors(rules, checked, comparison)
-    pruned = prune(rules, arrangement)
-    report_ineffective_rules(checked, policies, rules, pruned, comparison, diagnostics)
-    return CompiledSection(rules, arrangement, pruned, build_index(rules, pruned))
+    report_stated_order(checked, policies, comparer, diagnostics)
+    orders = order_factors(rules, checked, comparer)
+    pruning = prune(rules, orders)
+    report_ineffective_rules(checked, policies, rules, pruning, comparer, diagnostics)
+    return CompiledSection(rules, orders, pruning, build_index(rules, pruning))
 
 
 def order_factors(
-    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
+    rules: RuleProduct, checked: CheckedPolicySet, comparer: ScopeComparer
 ) -> FactorOrders:
-    """The order of every factor of the rules."""
+    """Order each factor of the rules: base scopes, units, and the settings of each extension."""
     scopes = {base.predicate: None for base in rules.bases}
     position = {predicate: number for number, predicate in enumerate(scopes)}
     units = sorted({base.unit for base in rules.bases})
     partitions = frozenset(map(str, checked.policies.partitions))
     return FactorOrders(
-        scope_of=tuple(position[base.predicate] for base in rules.bases),
-        scopes=order_predicates(list(scopes), partitions, comparison),
-        unit_of=tuple(units.index(base.unit) for base in rules.bases),
+        scope_of_base=tuple(position[base.predicate] for base in rules.bases),
+        scopes=order_predicates(list(scopes), partitions, comparer),
+        unit_of_base=tuple(units.index(base.unit) for base in rules.bases),
         units=order_units(units, checked),
         settings=tuple(
-            order_predicates([setting.predicate for setting in axis], partitions, comparison)
+            order_predicates([setting.predicate for setting in axis], partitions, comparer)
             for axis in rules.axes
         ),
     )

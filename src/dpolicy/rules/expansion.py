@@ -1,7 +1,7 @@
-"""Policy set → rules: base policies to base rules, then Algorithm 1 of the paper as a product.
+"""Checked policy set → rules: base policies to base rules, then Algorithm 1 of the paper.
 
-Budgets are carried as numbers into a table of distinct budgets, so that a function is applied once
-to each budget it meets, however many rules share it.
+Each rule stores the number of its budget in a table of distinct budgets. So the expansion applies a
+budget function once to each distinct budget, not once to each rule.
 """
 
 from __future__ import annotations
@@ -43,22 +43,24 @@ _Scope = tuple[str, Predicate, Budget]
 def expand(
     checked: CheckedPolicySet, section: tuple[Policy, ...], diagnostics: DiagnosticCollector
 ) -> RuleProduct:
-    """All rules of one section. Policies with mistakes of their own are left out."""
-    sound = tuple(policy for policy in section if policy.name not in checked.faulty)
-    bases = tuple(base for p in base_policies(sound) for base in _bases(checked, p, diagnostics))
-    widened = extensions(sound)
-    axes = tuple(_axis(checked, extension) for extension in widened)
+    """Return all rules of one section. Skip policies that have errors."""
+    valid = tuple(policy for policy in section if policy.name not in checked.faulty)
+    bases = tuple(
+        base for p in base_policies(valid) for base in _base_rules(checked, p, diagnostics)
+    )
+    section_extensions = extensions(valid)
+    axes = tuple(_setting_axis(checked, extension) for extension in section_extensions)
     each_release = section is checked.policies.each_release
-    if not _within_limit(checked, bases, axes, section, diagnostics):
+    if not _is_within_limit(checked, bases, axes, section, diagnostics):
         bases = ()
-    budgets, numbers = _budgets(checked, bases, widened, diagnostics)
-    bounds, bound_numbers = _bounds(checked, budgets, numbers)
+    budgets, numbers = _number_budgets(checked, bases, section_extensions, diagnostics)
+    bounds, bound_numbers = _number_bounds(checked, budgets, numbers)
     plain = tuple(budget for budget, _ in budgets)
     profiles = tuple(profile for _, profile in budgets)
     return RuleProduct(bases, axes, plain, profiles, bounds, numbers, bound_numbers, each_release)
 
 
-def _within_limit(
+def _is_within_limit(
     checked: CheckedPolicySet,
     bases: tuple[BaseRule, ...],
     axes: tuple[SettingAxis, ...],
@@ -69,14 +71,17 @@ def _within_limit(
     limit = checked.policies.accounting.max_rules
     if total > limit:
         factors = " × ".join(str(n) for n in (len(bases), *(len(axis) for axis in axes)))
-        shown = f"these policies make {total:,} rules ({factors}), more than {limit:,}"
+        message = f"these policies make {total:,} rules ({factors}); the limit is {limit:,}"
         diagnostics.report(
-            "P046", shown, section[-1].span, "use fewer settings, or raise `accounting: max-rules`"
+            "P046",
+            message,
+            section[-1].span,
+            "use fewer settings, or raise `accounting: max-rules`",
         )
     return total <= limit
 
 
-def _bases(
+def _base_rules(
     checked: CheckedPolicySet, policy: BasePolicy, diagnostics: DiagnosticCollector
 ) -> list[BaseRule]:
     profile = Profile(policy.profile) if policy.profile else checked.policies.accounting.profile
@@ -99,32 +104,34 @@ def _bases(
 def _attribute_scopes(checked: CheckedPolicySet, policy: AttributePolicy) -> list[_Scope]:
     scopes: list[_Scope] = []
     for name, attribute in checked.policies.attributes.items():
-        said = _said(policy.exceptions, policy.budgets, name, attribute.risk)
+        statement = _budget_statement(policy.exceptions, policy.budgets, name, attribute.risk)
         scope = UsesAny(frozenset({str(name)}))
-        scopes.append((f"{policy.name}[{name}]", scope, _budget(checked, said)))
+        scopes.append((f"{policy.name}[{name}]", scope, _budget(checked, statement)))
     return scopes
 
 
 def _category_scopes(
     checked: CheckedPolicySet, policy: CategoryPolicy, diagnostics: DiagnosticCollector
 ) -> list[_Scope]:
-    """Cumulative scopes: each membership level with all the closer ones."""
+    """Return cumulative scopes: each membership level includes all closer levels."""
     names = list(checked.policies.categories)
-    member = [
-        _budget(checked, _said(policy.exceptions, policy.budgets, name, category.risk))
+    member_budgets = [
+        _budget(checked, _budget_statement(policy.exceptions, policy.budgets, name, category.risk))
         for name, category in checked.policies.categories.items()
     ]
     levels = checked.policies.membership_levels
-    reached = _members_by_level(checked.policies)
+    members = _members_by_level(checked.policies)
     by_level: dict[str, list[Budget]] = {}
     for level in levels:
         function = next((f for key, f in policy.levels.items() if key == level), Same())
         what = f"the level `{level}` of `{policy.name}`"
-        by_level[level] = apply_to_all(function, member, what, checked.functions, diagnostics)
+        by_level[level] = apply_to_all(
+            function, member_budgets, what, checked.functions, diagnostics
+        )
     return [
         (
             f"{policy.name}[{name}, {level}]",
-            UsesAny(reached[name, level]),
+            UsesAny(members[name, level]),
             by_level[level][position],
         )
         for position, name in enumerate(names)
@@ -133,28 +140,28 @@ def _category_scopes(
 
 
 def _members_by_level(policies: PolicySet) -> dict[tuple[str, str], frozenset[str]]:
-    """The attributes of each category up to each level."""
+    """Return the attributes of each category at each membership level or a closer one."""
     exact: dict[tuple[str, str], set[str]] = {}
-    for attribute, said in policies.attributes.items():
-        for stated, categories in said.memberships.items():
+    for name, attribute in policies.attributes.items():
+        for stated_level, categories in attribute.memberships.items():
             for category in categories:
-                exact.setdefault((str(category), str(stated)), set()).add(str(attribute))
-    reached: dict[tuple[str, str], frozenset[str]] = {}
+                exact.setdefault((str(category), str(stated_level)), set()).add(str(name))
+    cumulative: dict[tuple[str, str], frozenset[str]] = {}
     for category in policies.categories:
         members: set[str] = set()
         for level in policies.membership_levels:
             members |= exact.get((str(category), level), set())
-            reached[str(category), level] = frozenset(members)
-    return reached
+            cumulative[str(category), level] = frozenset(members)
+    return cumulative
 
 
-def _said(
+def _budget_statement(
     exceptions: Mapping[LocatedText, BudgetStatement],
     budgets: Mapping[LocatedText, BudgetStatement],
     name: LocatedText,
     risk: LocatedText | None,
 ) -> BudgetStatement:
-    """The budget for one attribute or category: its own, or that of its risk level."""
+    """Return the exception for an attribute or category, or the budget of its risk level."""
     return budgets[risk] if name not in exceptions and risk is not None else exceptions[name]
 
 
@@ -171,7 +178,7 @@ def _budget(checked: CheckedPolicySet, definition: BudgetStatement) -> Budget:
     return EpsilonDelta(definition.epsilon or Fraction(0), delta or Fraction(0))
 
 
-def _axis(checked: CheckedPolicySet, extension: Extension) -> SettingAxis:
+def _setting_axis(checked: CheckedPolicySet, extension: Extension) -> SettingAxis:
     return tuple(
         SettingFactor(
             str(extension.name),
@@ -184,60 +191,62 @@ def _axis(checked: CheckedPolicySet, extension: Extension) -> SettingAxis:
     )
 
 
-#: A budget together with the profile that turns it into thresholds.
-_Profiled = tuple[Budget, Profile]
+#: A budget with the profile that turns it into thresholds.
+_ProfiledBudget = tuple[Budget, Profile]
 
 
-def _budgets(
+def _number_budgets(
     checked: CheckedPolicySet,
     bases: Sequence[BaseRule],
-    widened: Sequence[Extension],
+    section_extensions: Sequence[Extension],
     diagnostics: DiagnosticCollector,
-) -> tuple[list[_Profiled], NDArray[np.int32]]:
-    """The distinct budgets, and for every rule the number of its own."""
-    distinct: dict[_Profiled, int] = {}
-    of_base = np.array(
+) -> tuple[list[_ProfiledBudget], NDArray[np.int32]]:
+    """Return the distinct budgets, and the budget number of every rule."""
+    distinct: dict[_ProfiledBudget, int] = {}
+    budget_of_base = np.array(
         [distinct.setdefault((b.budget, b.profile), len(distinct)) for b in bases], dtype=np.int32
     )
     if not bases:
-        return [], of_base
+        return [], budget_of_base
     table = np.arange(len(distinct), dtype=np.int32).reshape(-1, 1)
-    for extension in widened:
-        met = list(distinct)
+    for extension in section_extensions:
+        previous = list(distinct)
         distinct = {}
         columns = []
         for setting in extension.settings:
             what = f"the setting `{setting.name}` of `{extension.name}`"
-            columns.append(_column(checked, setting.function, met, distinct, what, diagnostics))
-        step = np.array(columns, dtype=np.int32).T.reshape(len(met), len(columns))
+            columns.append(
+                _image_numbers(checked, setting.function, previous, distinct, what, diagnostics)
+            )
+        step = np.array(columns, dtype=np.int32).T.reshape(len(previous), len(columns))
         table = step[table].reshape(len(table), -1)
-    return list(distinct), table[of_base].reshape(-1)
+    return list(distinct), table[budget_of_base].reshape(-1)
 
 
-def _column(
+def _image_numbers(
     checked: CheckedPolicySet,
     function: BudgetFunction,
-    met: Sequence[_Profiled],
-    distinct: dict[_Profiled, int],
+    budgets: Sequence[_ProfiledBudget],
+    distinct: dict[_ProfiledBudget, int],
     what: str,
     diagnostics: DiagnosticCollector,
 ) -> list[int]:
-    """The numbers of the images of all budgets under one setting."""
+    """Apply one setting to all budgets; return the number of each result in `distinct`."""
     results = apply_to_all(
-        function, [budget for budget, _ in met], what, checked.functions, diagnostics
+        function, [budget for budget, _ in budgets], what, checked.functions, diagnostics
     )
-    profiled = [(result, profile) for result, (_, profile) in zip(results, met, strict=True)]
+    profiled = [(result, profile) for result, (_, profile) in zip(results, budgets, strict=True)]
     return [distinct.setdefault(pair, len(distinct)) for pair in profiled]
 
 
-def _bounds(
-    checked: CheckedPolicySet, budgets: Sequence[_Profiled], numbers: NDArray[np.int32]
+def _number_bounds(
+    checked: CheckedPolicySet, budgets: Sequence[_ProfiledBudget], numbers: NDArray[np.int32]
 ) -> tuple[tuple[BudgetBound, ...], NDArray[np.int32]]:
-    """The distinct bounds, and for every rule the number of its own."""
+    """Return the distinct bounds, and the bound number of every rule."""
     orders = checked.policies.accounting.orders
     distinct: dict[BudgetBound, int] = {}
-    of_budget = np.array(
+    bound_of_budget = np.array(
         [distinct.setdefault(bound_for_budget(b, p, orders), len(distinct)) for b, p in budgets],
         dtype=np.int32,
     )
-    return tuple(distinct), of_budget[numbers] if len(numbers) else numbers
+    return tuple(distinct), bound_of_budget[numbers] if len(numbers) else numbers

@@ -1,4 +1,4 @@
-"""Rules and their order → what the author of a policy should know: false orders, idle rules."""
+"""Lints of compiled rules: refuted orders, scopes that never match, implied policies."""
 
 from __future__ import annotations
 
@@ -16,57 +16,63 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.yaml_reader import LocatedText
 
 
-def format_predicate_input(facts: PredicateInput) -> str:
-    """A mechanism in one line, as a counter-example is shown."""
-    labels = "".join(f", {name}: {_shown(value)}" for name, value in sorted(facts.labels.items()))
-    by = f", by: {facts.by}" if facts.by else ""
-    return f"attributes: [{', '.join(facts.attributes)}]{labels}, mechanism: {facts.mechanism}{by}"
+def format_predicate_input(predicate_input: PredicateInput) -> str:
+    """Format a counter-example on one line."""
+    attributes = ", ".join(predicate_input.attributes)
+    labels = "".join(
+        f", {name}: {_format_label(value)}"
+        for name, value in sorted(predicate_input.labels.items())
+    )
+    by = f", by: {predicate_input.by}" if predicate_input.by else ""
+    return f"attributes: [{attributes}]{labels}, mechanism: {predicate_input.mechanism}{by}"
 
 
-def _shown(value: str | tuple[str, ...]) -> str:
+def _format_label(value: str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else f"[{', '.join(value)}]"
 
 
 def report_stated_order(
     checked: CheckedPolicySet,
     policies: Sequence[Policy],
-    comparison: ScopeComparer,
+    comparer: ScopeComparer,
     diagnostics: DiagnosticCollector,
 ) -> None:
-    """Verify every `below` with the solver; a false one is an error with its counter-example."""
+    """Verify every `below` with the solver; report a refuted one with its counter-example."""
     customs = {p.name: p for p in policies if isinstance(p, CustomPolicy)}
     for policy in policies:
         match policy:
             case Extension(settings=settings):
-                named = {setting.name: setting for setting in settings}
+                siblings = {setting.name: setting for setting in settings}
                 for setting in settings:
-                    _verify(setting, named, checked, comparison, diagnostics)
+                    _verify_below(setting, siblings, checked, comparer, diagnostics)
             case CustomPolicy():
-                _verify(policy, customs, checked, comparison, diagnostics)
+                _verify_below(policy, customs, checked, comparer, diagnostics)
 
 
-def _verify(
+def _verify_below(
     stated: Setting | CustomPolicy,
     siblings: dict[LocatedText, Setting] | dict[LocatedText, CustomPolicy],
     checked: CheckedPolicySet,
-    comparison: ScopeComparer,
+    comparer: ScopeComparer,
     diagnostics: DiagnosticCollector,
 ) -> None:
     smaller = checked.predicates.get(stated.when)
-    for word in stated.below:
-        other = siblings.get(word)
+    for name in stated.below:
+        other = siblings.get(name)
         larger = checked.predicates.get(other.when) if other is not None else None
         if smaller is None or larger is None:
             continue
-        answer = comparison.implication(smaller, larger)
+        answer = comparer.implication(smaller, larger)
         if isinstance(answer, Refuted):
-            shown = f"`{stated.name}` does not lie below `{word}`"
+            message = f"`{stated.name}` is not below `{name}`"
             example = format_predicate_input(answer.counterexample)
-            help_ = f"this mechanism is in `{stated.name}` but not in `{word}`: {example}"
-            diagnostics.report("P026", shown, word.span, help_)
+            help_ = f"this mechanism is in `{stated.name}` but not in `{name}`: {example}"
+            diagnostics.report("P026", message, name.span, help_)
         elif not isinstance(answer, Implied):
-            shown = f"that `{stated.name}` lies below `{word}` could not be verified"
-            diagnostics.report("P106", shown, word.span, f"the order is not used: {answer.reason}")
+            message = f"cannot verify that `{stated.name}` is below `{name}`"
+            diagnostics.report(
+                "P106", message, name.span, f"the order is not used: {answer.reason}"
+            )
 
 
 def report_ineffective_rules(
@@ -74,10 +80,10 @@ def report_ineffective_rules(
     policies: Sequence[Policy],
     rules: RuleProduct,
     pruned: PruningResult,
-    comparison: ScopeComparer,
+    comparer: ScopeComparer,
     diagnostics: DiagnosticCollector,
 ) -> None:
-    """Warn of scopes that never match, partitions that cannot be used, and idle policies."""
+    """Warn about scopes that never match, unusable partitions and policies without effect."""
     spans = {str(policy.name): policy.name.span for policy in policies}
     factors = {(base.name, base.predicate): (spans[base.policy], "rule") for base in rules.bases}
     factors |= {
@@ -87,34 +93,37 @@ def report_ineffective_rules(
     }
     partitions = sorted(map(str, checked.policies.partitions))
     for (name, predicate), (span, what) in factors.items():
-        if _never_matches(predicate, comparison):
+        if _never_matches(predicate, comparer):
             diagnostics.report("P102", f"the {what} `{name}` can never match", span, None)
         for partition in partitions:
             if reads_attribute(predicate, partition):
-                shown = f"`{name}` is about `{partition}`, so it cannot be split by it"
-                help_ = "releases about different values add up for this rule (theory 6.1)"
-                diagnostics.report("P104", shown, span, help_)
-    _report_idle(policies, rules, pruned, diagnostics)
+                message = f"`{name}` reads `{partition}`, so the partition does not split it"
+                help_ = "releases on different values add up for this rule (theory 6.1)"
+                diagnostics.report("P104", message, span, help_)
+    _report_implied_policies(policies, rules, pruned, diagnostics)
 
 
-def _never_matches(predicate: Predicate, comparison: ScopeComparer) -> bool:
+def _never_matches(predicate: Predicate, comparer: ScopeComparer) -> bool:
     if isinstance(predicate, UsesAny):
         return not predicate.attributes
-    return isinstance(predicate, Expression) and comparison.never_matches(predicate)
+    return isinstance(predicate, Expression) and comparer.never_matches(predicate)
 
 
-def _report_idle(
+def _report_implied_policies(
     policies: Sequence[Policy],
     rules: RuleProduct,
     pruned: PruningResult,
     diagnostics: DiagnosticCollector,
 ) -> None:
-    alive: dict[str, bool] = {}
+    has_kept: dict[str, bool] = {}
     for base, kept in zip(rules.bases, bases_with_kept_rules(rules, pruned), strict=True):
-        alive[base.policy] = alive.get(base.policy, False) or kept
+        has_kept[base.policy] = has_kept.get(base.policy, False) or kept
     for policy in policies:
-        if alive.get(str(policy.name)) is False:
-            shown = f"all rules of `{policy.name}` are implied by others"
+        if has_kept.get(str(policy.name)) is False:
+            message = f"all rules of `{policy.name}` are implied by other rules"
             diagnostics.report(
-                "P103", shown, policy.name.span, "`dpolicy rules --all` says by which"
+                "P103",
+                message,
+                policy.name.span,
+                "run `dpolicy rules --all` to see which rules imply them",
             )

@@ -15,7 +15,7 @@ from dpolicy.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """One rule that two policies have differently."""
+    """Difference of one rule between two policies; `before` and `after` are budgets as JSON."""
 
     kind: str
     name: str
@@ -25,7 +25,7 @@ class RuleChange:
     each_release: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The difference for programs."""
+        """Return the JSON of the change."""
         return {
             "change": self.kind,
             "rule": self.name,
@@ -37,44 +37,47 @@ class RuleChange:
 
 
 def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[RuleChange]:
-    """Rules that were added, removed, tightened, loosened or changed, by name and unit."""
-    found = []
+    """Return the added, removed, tightened, loosened and changed rules, by name and unit."""
+    changes = []
     for before, after in zip(old.sections, new.sections, strict=True):
-        mine, theirs = _by_name(before), _by_name(after)
-        for key in dict.fromkeys([*mine, *theirs]):
-            change = _change(mine.get(key), theirs.get(key))
+        old_rules, new_rules = _rules_by_name(before), _rules_by_name(after)
+        for key in dict.fromkeys([*old_rules, *new_rules]):
+            change = _compare(old_rules.get(key), new_rules.get(key))
             if change is not None:
-                found.append(change)
-    return found
+                changes.append(change)
+    return changes
 
 
 def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
-    """Whether whatever the new policy allows, the old one would have allowed; in doubt, it is not.
+    """Return True only if every release that `new` allows is also allowed by `old`.
 
-    Everything but the rules must be said alike. A rule that is added only binds, unless it is the
-    first to cover some mechanism, which would have been denied for want of any rule.
+    Return False if that cannot be established. Everything except the rules must be equal. An added
+    rule can only deny more, unless it is the first rule that covers a mechanism: an uncovered
+    mechanism is denied. So added rules count as tightening only if some old rule covers everything.
     """
-    if old is None or _rest(old) != _rest(new):
+    if old is None or _without_rules(old) != _without_rules(new):
         return False
-    kinds = {difference.kind for difference in diff_policies(old, new)}
-    everything = any(all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules)
-    return kinds <= ({"tightened", "added"} if everything else {"tightened"})
+    kinds = {change.kind for change in diff_policies(old, new)}
+    covers_everything = any(
+        all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules
+    )
+    return kinds <= ({"tightened", "added"} if covers_everything else {"tightened"})
 
 
-def _rest(policy: CompiledPolicy) -> PolicySet:
+def _without_rules(policy: CompiledPolicy) -> PolicySet:
     return replace(policy.policy_set, name=None, policies=(), each_release=())
 
 
-def _by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:
+def _rules_by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:
     return {(rule.name, rule.unit): rule for rule in section.rules}
 
 
-def _change(old: Rule | None, new: Rule | None) -> RuleChange | None:
+def _compare(old: Rule | None, new: Rule | None) -> RuleChange | None:
     either = new or old
-    if either is None or (old is not None and new is not None and _same(old, new)):
+    if either is None or (old is not None and new is not None and _is_unchanged(old, new)):
         return None
     return RuleChange(
-        _kind(old, new),
+        _change_kind(old, new),
         either.name,
         either.unit,
         budget_to_json(old.budget) if old else None,
@@ -83,11 +86,11 @@ def _change(old: Rule | None, new: Rule | None) -> RuleChange | None:
     )
 
 
-def _same(old: Rule, new: Rule) -> bool:
+def _is_unchanged(old: Rule, new: Rule) -> bool:
     return old.bound == new.bound and old.predicates == new.predicates
 
 
-def _kind(old: Rule | None, new: Rule | None) -> str:
+def _change_kind(old: Rule | None, new: Rule | None) -> str:
     if old is None:
         return "added"
     if new is None:

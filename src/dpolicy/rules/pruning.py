@@ -1,15 +1,15 @@
-"""Rules → the kept ones, and for every other rule a kept one that implies it (theory 1.5, A).
+"""Pruning: find the rules that a kept rule implies, each with a kept witness (theory 1.5, A).
 
-Dropping a rule never changes a decision: its witness has a wider scope, covers its unit, and a
-bound that binds at every certificate. The order of rules is a product, so the tightest bounds above
-each rule are found by carrying them down one factor after the other, as one sums over a product
-lattice; no two rules are ever compared.
+Pruning never changes a decision: the witness of a pruned rule has a wider scope, covers its unit,
+and has a bound that is at least as tight in every certificate. The order of rules is a product. So
+pruning propagates the tightest bound downwards, one factor after the other, as in a sum over a
+product lattice. It never compares two rules.
 
-Bounds are ordered only partly. They are covered by chains of tighter and looser ones; along a chain
-the tightest says all, so one pass a chain carries every minimal bound. What is carried is one
-integer: the place in the chain, then the depth of the scope, then the rule's number. Its minimum
-is the tightest bound above a rule, held by the rule of widest scope, first in the text: such a rule
-is itself implied by no other, so every witness is kept. A last pass checks exactly that.
+Bounds are only partially ordered. `bound_chains` covers them with chains, tightest first, and
+pruning makes one pass for each chain. A pass propagates one integer per cell: position in the
+chain, then depth of the scope, then number of the rule. The minimum is the tightest bound above a
+rule; it belongs to the rule with the widest scope that comes first in the text. No rule implies
+that rule, so every witness is kept. `prune` verifies this at the end.
 """
 
 from __future__ import annotations
@@ -25,138 +25,139 @@ from dpolicy.privacy.thresholds import BudgetBound, implies_bound
 from dpolicy.rules.rule import RuleProduct
 from dpolicy.rules.scope_order import Preorder
 
-#: How many bits of the carried integer each part has; 63 in all.
+#: Bits of the rule number and of the depth in a pruning key; the chain position has the rest of 63.
 _NUMBER_BITS, _HEIGHT_BITS = 23, 20
-_NOTHING = np.iinfo(np.int64).max
+_NO_KEY = np.iinfo(np.int64).max
 
 PruningKeys = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class FactorOrders:
-    """The order of each factor: of base scopes, of units, and of the settings of each extension."""
+    """Order of each factor: base scopes, units, and the settings of each extension."""
 
-    scope_of: tuple[int, ...]
+    scope_of_base: tuple[int, ...]
     scopes: Preorder
-    unit_of: tuple[int, ...]
+    unit_of_base: tuple[int, ...]
     units: Preorder
     settings: tuple[Preorder, ...]
 
     @property
     def factors(self) -> tuple[Preorder, ...]:
-        """All orders, in the sequence of the axes of the product."""
+        """All orders, in the sequence of the axes of the rule product."""
         return (self.scopes, self.units, *self.settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PruningResult:
-    """For every rule whether it is kept, and the kept rule that implies it (itself, if kept)."""
+    """For every rule: whether it is kept, and its witness (itself if it is kept)."""
 
     kept: NDArray[np.bool_]
     implied_by: NDArray[np.int32]
 
 
-def prune(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
-    """Find the rules that no other rule implies; of equal ones, the first."""
+def prune(rules: RuleProduct, orders: FactorOrders) -> PruningResult:
+    """Find the rules that no other rule implies. Of equivalent rules, keep the first."""
     count = len(rules)
     witness = np.arange(count, dtype=np.int32)
     if count >= 1 << _NUMBER_BITS:
         raise InvariantBroken(f"{count} rules do not fit the pruning key")
     if count:
-        cells, heights = _cells(rules, arrangement)
-        shape = [len(order.above) for order in arrangement.factors]
+        cells, heights = _cells(rules, orders)
+        shape = [len(order.above) for order in orders.factors]
         for chain in bound_chains(rules.bounds):
-            best = _carried(rules, chain, cells, heights, shape, arrangement)
-            _adopt(witness, best[cells], chain, rules)
+            best = _least_keys(rules, chain, cells, heights, shape, orders)
+            _adopt_tighter(witness, best[cells], rules)
     kept = witness == np.arange(count, dtype=np.int32)
     if not kept[witness].all():
-        raise InvariantBroken("a pruned rule is implied by a rule that was pruned too")
+        raise InvariantBroken("the witness of a pruned rule was pruned")
     return PruningResult(kept, witness)
 
 
 def bases_with_kept_rules(rules: RuleProduct, pruned: PruningResult) -> list[bool]:
-    """For every base whether any of its rules is kept."""
+    """Return, for every base rule, whether any of its rules is kept."""
     rows = pruned.kept.reshape(len(rules.bases), rules.width)
     return [bool(row.any()) for row in rows]
 
 
 def bound_chains(bounds: Sequence[BudgetBound]) -> list[list[int]]:
-    """Bounds in few chains, tightest first: along a chain each binds all that follow."""
-    found: list[list[int]] = []
+    """Cover the bounds with few chains; in a chain each bound implies all bounds after it."""
+    chains: list[list[int]] = []
     for number in sorted(range(len(bounds)), key=lambda n: _sort_key(bounds[n])):
-        for chain in found:
+        for chain in chains:
             if implies_bound(bounds[chain[-1]], bounds[number]):
                 chain.append(number)
                 break
         else:
-            found.append([number])
-    return found
+            chains.append([number])
+    return chains
 
 
 def _sort_key(bound: BudgetBound) -> tuple[object, ...]:
-    """Puts a bound after those that could bind it: fewer and smaller thresholds first."""
+    """Return a key that sorts a bound after the bounds that can imply it."""
     first = bound.clauses[0] if bound.clauses else ()
     certificates = tuple(c for c, _ in first)
     return (
         not first,
         certificates,
-        tuple(most for _, most in first),
+        tuple(threshold for _, threshold in first),
         bound.delta is None,
         bound.delta or 0,
         len(bound.clauses),
     )
 
 
-def _cells(rules: RuleProduct, arrangement: FactorOrders) -> tuple[PruningKeys, PruningKeys]:
-    """For every rule its cell in the product of classes, and how far its scope is from the top."""
+def _cells(rules: RuleProduct, orders: FactorOrders) -> tuple[PruningKeys, PruningKeys]:
+    """Return, for every rule, its cell in the product of classes and the depth of its scope."""
     cells = np.zeros(1, dtype=np.int64)
     heights = np.zeros(1, dtype=np.int64)
-    for order in arrangement.settings:
+    for order in orders.settings:
         classes = np.array(order.classes, dtype=np.int64)
         depth = np.array([len(above) for above in order.above], dtype=np.int64)[classes]
         cells = (cells[:, None] * len(order.above) + classes).reshape(-1)
         heights = (heights[:, None] + depth).reshape(-1)
-    scopes, units = arrangement.scopes, arrangement.units
-    scope = np.array([scopes.classes[s] for s in arrangement.scope_of], dtype=np.int64)
-    unit = np.array([units.classes[u] for u in arrangement.unit_of], dtype=np.int64)
-    width = _size(arrangement.settings)
+    scopes, units = orders.scopes, orders.units
+    scope = np.array([scopes.classes[s] for s in orders.scope_of_base], dtype=np.int64)
+    unit = np.array([units.classes[u] for u in orders.unit_of_base], dtype=np.int64)
+    width = _cell_count(orders.settings)
     start = (scope * len(units.above) + unit) * width
     depth = np.array([len(above) for above in scopes.above], dtype=np.int64)[scope]
     depth += np.array([len(above) for above in units.above], dtype=np.int64)[unit]
-    every = start[:, None] + cells, depth[:, None] + heights
-    return every[0].reshape(-1), every[1].reshape(-1)
+    return (start[:, None] + cells).reshape(-1), (depth[:, None] + heights).reshape(-1)
 
 
-def _size(orders: Sequence[Preorder]) -> int:
+def _cell_count(orders: Sequence[Preorder]) -> int:
     size = 1
     for order in orders:
         size *= len(order.above)
     return size
 
 
-def _carried(
+def _least_keys(
     rules: RuleProduct,
     chain: Sequence[int],
     cells: PruningKeys,
     heights: PruningKeys,
     shape: Sequence[int],
-    arrangement: FactorOrders,
+    orders: FactorOrders,
 ) -> PruningKeys:
-    """For every cell the least key of this chain at or above it."""
-    place = np.full(len(rules.bounds), -1, dtype=np.int64)
-    place[list(chain)] = np.arange(len(chain))
-    places = place[rules.bound_numbers]
-    member = np.flatnonzero(places >= 0)
-    keys = (places[member] << (_HEIGHT_BITS + _NUMBER_BITS)) | (heights[member] << _NUMBER_BITS)
-    best = np.full(_size(arrangement.factors), _NOTHING, dtype=np.int64)
+    """Return, for every cell, the least key of this chain at or above the cell."""
+    position_of_bound = np.full(len(rules.bounds), -1, dtype=np.int64)
+    position_of_bound[list(chain)] = np.arange(len(chain))
+    positions = position_of_bound[rules.bound_numbers]
+    member = np.flatnonzero(positions >= 0)
+    keys = (positions[member] << (_HEIGHT_BITS + _NUMBER_BITS)) | (heights[member] << _NUMBER_BITS)
+    best = np.full(_cell_count(orders.factors), _NO_KEY, dtype=np.int64)
     np.minimum.at(best, cells[member], keys | member)
-    for axis, order in enumerate(arrangement.factors):
-        best = _down(best, shape, axis, order)
+    for axis, order in enumerate(orders.factors):
+        best = _propagate_down(best, shape, axis, order)
     return best
 
 
-def _down(best: PruningKeys, shape: Sequence[int], axis: int, order: Preorder) -> PruningKeys:
-    """Give every class of one factor the least key of the classes above it."""
+def _propagate_down(
+    best: PruningKeys, shape: Sequence[int], axis: int, order: Preorder
+) -> PruningKeys:
+    """Lower the key of every class of one factor to the least key of the classes above it."""
     before = int(np.prod(shape[:axis], dtype=np.int64))
     cube = best.reshape(before, shape[axis], -1)
     lowered = cube.copy()
@@ -166,12 +167,10 @@ def _down(best: PruningKeys, shape: Sequence[int], axis: int, order: Preorder) -
     return lowered.reshape(-1)
 
 
-def _adopt(
-    witness: NDArray[np.int32], keys: PruningKeys, chain: Sequence[int], rules: RuleProduct
-) -> None:
-    """Take the witness that a chain offers wherever it is tighter than the one there is."""
+def _adopt_tighter(witness: NDArray[np.int32], keys: PruningKeys, rules: RuleProduct) -> None:
+    """Replace witnesses, in place, by the rules that a chain offers where those are tighter."""
     numbers = rules.bound_numbers
-    present = keys != _NOTHING
+    present = keys != _NO_KEY
     offered = np.where(present, keys & ((1 << _NUMBER_BITS) - 1), 0).astype(np.int32)
     pairs = numbers[offered].astype(np.int64) * len(rules.bounds) + numbers[witness]
     distinct, inverse = np.unique(np.where(present, pairs, -1), return_inverse=True)
@@ -183,7 +182,7 @@ def _adopt(
 
 
 def _replaces(pair: int, bounds: Sequence[BudgetBound]) -> bool:
-    """Whether the offered bound is the one that is there, or strictly tighter."""
+    """Return whether the offered bound equals the present one or is strictly tighter."""
     if pair < 0:
         return False
     offered, present = divmod(pair, len(bounds))

@@ -1,7 +1,7 @@
-"""One section of a policy set as a product: base rules × settings of each extension.
+"""Rules, and the rules of one section as a product: base rules × settings of each extension.
 
-A rule is a scope, a unit and a budget (paper, section 4). There can be a million of them, so they
-are kept as the factors they are made of and built one by one when somebody looks.
+A rule is a scope, a unit and a budget (paper, section 4). A section can have a million rules, so
+`RuleProduct` stores the factors and builds a `Rule` only on access.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Joins the factors of a rule's name.
+#: Separator of the factors in a rule name.
 TIMES = " × "
 
 
@@ -54,7 +54,7 @@ SettingAxis = tuple[SettingFactor, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What bounds the loss of all mechanisms in a scope, for one unit."""
+    """Bound on the composed loss of all mechanisms in a scope, for one privacy unit."""
 
     number: int
     base: BaseRule
@@ -65,34 +65,34 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Where the rule came from; the unit is not part of it."""
+        """Names of the base rule and the settings; the unit is not part of the name."""
         return TIMES.join((self.base.name, *(setting.name for setting in self.settings)))
 
     @property
     def unit(self) -> str:
-        """The privacy unit the budget is for."""
+        """Name of the privacy unit."""
         return self.base.unit
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
-        """The scope: a mechanism that matches all of these."""
+        """Predicates of the scope; a mechanism is in the scope if it matches all of them."""
         return (self.base.predicate, *(setting.predicate for setting in self.settings))
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The policies and settings behind the rule."""
+        """Names of the base policy and of the settings, as `extension/setting`."""
         parts = (f"{setting.extension}/{setting.name}" for setting in self.settings)
         return (self.base.policy, *parts)
 
     @property
     def sources(self) -> tuple[Span, ...]:
-        """The lines behind the rule."""
+        """Positions of the base policy and of the settings in the policy text."""
         return (self.base.span, *(setting.span for setting in self.settings))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleProduct(Sequence[Rule]):
-    """All rules of a section; rule `n` is base `n // width` with the settings `n % width`."""
+    """All rules of a section. Rule `n` is base rule `n // width` under the settings `n % width`."""
 
     bases: tuple[BaseRule, ...]
     axes: tuple[SettingAxis, ...]
@@ -102,7 +102,7 @@ class RuleProduct(Sequence[Rule]):
     budget_numbers: NDArray[np.int32]
     bound_numbers: NDArray[np.int32]
     each_release: bool
-    #: How many rules one base becomes.
+    #: Number of rules for each base rule.
     width: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,12 +112,12 @@ class RuleProduct(Sequence[Rule]):
         return len(self.bases) * self.width
 
     def settings_at(self, combination: int) -> tuple[SettingFactor, ...]:
-        """The settings with a number below `width`; the last axis turns fastest."""
-        chosen = []
+        """Return one setting per extension; `combination` counts with the last axis fastest."""
+        settings = []
         for axis in reversed(self.axes):
             combination, position = divmod(combination, len(axis))
-            chosen.append(axis[position])
-        return tuple(reversed(chosen))
+            settings.append(axis[position])
+        return tuple(reversed(settings))
 
     @overload
     def __getitem__(self, number: int) -> Rule: ...
@@ -144,7 +144,7 @@ class RuleProduct(Sequence[Rule]):
 
 
 def rule_to_json(rule: Rule, witness: Rule | None) -> dict[str, object]:
-    """A rule for programs."""
+    """Return the JSON of a rule; `witness` is the kept rule that implies a pruned one."""
     return {
         "name": rule.name,
         "unit": rule.unit,

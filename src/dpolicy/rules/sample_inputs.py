@@ -1,4 +1,4 @@
-"""A label vocabulary → sample mechanisms that tell most predicates apart without a solver."""
+"""Sample predicate inputs of a schema, which distinguish most predicates without a solver."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Predicate, matches
 from dpolicy.releases.release_schema import MECHANISM_KINDS, Label, PredicateInput, ReleaseSchema
 
-#: Enough to refute nearly every false question, few enough to cost nothing.
+#: Number of samples: enough to refute nearly every false implication, cheap to evaluate.
 SAMPLES = 256
 
 
 def sample_predicate_inputs(schema: ReleaseSchema) -> list[PredicateInput]:
-    """Sample mechanisms, the same every time: single attributes first, then random ones."""
+    """Return the same samples on every call: single attributes first, then random inputs."""
     attributes = sorted(schema.attributes)
     random = Random(0)
     plain = _labels(schema, random, defaults=True)
-    facts = [PredicateInput(labels=plain), PredicateInput(tuple(attributes), plain)]
-    facts += [PredicateInput((a,), plain) for a in islice(attributes, SAMPLES // 4)]
-    while len(facts) < SAMPLES:
+    inputs = [PredicateInput(labels=plain), PredicateInput(tuple(attributes), plain)]
+    inputs += [PredicateInput((a,), plain) for a in islice(attributes, SAMPLES // 4)]
+    while len(inputs) < SAMPLES:
         chosen = random.sample(attributes, min(len(attributes), random.choice((0, 1, 1, 2, 4))))
         labels = _labels(schema, random, defaults=False)
         kind = random.choice(MECHANISM_KINDS)
-        facts.append(
+        inputs.append(
             PredicateInput(tuple(sorted(chosen)), labels, kind, random.choice(("", "team")))
         )
-    return facts
+    return inputs
 
 
 def _labels(
@@ -37,8 +37,8 @@ def _labels(
     chosen: dict[str, str | tuple[str, ...]] = {}
     for name, label in schema.labels.items():
         if label.many:
-            some = [v for v in label.values or ("text",) if random.random() < 0.5]
-            chosen[name] = () if defaults else tuple(sorted(some))
+            values = [v for v in label.values or ("text",) if random.random() < 0.5]
+            chosen[name] = () if defaults else tuple(sorted(values))
         elif defaults and label.default is not None:
             chosen[name] = label.default
         else:
@@ -50,12 +50,12 @@ def _value(label: Label, random: Random) -> str:
     return random.choice(label.values) if label.values else random.choice(("text", "other"))
 
 
-def truth_masks(predicate: Predicate, facts: Sequence[PredicateInput]) -> tuple[int, int]:
-    """The bit masks of the facts that match, and of those on which there is no answer."""
+def truth_masks(predicate: Predicate, inputs: Sequence[PredicateInput]) -> tuple[int, int]:
+    """Return the bit masks of the inputs that match and of those on which evaluation fails."""
     true = failed = 0
-    for position, fact in enumerate(facts):
+    for position, predicate_input in enumerate(inputs):
         try:
-            true |= matches(predicate, fact) << position
+            true |= matches(predicate, predicate_input) << position
         except PredicateFailed:
             failed |= 1 << position
     return true, failed

@@ -1,12 +1,12 @@
-"""Rules of a section → their Hasse diagram as a picture (paper, figure `hasse`).
+"""Hasse diagram of the rules of a section (paper, figure `hasse`).
 
-Wide scopes stand on top, a line leads from a rule to the next wider ones. A pruned rule is grey and
-dashed, and the way from it to the rule that implies it is bold.
+Wide scopes are at the top; a line connects a rule with the next wider rules. Pruned rules are grey
+and dashed, and the path from a pruned rule to its witness is bold.
 
-The order of rules is a preorder: two rules can have equivalent scopes and the same unit. They are
-one node here, drawn as several boxes in one frame. (A chain by number would be wrong: the rule that
-implies another of equal scope may be the earlier or the later one.) An edge between nodes names
-each by its first rule.
+The order of rules is a preorder: two rules can have equivalent scopes and the same unit. The
+diagram draws such rules as one node, several boxes in one frame. A chain by number would be wrong,
+because the witness of a rule with an equivalent scope can come earlier or later. An edge names each
+node by its first rule.
 """
 
 from __future__ import annotations
@@ -20,37 +20,34 @@ from dpolicy.rules.compiler import CompiledSection
 from dpolicy.rules.hasse.svg import RuleBox, draw_svg
 from dpolicy.rules.scope_order import Preorder
 
-#: A square of twenty by twenty boxes; nobody follows lines in more.
+#: Largest readable diagram: twenty by twenty boxes.
 MAX_NODES = 400
 
 DiagramNode = tuple[int, ...]
 
 
 def select_rules(section: CompiledSection, unit: str | None, policy: str | None) -> list[int]:
-    """The numbers of the rules of one unit and of one base policy; None takes all."""
+    """Return the numbers of the rules of one unit and one base policy; None selects all."""
     width = section.rules.width
     return [
         base * width + combination
-        for base, of in enumerate(section.rules.bases)
-        if unit in (None, of.unit) and policy in (None, of.policy)
+        for base, rule in enumerate(section.rules.bases)
+        if unit in (None, rule.unit) and policy in (None, rule.policy)
         for combination in range(width)
     ]
 
 
 def diagram_nodes(section: CompiledSection, numbers: Collection[int]) -> list[DiagramNode]:
-    """The rules by node: those of equivalent scope and unit together, in the order of numbers.
+    """Group rules into nodes of equivalent scope and unit, ordered by number.
 
-    Raises `InvalidValue` if there are more than anybody can read.
+    Raise `InvalidValue` if there are more than `MAX_NODES` rules.
     """
-    return list(_members(section, numbers).values())
+    return list(_rules_by_cell(section, numbers).values())
 
 
 def hasse_edges(section: CompiledSection, numbers: Collection[int]) -> list[tuple[int, int]]:
-    """The edges (smaller, larger) of the Hasse diagram of these rules.
-
-    Their transitive closure is the order; none of them follows from the others.
-    """
-    members = _members(section, numbers)
+    """Return the edges (smaller, larger): the transitive reduction of the order of these rules."""
+    members = _rules_by_cell(section, numbers)
     first = [node[0] for node in members.values()]
     up = _masks_above(section, list(members))
     edges = []
@@ -62,53 +59,55 @@ def hasse_edges(section: CompiledSection, numbers: Collection[int]) -> list[tupl
     return edges
 
 
-def _members(section: CompiledSection, numbers: Collection[int]) -> dict[DiagramNode, DiagramNode]:
-    """The rules of each cell of the product of classes, for those cells that have any."""
+def _rules_by_cell(
+    section: CompiledSection, numbers: Collection[int]
+) -> dict[DiagramNode, DiagramNode]:
+    """Group rules by their cell in the product of classes."""
     drawn = sorted(set(numbers))
     if len(drawn) > MAX_NODES:
         raise InvalidValue(
             "P047",
-            f"{len(drawn)} rules are too many to draw, the most is {MAX_NODES}: "
-            "choose one unit with `--unit` or one base policy with `--policy`",
+            f"{len(drawn)} rules are too many to draw; the limit is {MAX_NODES}; "
+            "select one unit with `--unit` or one base policy with `--policy`",
         )
-    found: dict[DiagramNode, DiagramNode] = {}
+    cells: dict[DiagramNode, DiagramNode] = {}
     for number in drawn:
         cell = _cell(section, number)
-        found[cell] = (*found.get(cell, ()), number)
-    return found
+        cells[cell] = (*cells.get(cell, ()), number)
+    return cells
 
 
 def _cell(section: CompiledSection, number: int) -> DiagramNode:
-    """The class of a rule in every factor."""
-    arrangement = section.factor_orders
+    """Return the class of a rule in every factor."""
+    orders = section.factor_orders
     base, combination = divmod(number, section.rules.width)
     settings = []
-    for order in reversed(arrangement.settings):
+    for order in reversed(orders.settings):
         combination, position = divmod(combination, len(order.classes))
         settings.append(order.classes[position])
-    scope = arrangement.scopes.classes[arrangement.scope_of[base]]
-    unit = arrangement.units.classes[arrangement.unit_of[base]]
+    scope = orders.scopes.classes[orders.scope_of_base[base]]
+    unit = orders.units.classes[orders.unit_of_base[base]]
     return (scope, unit, *reversed(settings))
 
 
 def _masks_above(section: CompiledSection, cells: Sequence[DiagramNode]) -> list[int]:
-    """For every cell the bit mask of those strictly above it: wider or equal in every factor."""
+    """Return, for every cell, the mask of the cells strictly above it in the product order."""
     up = [~(1 << position) & ((1 << len(cells)) - 1) for position in range(len(cells))]
     for factor, order in enumerate(section.factor_orders.factors):
-        wider = _masks_of_factor(order, [cell[factor] for cell in cells])
+        wider = _masks_in_factor(order, [cell[factor] for cell in cells])
         up = [mask & wider[cell[factor]] for mask, cell in zip(up, cells, strict=True)]
     return up
 
 
-def _masks_of_factor(order: Preorder, classes: Sequence[int]) -> dict[int, int]:
-    """For every class that occurs, the mask of the positions that hold it or one above it."""
-    holding: dict[int, int] = {}
+def _masks_in_factor(order: Preorder, classes: Sequence[int]) -> dict[int, int]:
+    """Return, for every class, the mask of the positions with this class or a class above it."""
+    positions: dict[int, int] = {}
     for position, number in enumerate(classes):
-        holding[number] = holding.get(number, 0) | 1 << position
-    masks = dict(holding)
+        positions[number] = positions.get(number, 0) | 1 << position
+    masks = dict(positions)
     for number in masks:
         for higher in order.above[number]:
-            masks[number] |= holding.get(higher, 0)
+            masks[number] |= positions.get(higher, 0)
     return masks
 
 
@@ -120,9 +119,9 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def implication_edges(section: CompiledSection, numbers: Collection[int]) -> set[tuple[int, int]]:
-    """The edges on the ways from pruned rules to the rules that imply them, where both are drawn.
+    """Return the edges on the paths from pruned rules to their witnesses, if both are drawn.
 
-    All ways to one rule form a tree of shortest ways, so that as little as possible is bold.
+    The paths to one witness form a tree of shortest paths, so that few edges are bold.
     """
     first = {number: node[0] for node in diagram_nodes(section, numbers) for number in node}
     below: dict[int, list[int]] = {}
@@ -135,7 +134,7 @@ def implication_edges(section: CompiledSection, numbers: Collection[int]) -> set
             implied.setdefault(first[witness], []).append(first[number])
     path = set()
     for top, starts in implied.items():
-        towards = _ways_down(top, below)
+        towards = _paths_to(top, below)
         for step in starts:
             while step != top:
                 path.add((step, towards[step]))
@@ -143,8 +142,8 @@ def implication_edges(section: CompiledSection, numbers: Collection[int]) -> set
     return path
 
 
-def _ways_down(top: int, below: dict[int, list[int]]) -> dict[int, int]:
-    """For every node under one, the next step of a shortest way up to it."""
+def _paths_to(top: int, below: dict[int, list[int]]) -> dict[int, int]:
+    """Return, for every node below `top`, the next node on a shortest path to `top`."""
     towards = {top: top}
     queue = deque([top])
     while queue:
@@ -157,13 +156,13 @@ def _ways_down(top: int, below: dict[int, list[int]]) -> dict[int, int]:
 
 
 def hasse_svg(section: CompiledSection, numbers: Collection[int]) -> str:
-    """The Hasse diagram of these rules: one SVG that needs nothing else."""
+    """Draw the Hasse diagram of these rules as one self-contained SVG."""
     drawn = frozenset(numbers)
     groups = diagram_nodes(section, drawn)
     position = {node[0]: place for place, node in enumerate(groups)}
     return draw_svg(
         _heading(section, drawn),
-        [[_card(section, number, drawn) for number in node] for node in groups],
+        [[_rule_box(section, number, drawn) for number in node] for node in groups],
         [(position[a], position[b]) for a, b in hasse_edges(section, drawn)],
         {(position[a], position[b]) for a, b in implication_edges(section, drawn)},
     )
@@ -171,14 +170,14 @@ def hasse_svg(section: CompiledSection, numbers: Collection[int]) -> str:
 
 def _heading(section: CompiledSection, drawn: frozenset[int]) -> str:
     kept = sum(bool(section.pruning.kept[number]) for number in drawn)
-    kind = "Rules for each release" if section.rules.each_release else "Rules for all releases"
+    kind = "Per-release rules" if section.rules.each_release else "Cumulative rules"
     total = len(section.rules)
-    some = f" ({len(drawn)} of {total} rules)" if len(drawn) < total else ""
-    return f"{kind}: {kept} kept, {len(drawn) - kept} pruned{some}"
+    part = f" ({len(drawn)} of {total} rules)" if len(drawn) < total else ""
+    return f"{kind}: {kept} kept, {len(drawn) - kept} pruned{part}"
 
 
-def _card(section: CompiledSection, number: int, drawn: frozenset[int]) -> RuleBox:
-    """What the box of a rule says; a rule's name is without its unit, so that is said too."""
+def _rule_box(section: CompiledSection, number: int, drawn: frozenset[int]) -> RuleBox:
+    """Return the box of a rule: name, unit, budget and witness."""
     rule = section.rules[number]
     witness = section.implied_by(rule)
     implied_by = None

@@ -1,9 +1,9 @@
-"""Boxes and which lies below which → where to draw them: rows from the top down, and the lines.
+"""Layered drawing of a directed graph: boxes in rows, and lines that cross no box.
 
-The usual four steps of layered drawing (Sugiyama, Tagawa and Toda 1981): give every box a row below
-all boxes above it, order the rows so that few lines cross, move the boxes towards their neighbours,
-and route the lines. A line that passes a row takes a lane of its own between the boxes, so no line
-ever runs over a box; all lines from one upper box share their lanes, as in an organisation chart.
+The four steps of Sugiyama, Tagawa and Toda (1981): assign every box to a row below the boxes above
+it, order the rows so that few lines cross, move the boxes towards their neighbours, and route the
+lines. A line that passes a row uses a lane between the boxes, so no line crosses a box. All lines
+from one upper box share their lanes, as in an organisation chart.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import sqrt
 
-#: Pixels between two boxes of a row, and how wide the lane of a passing line is.
+#: Pixels between two boxes of a row, and the width of a lane in pixels.
 BOX_GAP, LANE = 26.0, 14.0
-#: Pixels between two rows: with few lines, with many, and what each line adds.
+#: Pixels between two rows: minimum, maximum, and increment per line.
 ROW_GAP, MAX_ROW_GAP, ROOM_PER_LINE = 46.0, 150.0, 2.4
-#: Rows get longer than this only if the drawing would become a tower otherwise.
+#: Preferred row width in pixels; rows exceed it only if the drawing would become too high.
 ROW_WIDTH = 1500.0
-#: How much wider than high a large drawing should be: screens are.
+#: Preferred ratio of width to height of a large drawing.
 ASPECT = 1.5
-#: Sweeps against crossings, and towards neighbours: more change nothing that one can see.
+#: Number of sweeps that order rows and that move boxes; more sweeps change nothing visible.
 ORDER_SWEEPS, PLACE_SWEEPS = 12, 40
 
-#: Boxes by their position in the list; the first lies below the second.
+#: Two boxes by their position in the list; the first is below the second.
 Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class BoxSize:
-    """How large a box is."""
+    """Size of a box in pixels."""
 
     width: float
     height: float
@@ -39,7 +39,7 @@ class BoxSize:
 
 @dataclass(frozen=True, slots=True)
 class EdgeSegment:
-    """A piece of the way between two boxes, from one row to the next, and whose way it is."""
+    """Part of a line between two adjacent rows, with the edges that use it."""
 
     start: tuple[float, float]
     bend: tuple[float, float]
@@ -49,7 +49,7 @@ class EdgeSegment:
 
 @dataclass(frozen=True, slots=True)
 class DiagramLayout:
-    """The upper left corner of every box, the lines, and how large the whole is."""
+    """Upper left corner of every box, the lines, and the size of the drawing."""
 
     corners: tuple[tuple[float, float], ...]
     lines: tuple[EdgeSegment, ...]
@@ -59,10 +59,10 @@ class DiagramLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """Boxes and lanes in rows, linked only from one row to the next.
+    """Boxes and lanes in rows, with links only between adjacent rows.
 
-    Vertices are numbered: first the boxes, then the lanes. A link is (upper, lower) and knows the
-    edges that run through it.
+    Vertex numbers start with the boxes; lanes follow. `links` maps (upper, lower) to the edges that
+    use the link.
     """
 
     rows: list[list[int]]
@@ -74,26 +74,26 @@ class _Net:
 
 
 def lay_out(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> DiagramLayout:
-    """Place boxes in rows, each below all that it lies below, with lines that touch no other."""
-    parts = [_part(sizes, edges, boxes) for boxes in _connected(len(sizes), edges)]
+    """Place every box in a row below the boxes above it, with lines that cross no other box."""
+    parts = [_lay_out_part(sizes, edges, boxes) for boxes in _components(len(sizes), edges)]
     area = sum((part.width + BOX_GAP) * (part.height + ROW_GAP) for _, part in parts)
-    most = max([ROW_WIDTH, sqrt(area * ASPECT), *(part.width for _, part in parts)])
+    max_width = max([ROW_WIDTH, sqrt(area * ASPECT), *(part.width for _, part in parts)])
     corners = [(0.0, 0.0)] * len(sizes)
     lines: list[EdgeSegment] = []
     x = y = shelf = width = 0.0
     for boxes, part in parts:
-        if x and x + part.width > most:
+        if x and x + part.width > max_width:
             x, y, shelf = 0.0, y + shelf + ROW_GAP, 0.0
         for box, (left, top) in zip(boxes, part.corners, strict=True):
             corners[box] = (left + x, top + y)
-        lines += [_moved(line, x, y, boxes) for line in part.lines]
+        lines += [_shift(line, x, y, boxes) for line in part.lines]
         width, shelf = max(width, x + part.width), max(shelf, part.height)
         x += part.width + 2 * BOX_GAP
     return DiagramLayout(tuple(corners), tuple(lines), width, y + shelf)
 
 
-def _connected(count: int, edges: Sequence[Edge]) -> list[list[int]]:
-    """The boxes that lines join, together; large parts first."""
+def _components(count: int, edges: Sequence[Edge]) -> list[list[int]]:
+    """Return the connected components, largest first."""
     part = [{box} for box in range(count)]
     for a, b in edges:
         if part[a] is not part[b]:
@@ -105,28 +105,28 @@ def _connected(count: int, edges: Sequence[Edge]) -> list[list[int]]:
     return sorted(distinct.values(), key=lambda boxes: (-len(boxes), boxes[0]))
 
 
-def _part(
+def _lay_out_part(
     sizes: Sequence[BoxSize], edges: Sequence[Edge], boxes: Sequence[int]
 ) -> tuple[Sequence[int], DiagramLayout]:
-    """Boxes that hang together, drawn by themselves and numbered from 0."""
+    """Lay out one connected component; its boxes are numbered from 0."""
     place = {box: position for position, box in enumerate(boxes)}
     own = [sizes[box] for box in boxes]
     inner = [(place[a], place[b]) for a, b in edges if a in place]
     net = _net(own, inner, _rows(own, inner))
     _untangle(net)
-    return boxes, _routed(net, own, _centres(net))
+    return boxes, _route(net, own, _centres(net))
 
 
-def _moved(line: EdgeSegment, x: float, y: float, boxes: Sequence[int]) -> EdgeSegment:
+def _shift(line: EdgeSegment, x: float, y: float, boxes: Sequence[int]) -> EdgeSegment:
     (a, b), (c, d), (e, f) = line.start, line.bend, line.end
     edges = tuple((boxes[lower], boxes[upper]) for lower, upper in line.edges)
     return EdgeSegment((a + x, b + y), (c + x, d + y), (e + x, f + y), edges)
 
 
 def _rows(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> list[int]:
-    """A row for each box: as high as possible, but no row much wider than the drawing is high.
+    """Return the row of each box: as high as possible, with a limit on the width of a row.
 
-    What has the longest way down goes first, so single boxes fill the ends of rows.
+    Boxes with the longest path below them come first, so that single boxes fill the ends of rows.
     """
     above: list[list[int]] = [[] for _ in sizes]
     below: list[list[int]] = [[] for _ in sizes]
@@ -137,15 +137,15 @@ def _rows(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> list[int]:
     for box in reversed(_topological(above, below)):
         depth[box] = max((depth[lower] + 1 for lower in below[box]), default=0)
     area = sum((size.width + BOX_GAP) * (size.height + ROW_GAP) for size in sizes)
-    most = max(ROW_WIDTH, sqrt(area * ASPECT))
+    max_width = max(ROW_WIDTH, sqrt(area * ASPECT))
     rows = [-1] * len(sizes)
     waiting = sorted(range(len(sizes)), key=lambda box: (-depth[box], box))
     row = 0
     while waiting:
-        room = most
+        room = max_width
         for box in waiting:
             ready = all(0 <= rows[upper] < row for upper in above[box])
-            if ready and (room >= sizes[box].width or room == most):
+            if ready and (room >= sizes[box].width or room == max_width):
                 rows[box] = row
                 room -= sizes[box].width + BOX_GAP
         waiting = [box for box in waiting if rows[box] < 0]
@@ -154,7 +154,7 @@ def _rows(sizes: Sequence[BoxSize], edges: Sequence[Edge]) -> list[int]:
 
 
 def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    """All boxes, each after those above it."""
+    """Return all boxes, each after the boxes above it."""
     missing = [len(uppers) for uppers in above]
     order = [box for box, count in enumerate(missing) if not count]
     for box in order:
@@ -166,7 +166,7 @@ def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]])
 
 
 def _net(sizes: Sequence[BoxSize], edges: Sequence[Edge], row_of: Sequence[int]) -> _Net:
-    """Cut edges that pass rows into links; the lanes of one upper box are shared."""
+    """Split edges that pass rows into links; edges from one upper box share lanes."""
     rows: list[list[int]] = [[] for _ in range(max(row_of) + 1)]
     for box, row in enumerate(row_of):
         rows[row].append(box)
@@ -192,7 +192,7 @@ def _net(sizes: Sequence[BoxSize], edges: Sequence[Edge], row_of: Sequence[int])
 
 
 def _untangle(net: _Net) -> None:
-    """Order each row by the middle of its neighbours, down and up in turn; keep the best."""
+    """Order each row by the mean of its neighbours, alternating directions; keep the best order."""
     best = [list(row) for row in net.rows]
     fewest = _crossings(net)
     for sweep in range(ORDER_SWEEPS):
@@ -207,57 +207,57 @@ def _untangle(net: _Net) -> None:
 
 
 def _sort_rows(net: _Net, order: Iterable[int], neighbours: Sequence[Sequence[int]]) -> None:
-    """Sort rows by where their neighbours are, measured as a fraction of the other row."""
+    """Sort rows by the relative position of their neighbours in the adjacent row."""
     place = {v: (i + 0.5) / len(row) for row in net.rows for i, v in enumerate(row)}
     for number in order:
         row = net.rows[number]
-        wanted = {v: _mean([place[n] for n in neighbours[v]], place[v]) for v in row}
-        row.sort(key=lambda v: wanted[v])
-        groups = [_lane_inside(net, tied, number) for _, tied in groupby(row, key=wanted.get)]
+        targets = {v: _mean([place[n] for n in neighbours[v]], place[v]) for v in row}
+        row.sort(key=lambda v: targets[v])
+        groups = [_lane_inside(net, tied, number) for _, tied in groupby(row, key=targets.get)]
         row[:] = [v for group in groups for v in group]
         place.update((v, (i + 0.5) / len(row)) for i, v in enumerate(row))
 
 
 def _lane_inside(net: _Net, tied: Iterable[int], row: int) -> list[int]:
-    """A lane between the boxes that hang on it; at their side it would drift off, row by row."""
+    """Put lanes between the boxes of a tie; at the side they would drift further in each row."""
     vertices = list(tied)
     boxes = [v for v in vertices if v < net.boxes]
     half = (len(boxes) + row % 2) // 2
     return [*boxes[:half], *(v for v in vertices if v >= net.boxes), *boxes[half:]]
 
 
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
 def _crossings(net: _Net) -> int:
-    """How many pairs of links cross."""
+    """Return the number of pairs of links that cross."""
     count = 0
     place = {v: i for row in net.rows for i, v in enumerate(row)}
     for row in net.rows[:-1]:
-        seen: list[int] = []
+        previous_ends: list[int] = []
         for upper in row:
             ends = [place[lower] for lower in net.downs[upper]]
-            count += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            count += sum(len(previous_ends) - bisect_right(previous_ends, end) for end in ends)
             for end in ends:
-                insort(seen, end)
+                insort(previous_ends, end)
     return count
 
 
 def _centres(net: _Net) -> list[float]:
-    """Where along its row each vertex stands: near its neighbours, with room for all."""
+    """Return the horizontal centre of each vertex: near its neighbours, without overlap."""
     centres = [0.0] * len(net.widths)
     for row in net.rows:
         _settle(net, row, [0.0] * len(row), centres)
     for sweep in range(PLACE_SWEEPS):
         for row in net.rows if sweep % 2 else reversed(net.rows):
-            _settle(net, row, [_wanted(net, v, centres) for v in row], centres)
+            _settle(net, row, [_target_position(net, v, centres) for v in row], centres)
     left = min(centres[v] - width / 2 for v, width in enumerate(net.widths))
     return [centre - left for centre in centres]
 
 
-def _wanted(net: _Net, vertex: int, centres: Sequence[float]) -> float:
-    """The middle of the neighbours; lanes pull at each other hardest, to be straight."""
+def _target_position(net: _Net, vertex: int, centres: Sequence[float]) -> float:
+    """Return the weighted mean of the neighbours; two lanes have the largest weight."""
     total = pull = 0.0
     for other in (*net.ups[vertex], *net.downs[vertex]):
         lanes = (vertex >= net.boxes) + (other >= net.boxes)
@@ -270,18 +270,18 @@ def _wanted(net: _Net, vertex: int, centres: Sequence[float]) -> float:
 def _settle(
     net: _Net, row: Sequence[int], target_positions: Sequence[float], centres: list[float]
 ) -> None:
-    """The places nearest to the wanted ones that keep the order and the gaps.
+    """Move the vertices of a row to the positions nearest to their targets, keeping order and gaps.
 
-    Least squares under fixed gaps is isotonic regression once the gaps are subtracted: neighbours
-    that are too close are merged into one block, which stands at the mean of their wishes.
+    Least squares under fixed gaps is isotonic regression after the gaps are subtracted: vertices
+    that are too close become one block at the mean of their targets.
     """
     offsets = [0.0]
     for left, right in pairwise(row):
         gap = BOX_GAP if max(left, right) < net.boxes else LANE
         offsets.append(offsets[-1] + (net.widths[left] + net.widths[right]) / 2 + gap)
     blocks: list[tuple[float, int]] = []
-    for wish, offset in zip(target_positions, offsets, strict=True):
-        mean, count = wish - offset, 1
+    for target, offset in zip(target_positions, offsets, strict=True):
+        mean, count = target - offset, 1
         while blocks and blocks[-1][0] >= mean:
             before, members = blocks.pop()
             mean = (before * members + mean * count) / (members + count)
@@ -292,8 +292,8 @@ def _settle(
         centres[vertex] = place + offset
 
 
-def _routed(net: _Net, sizes: Sequence[BoxSize], centres: Sequence[float]) -> DiagramLayout:
-    """Stack the rows and draw every link through the space between two of them."""
+def _route(net: _Net, sizes: Sequence[BoxSize], centres: Sequence[float]) -> DiagramLayout:
+    """Stack the rows and route every link through the space between two rows."""
     tops, bottoms = _bands(net, sizes)
     row_of = {v: number for number, row in enumerate(net.rows) for v in row}
     leaving = _ports(net, centres, net.downs)
@@ -317,7 +317,7 @@ def _routed(net: _Net, sizes: Sequence[BoxSize], centres: Sequence[float]) -> Di
 
 
 def _bands(net: _Net, sizes: Sequence[BoxSize]) -> tuple[list[float], list[float]]:
-    """Where each row starts and ends; more lines between two rows get more room."""
+    """Return the top and bottom of each row; more lines between two rows give a larger gap."""
     tops, bottoms = [], []
     top = 0.0
     for row in net.rows:
@@ -331,7 +331,7 @@ def _bands(net: _Net, sizes: Sequence[BoxSize]) -> tuple[list[float], list[float
 def _ports(
     net: _Net, centres: Sequence[float], neighbours: Sequence[Sequence[int]]
 ) -> dict[tuple[int, int], float]:
-    """Where on its edge a box is left or reached: side by side, in the order of the other ends."""
+    """Return where lines leave or reach each box: side by side, in the order of the other ends."""
     ports = {}
     other_end: Callable[[int], float] = centres.__getitem__
     for vertex, others in enumerate(neighbours):

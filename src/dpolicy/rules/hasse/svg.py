@@ -1,7 +1,7 @@
-"""Boxes with words and the lines between them → one SVG that needs no script, style or font.
+"""SVG drawing of boxes with text and the lines between them, without scripts, styles or fonts.
 
-Kept and pruned rules differ in lightness, border and words, never in hue alone. Words are measured
-for the widest common font and wrapped, so they stay inside their box in every other.
+Kept and pruned rules differ in lightness, border and text, never in hue alone. The text is measured
+for the widest common font and wrapped, so that it fits its box in every other font.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from dpolicy.rules.hasse.layered_layout import BoxSize, DiagramLayout, Edge, EdgeSegment, lay_out
 from dpolicy.rules.rule import TIMES
 
-#: Pixels that a line of words in a box may be long.
+#: Maximum length of a text line in a box, in pixels.
 MAX_TEXT = 200.0
 
 _PAD, _MARGIN, _TOP, _LEADING = 9.0, 28.0, 104.0, 1.3
@@ -26,7 +26,7 @@ _STYLES = {
     "plain": (12.0, ""),
     "small": (11.0, ' font-style="italic"'),
 }
-#: All words have a contrast of at least 5 to 1 on their ground.
+#: Text colours with a contrast of at least 5 to 1.
 _INK = {"kept": "#10263d", "pruned": "#666666"}
 _SHAPES = {
     "kept": 'fill="#e3eef9" stroke="#1d4f80" stroke-width="1.8"',
@@ -38,7 +38,7 @@ _SHAPES = {
 _LEGEND = {
     "kept": "kept",
     "pruned": "pruned: implied by another rule",
-    "bold": "way to the rule that implies it",
+    "bold": "path to the rule that implies it",
     "thin": "inside the wider scope above",
     "frame": "same scope and unit",
 }
@@ -46,7 +46,7 @@ _LEGEND = {
 
 @dataclass(frozen=True, slots=True)
 class RuleBox:
-    """What the box of a rule says: its name, unit and budget, and what implies it, if pruned."""
+    """Text of a rule: its name, unit and budget, and the witness of a pruned rule."""
 
     name: str
     facts: tuple[str, ...]
@@ -54,19 +54,19 @@ class RuleBox:
 
     @property
     def kind(self) -> str:
-        """How it is drawn."""
+        """Style of the box."""
         return "kept" if self.implied_by is None else "pruned"
 
     @property
     def tip(self) -> str:
-        """What a pointer over the box shows."""
+        """Tooltip of the box."""
         by = "" if self.implied_by is None else f"; implied by {self.implied_by}"
         return f"{self.name}: {', '.join(self.facts)}; {self.kind}{by}"
 
 
-#: A line of words and the name of its style.
+#: A line of text and the name of its style.
 _Text = tuple[str, str]
-#: The boxes that share a node, each with its words, in rows; and how high each row is.
+#: Rows of the boxes that share a node, each with its text; and the height of each row.
 _Grid = list[tuple[list[tuple[RuleBox, list[_Text]]], float]]
 
 
@@ -76,7 +76,7 @@ def draw_svg(
     edges: Sequence[Edge],
     bold: Collection[Edge],
 ) -> str:
-    """The drawing of nodes, each of one or several boxes, and of the edges between them."""
+    """Draw nodes of one or several boxes, and the edges between them."""
     grids = [_grid(cards) for cards in nodes]
     texts = [text for grid in grids for row, _ in grid for _, words in row for text in words]
     wide = 2 * _PAD + max((text_width(*text) for text in texts), default=0.0)
@@ -91,12 +91,12 @@ def draw_svg(
 
 
 def text_width(words: str, style: str) -> float:
-    """The most pixels that words take in any common font."""
+    """Return an upper bound of the width of a text in pixels, over all common fonts."""
     return _STYLES[style][0] * sum(map(_letter_width, words))
 
 
 def _letter_width(letter: str) -> float:
-    """Rounded up from DejaVu Sans Bold, the widest of the fonts that are asked for."""
+    """Return the width relative to the font size, rounded up from DejaVu Sans Bold."""
     if letter in " ijl.,:;|'·/":
         return 0.42
     if letter in "frtI!()[]-_":
@@ -107,9 +107,9 @@ def _letter_width(letter: str) -> float:
 
 
 def wrap_text(parts: Sequence[str], joint: str, style: str) -> list[str]:
-    """Lines of joined parts, none too long; a part that alone is too long is cut.
+    """Join parts into lines of at most `MAX_TEXT` pixels.
 
-    It is cut before brackets, then at a space where there is one, else anywhere.
+    Split a part that is too long: before brackets, then at a space, then anywhere.
     """
     lines: list[str] = []
     for part in parts:
@@ -119,11 +119,11 @@ def wrap_text(parts: Sequence[str], joint: str, style: str) -> list[str]:
         elif text_width(start + part, style) <= MAX_TEXT:
             lines.append(start + part)
         else:
-            lines += _cut(start + part, style)
+            lines += _split(start + part, style)
     return lines
 
 
-def _cut(words: str, style: str) -> list[str]:
+def _split(words: str, style: str) -> list[str]:
     lines = []
     for part in words.replace("[", "\n[").split("\n"):
         lines.append("")
@@ -137,7 +137,7 @@ def _cut(words: str, style: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _words(card: RuleBox) -> list[_Text]:
+def _box_text(card: RuleBox) -> list[_Text]:
     lines = [(line, "name") for line in wrap_text(card.name.split(TIMES), TIMES, "name")]
     lines += [(line, "plain") for line in wrap_text(card.facts, " · ", "plain")]
     if card.implied_by is not None:
@@ -151,15 +151,15 @@ def _text_height(words: Sequence[_Text]) -> float:
 
 
 def _grid(cards: Sequence[RuleBox]) -> _Grid:
-    """The boxes of a node in a square, so that it gets neither wide nor high; three in a row."""
+    """Arrange the boxes of a node in a square; three boxes share one row."""
     count = 3 if len(cards) == 3 else ceil(sqrt(len(cards)))
-    boxes = [(card, _words(card)) for card in cards]
+    boxes = [(card, _box_text(card)) for card in cards]
     rows = [boxes[start : start + count] for start in range(0, len(boxes), count)]
     return [(row, 2 * _PAD + max(_text_height(words) for _, words in row)) for row in rows]
 
 
 def _size(grid: _Grid, wide: float) -> BoxSize:
-    """A single box has no frame; several have a margin around and between them."""
+    """Return the size of a node; several boxes have a frame with margins."""
     columns = len(grid[0][0])
     if columns == 1:
         return BoxSize(wide, grid[0][1])
@@ -179,14 +179,14 @@ def _node(grid: _Grid, x: float, y: float, wide: float) -> list[str]:
 
 
 def _box(card: RuleBox, words: Sequence[_Text], x: float, y: float, size: BoxSize) -> str:
-    written = []
+    texts = []
     line = y + (size.height - _text_height(words)) / 2
     for text, style in words:
         line += _STYLES[style][0] * _LEADING
         # The baseline leaves room below for descenders.
         base = line - _STYLES[style][0] * 0.35
-        written.append(_written(text, style, x + size.width / 2, base, "middle"))
-    inner = f"<title>{escape(card.tip)}</title>{_rect(card.kind, x, y, size)}{''.join(written)}"
+        texts.append(_text_element(text, style, x + size.width / 2, base, "middle"))
+    inner = f"<title>{escape(card.tip)}</title>{_rect(card.kind, x, y, size)}{''.join(texts)}"
     return f'<g class="rule {card.kind}" fill="{_INK[card.kind]}">{inner}</g>'
 
 
@@ -195,14 +195,14 @@ def _rect(kind: str, x: float, y: float, size: BoxSize) -> str:
     return f'<rect class="{kind}" {shape} {_SHAPES[kind]}/>'
 
 
-def _written(words: str, style: str, x: float, y: float, anchor: str) -> str:
+def _text_element(words: str, style: str, x: float, y: float, anchor: str) -> str:
     size, more = _STYLES[style]
     place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
     return f"<text {place}{more}>{escape(words)}</text>"
 
 
 def _line(line: EdgeSegment, upper: str, bold: frozenset[Edge]) -> str:
-    """Down to the end of its row, then in a curve to the start of the next."""
+    """Draw a line down to the end of its row, then as a curve to the next row."""
     kind = "thin" if bold.isdisjoint(line.edges) else "bold"
     (x, start), (_, bend), (end, stop) = line.start, line.bend, line.end
     middle = (bend + stop) / 2
@@ -212,19 +212,19 @@ def _line(line: EdgeSegment, upper: str, bold: frozenset[Edge]) -> str:
 
 
 def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
-    """Heading and legend over the drawing, which is in the middle."""
-    shown = [kind for kind in _LEGEND if any(f'class="{kind}"' in part for part in parts)]
-    legend = sum(_legend_step(kind) for kind in shown)
+    """Put heading and legend above the centred drawing."""
+    kinds = [kind for kind in _LEGEND if any(f'class="{kind}"' in part for part in parts)]
+    legend = sum(_legend_step(kind) for kind in kinds)
     inner = max(layout.width, legend, text_width(heading, "heading"))
     width, height = ceil(inner + 2 * _MARGIN), ceil(layout.height + _TOP + _MARGIN)
     shift = _MARGIN + (inner - layout.width) / 2
-    tip = f"{heading}. Wider scopes are higher; lines lead from a rule to the next wider ones."
+    tip = f"{heading}. Wider scopes are higher; lines connect a rule with the next wider rules."
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label={quoteattr(tip)} '
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="{_FONTS}" fill="none">'
     )
-    top = _written(heading, "heading", _MARGIN, 38, "start") + _legend(shown)
+    top = _text_element(heading, "heading", _MARGIN, 38, "start") + _legend(kinds)
     return "\n".join(
         (
             opening,
@@ -240,7 +240,7 @@ def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
 
 
 def _legend(box_kinds: Sequence[str]) -> str:
-    """A sample of each kind of box and line that was drawn, and what it means."""
+    """Draw a sample of each kind of box and line with its meaning."""
     parts = []
     x = _MARGIN
     for kind in box_kinds:
@@ -248,7 +248,7 @@ def _legend(box_kinds: Sequence[str]) -> str:
             parts.append(f'<path d="M{x:g} 67h30" {_SHAPES[kind]}/>')
         else:
             parts.append(_rect(kind, x, 58, BoxSize(30, 18)))
-        parts.append(_written(_LEGEND[kind], "plain", x + 38, 71, "start"))
+        parts.append(_text_element(_LEGEND[kind], "plain", x + 38, 71, "start"))
         x += _legend_step(kind)
     return "".join(parts)
 

@@ -90,8 +90,8 @@ def _factors(section: CompiledSection) -> list[tuple[Preorder, NDArray[np.intp]]
         combination, position = np.divmod(combination, len(order.classes))
         found.append((order, np.array(order.classes, np.intp)[position]))
     for order, place in (
-        (arrangement.scopes, arrangement.scope_of),
-        (arrangement.units, arrangement.unit_of),
+        (arrangement.scopes, arrangement.scope_of_base),
+        (arrangement.units, arrangement.unit_of_base),
     ):
         found.append((order, np.array(order.classes, np.intp)[np.array(place, np.intp)[base]]))
     return found

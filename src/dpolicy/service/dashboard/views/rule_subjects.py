@@ -63,7 +63,7 @@ def scope_title(policy: CompiledPolicy, rule: Rule) -> str:
 def scope_numbers(policy: CompiledPolicy, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
     """The same number for rules of equivalent scope."""
     arrangement, width = policy.cumulative.factor_orders, policy.cumulative.rules.width
-    classes = np.array([arrangement.scopes.classes[s] for s in arrangement.scope_of], np.intp)
+    classes = np.array([arrangement.scopes.classes[s] for s in arrangement.scope_of_base], np.intp)
     found: NDArray[np.intp] = classes[numbers // width] * width + numbers % width
     return found
 
