@@ -217,7 +217,7 @@ def test_rules_as_text(dpolicy: Any) -> None:
     ran = dpolicy("rules", "policy.yaml", "--all")
     assert "of 9 rules are enforced" in ran.out
     assert "⇐" in ran.out
-    assert "for each release by itself" in ran.out
+    assert "per-release rules" in ran.out
 
 
 def test_implies_as_json(dpolicy: Any) -> None:

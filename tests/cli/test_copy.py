@@ -67,7 +67,7 @@ def test_another_ledger_is_not_written_over(
         point.close()
     before = (tmp_path / "copy.db").read_bytes()
     assert copied(tmp_path) == 5
-    assert "another ledger" in capsys.readouterr().err
+    assert "a different ledger" in capsys.readouterr().err
     assert (tmp_path / "copy.db").read_bytes() == before
     longer = DecisionPoint(str(tmp_path / "copy.db"))
     longer.submit(pure("more", "0.001"))

@@ -166,7 +166,7 @@ def forged(path: Path, events: Events) -> None:
 def test_what_was_written_verifies(ledger: Path, verify: Verify) -> None:
     said = verify(ledger)
     assert (said.code, said.json["records"], said.records) == (0, RECORDS, [])
-    assert said.text == f"{RECORDS} records verify; the last hash is {said.json['head']}\n"
+    assert said.text == f"{RECORDS} records verified; the last hash is {said.json['head']}\n"
     kinds = Counter(event["event"] for event in events_of(ledger))
     assert kinds == {
         "policy-applied": 2,

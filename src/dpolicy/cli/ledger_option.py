@@ -1,4 +1,4 @@
-"""`--ledger`: a path or a `postgresql://` address, or what DPOLICY_LEDGER says."""
+"""Options `--ledger` and `--by`, and the decision point of a command."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def ledger_option(command: _Command) -> _Command:
-    """The ledger that a command works on."""
+    """Add `--ledger` to a command."""
     return click.option(
         "--ledger",
         envvar="DPOLICY_LEDGER",
         required=True,
-        help="A path, or a postgresql:// address; DPOLICY_LEDGER if left out.",
+        help="Ledger: a path or a postgresql:// URL; default $DPOLICY_LEDGER.",
     )(command)
 
 
 def author_option(command: _Command) -> _Command:
-    """Who does it, for the record."""
-    return click.option("--by", default="", help="Who does it, for the record.")(command)
+    """Add `--by` to a command."""
+    return click.option("--by", default="", help="Author, stored in the ledger.")(command)
 
 
 @contextmanager
 def open_decision_point(ledger: str, *, new: bool = False) -> Iterator[DecisionPoint]:
-    """A decision point on a ledger, closed at the end; only some commands may make a new one."""
+    """Open a decision point and close it at the end. With `new`, create a missing ledger."""
     point = DecisionPoint(open_store(ledger) if new else open_existing(ledger))
     try:
         yield point

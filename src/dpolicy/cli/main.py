@@ -1,7 +1,7 @@
-"""Arguments → a command, and whatever happens → an exit code.
+"""Entry point of `dpolicy`: run a command and return its exit code.
 
-0 success   1 internal or I/O failure   2 denied or in conflict   3 the policy text has mistakes
-4 a case failed   5 the ledger does not verify   64 wrong usage
+0 success   1 internal or I/O failure   2 denied or conflict   3 errors in a text
+4 failed case   5 damaged ledger   64 wrong usage
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpolicy.errors import (
     ReleaseRejected,
 )
 
-#: Commands by name; each lives in a module of its own that is imported when it is called.
+#: Module of each command. A module is imported only when its command is called.
 COMMANDS = {
     "allocate": "dpolicy.cli.commands.allocation.allocate",
     "apply": "dpolicy.cli.commands.policy.apply",
@@ -56,8 +56,8 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    """Knows the commands without importing them, so that every start is quick."""
+class _LazyCommands(click.Group):
+    """Group that imports a command only when it is called, so that every start is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -69,30 +69,27 @@ class _Commands(click.Group):
         return command
 
 
-@click.command(cls=_Commands)
+@click.command(cls=_LazyCommands)
 @click.version_option(package_name="dpolicy")
 def dpolicy() -> None:
     """Keep the cumulative privacy risk of all differentially private releases under control."""
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:
-    """The entry point: never ends in a traceback for anything that came from outside."""
+    """Run a command and exit. Input from outside never causes a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # ε and × on a terminal that knows only ASCII
+        if isinstance(stream, TextIOWrapper):  # an ASCII terminal cannot print ε and ×
             stream.reconfigure(errors="backslashreplace")
     sys.exit(exit_code(arguments))
 
 
-def _wants_json(arguments: list[str] | None) -> bool:
-    """Whether `--format json` was given; the command that knew it did not come to its end."""
-    words = " ".join(sys.argv[1:] if arguments is None else arguments).replace("=", " ")
-    return "--format json" in words
-
-
 def exit_code(arguments: list[str] | None) -> int:
-    """Run a command and say how it ended."""
+    """Run a command and return its exit code."""
+    from dpolicy.cli.output.printing import OutputFormat, print_problems, print_rejection
+
+    output = OutputFormat()
     try:
-        code = dpolicy.main(arguments, standalone_mode=False)
+        code = dpolicy.main(arguments, standalone_mode=False, obj=output)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
@@ -101,17 +98,13 @@ def exit_code(arguments: list[str] | None) -> int:
     except click.Abort:
         return FAILURE
     except PolicyRejected as error:
-        from dpolicy.cli.output.printing import print_rejection
-
-        print_rejection(error, as_json=_wants_json(arguments))
+        print_rejection(error, output)
         return REJECTED
     except ReleaseRejected as error:
-        from dpolicy.cli.output.printing import print_problems
-
-        print_problems(error, as_json=_wants_json(arguments))
+        print_problems(error, output)
         return REJECTED
     except (InvalidValue, OperationRejected) as error:
-        click.echo(f"error {error}", err=True)
+        click.echo(f"error: {error}", err=True)
         return USAGE
     except LedgerDamaged as error:
         click.echo(f"error: {error}", err=True)
@@ -120,8 +113,8 @@ def exit_code(arguments: list[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        click.echo(f"error: {error.strerror or error}{where}", err=True)
+        file = f": {error.filename}" if error.filename else ""
+        click.echo(f"error: {error.strerror or error}{file}", err=True)
         return FAILURE
     except InvariantBroken as error:
         click.echo(f"internal error: {error}", err=True)

@@ -1,4 +1,4 @@
-"""Numbers on the command line → exact fractions, by the same rules as numbers in a text."""
+"""Numbers of command line options, read as exact fractions like numbers in a text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dpolicy.text.yaml_reader import Source, read_nodes
 
 
 def parse_decimal(text: str, option: str) -> Fraction:
-    """The exact value of a number that was given as an option."""
-    found = DiagnosticCollector()
-    node = read_nodes(Source(option, text.strip()), found.report)
-    value = INVALID if node is None else NumberShape().read(node, found.report)
-    if not isinstance(value, Fraction) or found.errors:
+    """Return the exact value of a number. Raise `click.UsageError` if it is none."""
+    diagnostics = DiagnosticCollector()
+    node = read_nodes(Source(option, text.strip()), diagnostics.report)
+    value = INVALID if node is None else NumberShape().read(node, diagnostics.report)
+    if not isinstance(value, Fraction) or diagnostics.errors:
         raise click.UsageError(f"{option}: `{text}` is not a number")
     return value

@@ -1,4 +1,4 @@
-"""Conflicts → text: the rule, who is at fault, and the smallest budget that would do."""
+"""Text of policy conflicts: the rule, its largest spenders, and the smallest sufficient budget."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from dpolicy.privacy.budget import format_budget
 
 
 def print_conflicts(conflicts: Sequence[RuleStatus]) -> None:
-    """Conflicts for people."""
+    """Print conflicts, then how to resolve them."""
     for conflict in conflicts:
-        least = ", ".join(
+        smallest = ", ".join(
             f"{key} {'∞' if value is None else f'{value:.6g}'}"
             for key, value in smallest_sufficient_budget(conflict).items()
         )
         rule = conflict.rule
-        limit = f"budget {format_budget(rule.budget)}{location_text(conflict.location)}"
-        click.echo(f"conflict  {rule.name}  unit {rule.unit}  {limit}")
-        click.echo(f"  the past needs at least {least}  {rule.base.span}")
-        click.echo(f"  spent most by {', '.join(conflict.spenders)}")
+        budget = f"budget {format_budget(rule.budget)}{location_text(conflict.location)}"
+        click.echo(f"conflict  {rule.name}  unit {rule.unit}  {budget}")
+        click.echo(f"  recorded releases need a budget of at least {smallest}  {rule.base.span}")
+        click.echo(f"  largest spenders: {', '.join(conflict.spenders)}")
     count = "1 rule is" if len(conflicts) == 1 else f"{len(conflicts)} rules are"
-    click.echo(f"{count} exceeded by the past; name each with --accept, or raise its budget")
+    remedy = "accept each with --accept, or raise its budget"
+    click.echo(f"{count} already exceeded by recorded releases; {remedy}")

@@ -1,4 +1,4 @@
-"""Decisions → text for people: allowed or denied, why, and what would fit."""
+"""Text of decisions: allowed or denied, the reasons, and counter-offers."""
 
 from __future__ import annotations
 
@@ -9,48 +9,58 @@ import click
 
 from dpolicy.releases.decision import Decision, Reason
 
+#: Symbol of each notion in which a budget is stated.
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
+
 
 def print_decision(decision: Decision) -> None:
-    """A decision with its reasons."""
-    word = (
-        click.style("allowed", fg="green") if decision.allowed else click.style("denied", fg="red")
-    )
-    again = "  (decided before)" if decision.replayed else ""
-    click.echo(f"{word}  {decision.release}{again}")
+    """Print a decision with its reasons and counter-offers."""
+    word, colour = ("allowed", "green") if decision.allowed else ("denied", "red")
+    replayed = "  (recorded decision)" if decision.replayed else ""
+    click.echo(f"{click.style(word, fg=colour)}  {decision.release}{replayed}")
     for name in decision.uncovered:
-        click.echo(f"  `{name}` is covered by no rule over all releases")
+        click.echo(f"  no cumulative rule covers mechanism `{name}`")
     for error in decision.predicate_errors:
         click.echo(f"  {error}")
     for reason in decision.reasons:
-        click.echo(f"  {_line(reason)}")
+        click.echo(f"  {_reason_text(reason)}")
     for offer in decision.counter_offers:
-        click.echo(f"  would fit: {_offer(offer)}")
+        click.echo(f"  would be allowed: {_offer_text(offer)}")
 
 
-def _line(reason: Reason) -> str:
-    sign = "≤" if reason.holds else ">"
-    limit = reason.budget if isinstance(reason.budget, str) else _amounts(reason.budget)
-    sums = f"spent {_amounts(reason.spent)} + cost {_amounts(reason.cost)}"
-    place = location_text(reason.location)
-    return (
-        f"{reason.rule}  unit {reason.unit}{place}  {sums} {sign} budget {limit}  {reason.source}"
-    )
+def _reason_text(reason: Reason) -> str:
+    """Format the spent loss before and after the release; losses do not add up in ε."""
+    comparison = "of" if reason.holds else "exceeds"
+    change = f"{_amount_text(reason.spent)} → {_amount_text(reason.after)}"
+    alone = f"(alone {_amount_text(reason.cost)})"
+    location = location_text(reason.location)
+    numbers = f"{change} {comparison} {_budget_text(reason.budget)} {alone}"
+    return f"{reason.rule}  unit {reason.unit}{location}  {numbers}  {reason.source}"
 
 
-def location_text(at: Mapping[str, str | int]) -> str:
-    """A place for people; nothing where everywhere is alike."""
-    return "  at " + ", ".join(f"{name}={value}" for name, value in at.items()) if at else ""
+def location_text(location: Mapping[str, str | int]) -> str:
+    """Format a location; return nothing if a rule has the same loss everywhere."""
+    if not location:
+        return ""
+    return "  at " + ", ".join(f"{name}={value}" for name, value in location.items())
 
 
-def _amounts(displayed_loss: Mapping[str, Any]) -> str:
+def _budget_text(budget: Mapping[str, Any] | str) -> str:
+    if isinstance(budget, str):
+        return budget
+    notion = next(iter(budget))
+    return f"{_SYMBOLS.get(notion, notion)} {_amount_text(budget)}"
+
+
+def _amount_text(displayed_loss: Mapping[str, Any]) -> str:
     values = [value for key, value in displayed_loss.items() if key != "delta"]
-    return ", ".join("∞" if value is None else _number(value) for value in values)
+    return ", ".join("∞" if value is None else _number_text(value) for value in values)
 
 
-def _number(value: object) -> str:
+def _number_text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _offer(offer: Mapping[str, Any]) -> str:
-    what = next(value for key, value in offer.items() if key != "change")
-    return f"{offer['change']} {what}"
+def _offer_text(offer: Mapping[str, Any]) -> str:
+    detail = next(value for key, value in offer.items() if key != "change")
+    return f"{offer['change']} {detail}"

@@ -1,9 +1,10 @@
-"""Values → what is printed: text for people, JSON for programs; notes go to standard error."""
+"""Printing of values: text or JSON on standard output, notes on standard error."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -11,58 +12,73 @@ import click
 from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.text.diagnostics import Diagnostic
 
-#: More than this nobody mends in one go.
-MAX_SHOWN = 100
+#: Maximum number of diagnostics that a command prints.
+MAX_PRINTED_DIAGNOSTICS = 100
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+@dataclass(slots=True)
+class OutputFormat:
+    """Format of the running command, kept in the click context for the error handler."""
+
+    name: str = "text"
+
+
 def format_option(command: _Command) -> _Command:
-    """`--format text|json`, which every command takes."""
+    """Add `--format text|json` to a command."""
     return click.option(
         "--format",
         "format_",
         type=click.Choice(["text", "json"]),
         default="text",
-        help="Text for people or JSON for programs.",
+        callback=_remember_format,
+        is_eager=True,
+        help="Output format: text or json.",
     )(command)
 
 
+def _remember_format(context: click.Context, _: click.Parameter, value: str) -> str:
+    if isinstance(context.obj, OutputFormat):
+        context.obj.name = value
+    return value
+
+
 def print_json(value: object) -> None:
-    """One JSON value on standard output."""
+    """Print one JSON value on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def print_note(text: str) -> None:
-    """Something to know, on standard error."""
+    """Print a line on standard error."""
     click.echo(text, err=True)
 
 
 def print_diagnostics(diagnostics: Iterable[object]) -> None:
-    """Diagnostics for people, on standard error."""
-    every = list(diagnostics)
-    for diagnostic in every[:MAX_SHOWN]:
+    """Print diagnostics as text on standard error."""
+    all_diagnostics = list(diagnostics)
+    for diagnostic in all_diagnostics[:MAX_PRINTED_DIAGNOSTICS]:
         print_note(f"{diagnostic}\n")
-    if len(every) > MAX_SHOWN:
-        print_note(f"… and {len(every) - MAX_SHOWN} more")
+    if len(all_diagnostics) > MAX_PRINTED_DIAGNOSTICS:
+        print_note(f"… and {len(all_diagnostics) - MAX_PRINTED_DIAGNOSTICS} more")
 
 
-def print_rejection(error: PolicyRejected, *, as_json: bool) -> None:
-    """What is wrong with a text, in the format that was asked for."""
-    if as_json:
-        found = [d.as_json() for d in error.diagnostics if isinstance(d, Diagnostic)]
-        print_json({"ok": False, "diagnostics": found})
+def print_rejection(error: PolicyRejected, output: OutputFormat) -> None:
+    """Print the diagnostics of a rejected text."""
+    if output.name == "json":
+        diagnostics = [d.as_json() for d in error.diagnostics if isinstance(d, Diagnostic)]
+        print_json({"ok": False, "diagnostics": diagnostics})
     else:
         print_diagnostics(error.diagnostics)
 
 
-def print_problems(error: ReleaseRejected, *, as_json: bool) -> None:
-    """What a policy cannot read of a release, in the format that was asked for."""
-    if as_json:
-        found = [
+def print_problems(error: ReleaseRejected, output: OutputFormat) -> None:
+    """Print the problems of a rejected release."""
+    if output.name == "json":
+        problems = [
             {"code": p.code, "severity": "error", "message": p.message} for p in error.problems
         ]
-        print_json({"ok": False, "diagnostics": found})
+        print_json({"ok": False, "diagnostics": problems})
     else:
         for problem in error.problems:
-            print_note(f"error {problem}")
+            print_note(f"error: {problem}")

@@ -1,4 +1,4 @@
-"""`dpolicy budgets`: what was spent and is left, per rule and unit."""
+"""`dpolicy budgets`: print spent loss and budget of each rule."""
 
 from __future__ import annotations
 
@@ -15,53 +15,58 @@ _WIDTH = 20
 
 @click.command()
 @ledger_option
-@click.option("--policy", help="Only rules of one base policy.")
-@click.option("--rule", help="Only rules whose name holds this text.")
+@click.option("--policy", help="Show only rules of this base policy.")
+@click.option("--rule", help="Show only rules whose name contains this text.")
 @click.option(
-    "--at", multiple=True, help="Only this place: country=CH, time=2026-10; may be repeated."
+    "--at",
+    multiple=True,
+    help="Location to report, such as country=CH or time=2026-10; repeatable.",
 )
 @format_option
 def command(
     ledger: str, policy: str | None, rule: str | None, at: tuple[str, ...], format_: str
 ) -> int:
-    """Print what each rule over all releases has spent of its budget, the fullest first.
+    """Print spent loss and budget of each cumulative rule, most used first.
 
-    A rule that is split by place is told at its worst place, or at the worst of those named.
+    For a rule that partitions or time split, the command reports its most used location, or the
+    most used location within --at.
     """
     with open_decision_point(ledger) as point:
-        found = [
-            balance
-            for balance in point.budgets(_place(at))
-            if policy in (None, balance.rule.base.policy) and (rule or "") in balance.rule.name
+        statuses = [
+            status
+            for status in point.budgets(_parse_location(at))
+            if policy in (None, status.rule.base.policy) and (rule or "") in status.rule.name
         ]
-    found.sort(key=lambda balance: -float(used_share(balance) or 0))
+    statuses.sort(key=lambda status: -float(used_share(status) or 0))
     if format_ == "json":
-        print_json({"budgets": [balance.as_json() for balance in found]})
+        print_json({"budgets": [status.as_json() for status in statuses]})
     else:
-        wide = max((len(b.rule.name) for b in found), default=0)
-        for balance in found:
-            click.echo(_line(balance, wide))
+        width = max((len(status.rule.name) for status in statuses), default=0)
+        for status in statuses:
+            click.echo(_status_text(status, width))
     return 0
 
 
-def _place(at: tuple[str, ...]) -> dict[str, str]:
-    told = [one.partition("=") for one in at]
-    wrong = [name for name, sign, value in told if not (name and sign and value)]
+def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
+    parts = [argument.partition("=") for argument in at]
+    wrong = [name for name, sign, value in parts if not (name and sign and value)]
     if wrong:
-        raise click.UsageError(f"`--at {wrong[0]}` must name a place, such as country=CH")
-    return {name: value for name, _, value in told}
+        raise click.UsageError(
+            f"`--at {wrong[0]}` must have the form name=value, such as country=CH"
+        )
+    return {name: value for name, _, value in parts}
 
 
-def _line(balance: RuleStatus, wide: int) -> str:
-    share = used_share(balance)
+def _status_text(status: RuleStatus, width: int) -> str:
+    share = used_share(status)
     filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
     bar = "█" * filled + "░" * (_WIDTH - filled)
     percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
-    value = next(iter(balance.spent.values()))
+    value = next(iter(status.spent.values()))
     spent = "∞" if value is None else f"{value:.4g}"
-    mark = "" if balance.holds else "  exceeded"
-    rule = balance.rule
+    mark = "" if status.holds else "  exceeded"
+    rule = status.rule
     return (
-        f"{bar} {percent}  {rule.name:<{wide}}  {rule.unit}  "
-        f"{spent} of {format_budget(rule.budget)}{location_text(balance.location)}{mark}"
+        f"{bar} {percent}  {rule.name:<{width}}  {rule.unit}  "
+        f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}{mark}"
     )

@@ -1,4 +1,4 @@
-"""`dpolicy copy`: a ledger into another place, record by record."""
+"""`dpolicy copy`: copy a ledger to another store, record by record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_existing, open_store
 
-#: Records that are written in one commit.
+#: Number of records in one commit.
 BATCH = 1_000
 
 
@@ -23,16 +23,17 @@ BATCH = 1_000
 @ledger_option
 @format_option
 def command(target: str, ledger: str, format_: str) -> int:
-    """Copy the ledger to TARGET, a path or a postgresql:// address, while others go on using it.
+    """Copy the ledger to TARGET, a path or a postgresql:// URL, while it is in use.
 
-    A target that holds a beginning of the same ledger is brought up to date; anything else in it is
-    an error, and nothing is written. So this is a backup, and a way from one store to another.
+    If TARGET contains the first records of the same ledger, the command appends the missing ones.
+    If it contains anything else, the command fails and writes nothing. Use it for backups and to
+    move a ledger to another store.
     """
     if target == ledger:
-        raise OperationRejected("the target is the ledger itself")
+        raise OperationRejected("TARGET is the ledger itself")
     source, copy = open_existing(ledger), open_store(target)
     try:
-        head = _brought_up_to_date(source, copy)
+        head = _append_missing(source, copy)
     finally:
         source.close()
         copy.close()
@@ -40,17 +41,17 @@ def command(target: str, ledger: str, format_: str) -> int:
     if format_ == "json":
         print_json({"target": target, "sequence": sequence, "head": digest})
     else:
-        print_note(f"{target} holds {sequence} records; the last hash is {digest or 'none'}")
+        print_note(f"{target} has {sequence} records; the last hash is {digest or 'none'}")
     return 0
 
 
-def _brought_up_to_date(source: LedgerStore, copy: LedgerStore) -> Record | None:
-    """The last record of both."""
+def _append_missing(source: LedgerStore, copy: LedgerStore) -> Record | None:
+    """Append the missing records to the copy; return the last record."""
     last = next(iter(deque(copy.records_after(0), maxlen=1)), None)
     if last is not None:
-        _check_beginning(source, last)
-    rest = source.records_after(last.sequence if last else 0)
-    while batch := list(islice(rest, BATCH)):
+        _check_common_records(source, last)
+    missing = source.records_after(last.sequence if last else 0)
+    while batch := list(islice(missing, BATCH)):
         for record in batch:
             check_chain(last, record)
             last = record
@@ -59,7 +60,7 @@ def _brought_up_to_date(source: LedgerStore, copy: LedgerStore) -> Record | None
     return last
 
 
-def _check_beginning(source: LedgerStore, last: Record) -> None:
+def _check_common_records(source: LedgerStore, last: Record) -> None:
     same = next(iter(source.records_after(last.sequence - 1)), None)
     if same is None or same.digest != last.digest:
-        raise LedgerDamaged(f"the target holds another ledger: they differ at {last.sequence}")
+        raise LedgerDamaged(f"the target is a different ledger: record {last.sequence} differs")

@@ -1,4 +1,4 @@
-"""`dpolicy export`: the history of a ledger for other programs."""
+"""`dpolicy export`: export a ledger for other programs."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from dpolicy.integrations.registry.registry_export import CURATOR_TYPES, PLACEHO
 @click.command()
 @ledger_option
 @click.option(
-    "--to", type=click.Choice(["json", "csv", "registry"]), default="json", help="What to write."
+    "--to", type=click.Choice(["json", "csv", "registry"]), default="json", help="Export format."
 )
-@click.option("--release", help="Registry: only this release.")
-@click.option("--curator", default=PLACEHOLDER, help="Registry: who publishes.")
+@click.option("--release", help="Registry: id of the only release to export.")
+@click.option(
+    "--curator", default=PLACEHOLDER, help="Registry: name of the publishing organisation."
+)
 @click.option(
     "--curator-type",
     type=click.Choice(CURATOR_TYPES),
     default="Industry",
-    help="Registry: what kind of institution that is.",
+    help="Registry: type of organisation.",
 )
 @format_option
 def command(
     ledger: str, to: str, release: str | None, curator: str, curator_type: str, format_: str
 ) -> int:
-    """Write every event as JSON lines, every mechanism of every release as CSV, or every release
-    that counts as a YAML entry of the OpenDP deployments registry.
+    """Export the ledger: events as JSON lines, mechanisms as CSV, or registry entries as YAML.
 
-    What is written is for programs in either format.
+    A registry entry is written for every release that counts as spent. The entries follow the
+    OpenDP deployments registry. `--format` does not change the output.
     """
     if release is not None and to != "registry":
-        raise click.UsageError("`--release` is for `--to registry`")
+        raise click.UsageError("--release needs --to registry")
     with open_decision_point(ledger) as point:
         if to == "registry":
             entries = list(registry_entries(point, release, (curator, curator_type)))
             click.echo("".join(entries), nl=False)
-            print_note(f"entries: {len(entries)}; look for `{PLACEHOLDER}` in them")
+            print_note(f"entries: {len(entries)}; replace every `{PLACEHOLDER}`")
         else:
             for line in (csv_lines if to == "csv" else json_lines)(point):
                 click.echo(line, nl=False)

@@ -1,4 +1,4 @@
-"""`dpolicy log`: the history of a ledger."""
+"""`dpolicy log`: print the events of a ledger."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ def command(ledger: str, format_: str) -> int:
             if format_ == "json":
                 click.echo(record.payload.decode("utf-8"))
             else:
-                click.echo(f"{record.sequence:>6}  {event.at}  {_line(event)}")
+                click.echo(f"{record.sequence:>6}  {event.at}  {_event_text(event)}")
     finally:
         store.close()
     return 0
 
 
-def _line(event: Event) -> str:
-    what = type(event).__name__
+def _event_text(event: Event) -> str:
     if isinstance(event, PolicyApplied | PolicyProposed):
         word = "policy applied" if isinstance(event, PolicyApplied) else "policy proposed"
         return f"{word:<16} {event.digest[:19]}…  {event.by}  {event.because}".rstrip()
@@ -48,6 +47,6 @@ def _line(event: Event) -> str:
     if isinstance(event, ReleaseDecided):
         word = "denied" if not event.allowed else "reserved" if event.reserved else "allowed"
         return f"{word:<16} {event.release}  {event.by}".rstrip()
-    word = what.removeprefix("Release").lower()
+    word = type(event).__name__.removeprefix("Release").lower()
     because = getattr(event, "because", "")
     return f"{word:<16} {getattr(event, 'release', '')}  {because}".rstrip()

@@ -1,4 +1,4 @@
-"""`dpolicy verify`: recomputes chain, fold and decisions of a ledger."""
+"""`dpolicy verify`: recompute hash chain, state and decisions of a ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpolicy.pdp.audit import AuditFinding, AuditReport, audit_ledger
 @ledger_option
 @format_option
 def command(ledger: str, format_: str) -> int:
-    """Read the ledger from its first record and make every decision again."""
+    """Verify the hash chain and recompute every decision from the first record."""
     audit = _audit(ledger)
     if format_ == "json":
         print_json(
@@ -31,13 +31,13 @@ def command(ledger: str, format_: str) -> int:
         for finding in audit.findings:
             click.echo(f"record {finding.sequence}: {finding.problem}")
     else:
-        told = "1 record verifies" if audit.records == 1 else f"{audit.records} records verify"
-        click.echo(f"{told}; the last hash is {audit.head or 'none'}")
+        count = "1 record" if audit.records == 1 else f"{audit.records} records"
+        click.echo(f"{count} verified; the last hash is {audit.head or 'none'}")
     return TAMPERED if audit.findings else 0
 
 
 def _audit(ledger: str) -> AuditReport:
-    """What is found; if the place of the records is damaged, that is found before record 1."""
+    """Audit the ledger; report a store that cannot be opened as a finding at record 1."""
     try:
         store = open_existing(ledger)
     except LedgerDamaged as error:

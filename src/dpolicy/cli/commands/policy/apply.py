@@ -1,4 +1,4 @@
-"""`dpolicy apply`: makes a policy set the ledger's policy."""
+"""`dpolicy apply`: activate a policy set."""
 
 from __future__ import annotations
 
@@ -18,13 +18,21 @@ from dpolicy.rules.compiler import load_policy
 @click.argument("policy", type=click.Path())
 @ledger_option
 @author_option
-@click.option("--accept", multiple=True, metavar="RULE", help="Accept a conflict of this rule.")
-@click.option("--because", default="", help="Why, for the record.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="RULE",
+    help="Name of a rule whose conflict is accepted; repeatable.",
+)
+@click.option("--because", default="", help="Reason, stored in the ledger.")
 @format_option
 def command(
     policy: str, ledger: str, by: str, accept: tuple[str, ...], because: str, format_: str
 ) -> int:
-    """Put the policy set POLICY in force, unless the past has already broken one of its rules."""
+    """Activate the policy set POLICY.
+
+    Fails if recorded releases already exceed one of its budgets.
+    """
     compiled = load_policy(policy)
     if format_ == "text":
         print_diagnostics(compiled.warnings)
@@ -32,14 +40,16 @@ def command(
         try:
             sequence = point.apply(compiled, accept, by, because)
         except PolicyConflicts as error:
-            found = [c for c in error.conflicts if isinstance(c, RuleStatus)]
+            conflicts = [c for c in error.conflicts if isinstance(c, RuleStatus)]
             if format_ == "json":
-                print_json({"applied": False, "conflicts": [conflict_to_json(c) for c in found]})
+                print_json(
+                    {"applied": False, "conflicts": [conflict_to_json(c) for c in conflicts]}
+                )
             else:
-                print_conflicts(found)
+                print_conflicts(conflicts)
             return DENIED
     if format_ == "json":
         print_json({"applied": True, "sequence": sequence, "policy": compiled.digest})
     else:
-        print_note(f"{compiled.digest} is in force from record {sequence} on")
+        print_note(f"{compiled.digest} is active since record {sequence}")
     return 0

@@ -1,4 +1,4 @@
-"""`dpolicy check`: reads and compiles a policy set; silent if all is well."""
+"""`dpolicy check`: compile a policy set and print its diagnostics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dpolicy.rules.compiler import load_policy
 @click.argument("path", type=click.Path())
 @format_option
 def command(path: str, format_: str) -> int:
-    """Read and compile the policy set PATH, a file or a directory. Silent if all is well."""
+    """Compile the policy set PATH (a file or a directory). Prints nothing if it is valid."""
     policy = load_policy(path)
     if format_ == "text":
         print_diagnostics(policy.warnings)
     else:
-        found = [warning.as_json() for warning in policy.warnings]
-        print_json({"ok": True, "digest": policy.digest, "diagnostics": found})
+        diagnostics = [warning.as_json() for warning in policy.warnings]
+        print_json({"ok": True, "digest": policy.digest, "diagnostics": diagnostics})
     return 0

@@ -1,4 +1,4 @@
-"""`dpolicy diff`: how two policy sets differ, and what a ledger says about the new one."""
+"""`dpolicy diff`: compare two policy sets, and check the new one against a ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpolicy.rules.policy_diff import diff_policies
 @click.command()
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--ledger", help="Also say what the recorded past does to the new policy.")
+@click.option("--ledger", help="Ledger to check for conflicts with the new policy.")
 @format_option
 def command(old: str, new: str, ledger: str | None, format_: str) -> int:
     """Print which rules the policy set NEW adds, removes, tightens or loosens against OLD."""

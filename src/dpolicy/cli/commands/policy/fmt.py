@@ -1,4 +1,4 @@
-"""`dpolicy fmt`: rewrites policy files in their canonical layout."""
+"""`dpolicy fmt`: rewrite policy files in canonical layout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dpolicy.text.yaml_reader import read_nodes
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Change nothing; exit 3 if a file would change.")
+@click.option("--check", is_flag=True, help="Change nothing; exit with 3 if a file would change.")
 @format_option
 def command(path: Path, check: bool, format_: str) -> int:
     """Rewrite the files of the policy set PATH in canonical layout. Comments stay."""
-    files = [file for file in policy_files(path) if file == path or not _is_left_alone(file)]
-    texts = {file: _formatted(file) for file in files}
+    files = [file for file in policy_files(path) if file == path or not _is_skipped(file)]
+    texts = {file: _format_file(file) for file in files}
     changed = [file for file, text in texts.items() if file.read_bytes() != text.encode()]
     if not check:
         for file in changed:
@@ -36,15 +36,15 @@ def command(path: Path, check: bool, format_: str) -> int:
     return REJECTED if check and changed else 0
 
 
-def _is_left_alone(file: Path) -> bool:
-    """JSON has its own layout, and cases are their authors' to lay out."""
+def _is_skipped(file: Path) -> bool:
+    """Return whether a file in a directory keeps its layout: JSON and cases."""
     return file.suffix.lower() == ".json" or file.stem.endswith("_test")
 
 
-def _formatted(file: Path) -> str:
-    found = DiagnosticCollector()
+def _format_file(file: Path) -> str:
+    diagnostics = DiagnosticCollector()
     source = read_source(file)
-    root = read_nodes(source, found.report)
-    if root is None or found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
+    root = read_nodes(source, diagnostics.report)
+    if root is None or diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
     return format_text(source, root)

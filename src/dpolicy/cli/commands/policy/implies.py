@@ -1,4 +1,4 @@
-"""`dpolicy implies`: whether the scope of one rule lies inside that of another."""
+"""`dpolicy implies`: compare the scopes of two rules."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dpolicy.text.did_you_mean import suggest
 @click.argument("larger")
 @format_option
 def command(path: str, smaller: str, larger: str, format_: str) -> int:
-    """Say whether the scope of the rule SMALLER lies inside that of LARGER.
+    """Check whether the scope of the rule SMALLER is inside the scope of LARGER.
 
-    Both are names of rules of the policy set PATH. If not, a mechanism is shown that matches the
-    first rule and not the second.
+    Both are names of rules of the policy set PATH. If the answer is no, the command prints a
+    mechanism that matches the first rule and not the second.
     """
     compiled = load_policy(path)
-    schema = compiled.checked_policy_set.vocabulary.schema
+    schema = compiled.schema
     answer = implies(_scope(compiled, smaller), _scope(compiled, larger), schema)
     refuted = isinstance(answer, Refuted)
     example = format_predicate_input(answer.counterexample) if isinstance(answer, Refuted) else None
@@ -43,6 +43,6 @@ def command(path: str, smaller: str, larger: str, format_: str) -> int:
 def _scope(compiled: CompiledPolicy, name: str) -> Predicate:
     names = {rule.name: rule for rule, _ in compiled.all_rules}
     if name not in names:
-        known = suggest(name, names) or "`dpolicy rules --all` lists them"
-        raise click.UsageError(f"there is no rule `{name}`; {known}")
+        hint = suggest(name, names) or "run `dpolicy rules --all` to list all rules"
+        raise click.UsageError(f"unknown rule `{name}`; {hint}")
     return conjunction(names[name].predicates)

@@ -1,4 +1,4 @@
-"""`dpolicy init`: writes a commented policy to start from, a release and a case."""
+"""`dpolicy init`: write a commented starter policy, a release and a case."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def command(directory: Path, format_: str) -> int:
     """Write a commented starter policy, a release and a case into DIRECTORY."""
     starter = files("dpolicy.cli") / "starter"
     names = ["policy.yaml", "policy_test.yaml", "releases/page-views.yaml"]
-    there = [name for name in names if (directory / name).exists()]
-    if there:
-        raise click.UsageError(f"{directory / there[0]} is there already; nothing was written")
+    existing = [name for name in names if (directory / name).exists()]
+    if existing:
+        raise click.UsageError(f"{directory / existing[0]} already exists; nothing was written")
     for name in names:
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)

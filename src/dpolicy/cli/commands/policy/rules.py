@@ -1,4 +1,4 @@
-"""`dpolicy rules`: shows which rules a policy set means, and which of them matter."""
+"""`dpolicy rules`: print or draw the rules of a policy set."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from dpolicy.rules.rule import Rule, rule_to_json
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--all", "all_", is_flag=True, help="The pruned rules too, with what implies each.")
-@click.option("--graph", type=click.Path(dir_okay=False), help="Draw a Hasse diagram as SVG.")
-@click.option("--unit", help="Only rules of one privacy unit.")
-@click.option("--policy", help="Only rules of one base policy.")
-@click.option("--each-release", is_flag=True, help="Draw the rules for each release by itself.")
+@click.option(
+    "--all", "all_", is_flag=True, help="Also show pruned rules and the rule that implies each."
+)
+@click.option("--graph", type=click.Path(dir_okay=False), help="File for a Hasse diagram (SVG).")
+@click.option("--unit", help="Show only rules of this privacy unit.")
+@click.option("--policy", help="Show only rules of this base policy.")
+@click.option("--each-release", is_flag=True, help="Draw the per-release rules.")
 @format_option
 def command(
     path: str,
@@ -32,33 +34,33 @@ def command(
     each_release: bool,
     format_: str,
 ) -> int:
-    """Print the rules that the policy set PATH means and that are enforced."""
+    """Print the rules of the policy set PATH that are enforced."""
     compiled = load_policy(path)
-    _refuse_unknown(compiled, unit, policy)
+    _check_filters(compiled, unit, policy)
     if graph is not None:
         section = compiled.each_release if each_release else compiled.cumulative
         drawing = hasse_svg(section, select_rules(section, unit, policy))
         Path(graph).write_text(drawing, "utf-8")
         print_note(f"drew {graph}")
         return 0
-    chosen = _chosen(compiled, all_, unit, policy)
+    rules = _select(compiled, all_, unit, policy)
     if format_ == "json":
-        _print_json(compiled, chosen)
+        _print_json(compiled, rules)
     else:
         print_diagnostics(compiled.warnings)
-        _print_text(compiled, list(chosen))
+        _print_text(compiled, list(rules))
     return 0
 
 
-def _refuse_unknown(compiled: CompiledPolicy, unit: str | None, policy: str | None) -> None:
+def _check_filters(compiled: CompiledPolicy, unit: str | None, policy: str | None) -> None:
     bases = [base for section in compiled.sections for base in section.rules.bases]
     if unit is not None and unit not in {base.unit for base in bases}:
-        raise click.UsageError(f"no rule is for the unit `{unit}`")
+        raise click.UsageError(f"no rule has the unit `{unit}`")
     if policy is not None and policy not in {base.policy for base in bases}:
-        raise click.UsageError(f"there is no base policy `{policy}`")
+        raise click.UsageError(f"unknown base policy `{policy}`")
 
 
-def _chosen(
+def _select(
     compiled: CompiledPolicy, all_: bool, unit: str | None, policy: str | None
 ) -> Iterator[tuple[Rule, Rule | None]]:
     for rule, witness in compiled.all_rules:
@@ -70,30 +72,30 @@ def _chosen(
             yield rule, witness
 
 
-def _print_json(compiled: CompiledPolicy, chosen: Iterator[tuple[Rule, Rule | None]]) -> None:
-    """Rule by rule: a million of them never stand in memory together."""
+def _print_json(compiled: CompiledPolicy, rules: Iterator[tuple[Rule, Rule | None]]) -> None:
+    """Print rule by rule, so that a million rules are never in memory together."""
     click.echo(
         f'{{"total": {compiled.rule_count}, "kept": {compiled.kept_count}, "rules": [', nl=False
     )
-    for position, (rule, witness) in enumerate(chosen):
+    for position, (rule, witness) in enumerate(rules):
         line = json.dumps(rule_to_json(rule, witness), ensure_ascii=False)
         click.echo((",\n" if position else "\n") + line, nl=False)
     click.echo("\n]}")
 
 
-def _print_text(compiled: CompiledPolicy, chosen: list[tuple[Rule, Rule | None]]) -> None:
+def _print_text(compiled: CompiledPolicy, rules: list[tuple[Rule, Rule | None]]) -> None:
     click.echo(f"{compiled.kept_count} of {compiled.rule_count} rules are enforced")
-    names = max((len(rule.name) for rule, _ in chosen), default=0)
-    units = max((len(rule.unit) for rule, _ in chosen), default=0)
+    names = max((len(rule.name) for rule, _ in rules), default=0)
+    units = max((len(rule.unit) for rule, _ in rules), default=0)
     for each_release in (False, True):
-        part = [(r, w) for r, w in chosen if r.each_release is each_release]
+        part = [(r, w) for r, w in rules if r.each_release is each_release]
         if part:
-            click.echo("\nfor each release by itself" if each_release else "\nover all releases")
+            click.echo("\nper-release rules" if each_release else "\ncumulative rules")
         for rule, witness in part:
             mark = "  " if witness is None else "· "
             line = f"{mark}{rule.name:<{names}}  {rule.unit:<{units}}  {format_budget(rule.budget)}"
-            click.echo(line if witness is None else f"{line}   ⇐ {_named(witness, rule)}")
+            click.echo(line if witness is None else f"{line}   ⇐ {_witness_text(witness, rule)}")
 
 
-def _named(witness: Rule, rule: Rule) -> str:
+def _witness_text(witness: Rule, rule: Rule) -> str:
     return witness.name if witness.unit == rule.unit else f"{witness.name} @ {witness.unit}"

@@ -1,4 +1,4 @@
-"""`dpolicy schema`: prints the JSON Schema of policy files, for editors."""
+"""`dpolicy schema`: print the JSON Schema of policy files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from dpolicy.policy.json_schema import policy_schema
 @click.command()
 @format_option
 def command(format_: str) -> int:
-    """Print the JSON Schema of policy files, for editors. It is JSON in either format."""
+    """Print the JSON Schema of policy files, for editors. The output is always JSON."""
     print_json(policy_schema())
     return 0

@@ -1,4 +1,4 @@
-"""`dpolicy test`: runs the cases of `*_test.yaml` files."""
+"""`dpolicy test`: run the cases of `*_test.yaml` files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpolicy.cli.output.printing import format_option, print_json
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @format_option
 def command(paths: tuple[Path, ...], format_: str) -> int:
-    """Run the cases PATHS: files, or directories that are searched for `*_test.yaml`."""
+    """Run the cases in PATHS: files, or directories with `*_test.yaml` files."""
     files = [file for path in paths for file in _case_files(path)]
     if not files:
-        raise click.UsageError("there is no `*_test.yaml` file here")
+        raise click.UsageError("PATHS contain no `*_test.yaml` file")
     outcomes = [outcome for file in files for outcome in run_case(load_case(file))]
     failed = [outcome for outcome in outcomes if outcome.problem is not None]
     if format_ == "json":

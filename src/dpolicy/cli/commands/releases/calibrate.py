@@ -1,4 +1,4 @@
-"""`dpolicy calibrate`: the least noise with which a mechanism meets a target."""
+"""`dpolicy calibrate`: compute the smallest noise with which a mechanism meets a target."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from dpolicy.privacy.calibration import NOISE, calibrate_noise
 
 
 @click.command()
-@click.option("--kind", required=True, type=click.Choice(sorted(NOISE)), help="Of mechanism.")
-@click.option("--epsilon", required=True, help="The ε to meet.")
-@click.option("--delta", default="0", help="The δ to meet; 0 for pure DP.")
-@click.option("--sensitivity", help="L2 for Gaussian noise, L1 for Laplace; 1 if left out.")
-@click.option("--count", help="How many times it runs.")
-@click.option("--sampling-rate", help="Poisson sampling.")
-@click.option("--steps", help="Of dp-sgd and tree-aggregation.")
-@click.option("--queries", help="Of pate.")
-@click.option("--participations", help="Of tree-aggregation.")
+@click.option("--kind", required=True, type=click.Choice(sorted(NOISE)), help="Mechanism kind.")
+@click.option("--epsilon", required=True, help="Target ε.")
+@click.option("--delta", default="0", help="Target δ; 0 for pure DP.")
+@click.option(
+    "--sensitivity",
+    help="Sensitivity: L2 for Gaussian noise, L1 for Laplace noise; default 1.",
+)
+@click.option("--count", help="Number of runs.")
+@click.option("--sampling-rate", help="Poisson sampling rate.")
+@click.option("--steps", help="Number of steps (dp-sgd, tree-aggregation).")
+@click.option("--queries", help="Number of queries (pate).")
+@click.option("--participations", help="Participations of one unit (tree-aggregation).")
 @format_option
-def command(kind: str, epsilon: str, delta: str, format_: str, **given: str | None) -> int:
+def command(kind: str, epsilon: str, delta: str, format_: str, **parameters: str | None) -> int:
     """Print the noise that makes a mechanism (ε, δ)-DP for one unit, rounded up."""
     fields: dict[str, object] = {
         key.replace("_", "-"): parse_decimal(text, f"--{key.replace('_', '-')}")
-        for key, text in given.items()
+        for key, text in parameters.items()
         if text is not None
     }
     target = parse_decimal(epsilon, "--epsilon"), parse_decimal(delta, "--delta")
     if not 0 < target[0] <= 10**5 or not 0 <= target[1] < 1:
-        raise click.UsageError("ε must be above 0 and δ at least 0 and below 1")
+        raise click.UsageError("--epsilon must be above 0, and --delta at least 0 and below 1")
     noise, reached = calibrate_noise(kind, fields, Fraction(target[0]), Fraction(target[1]))
     name = NOISE[kind]
     if format_ == "json":

@@ -1,4 +1,4 @@
-"""`dpolicy commit`: ends a reservation that was used."""
+"""`dpolicy commit`: end a reservation as used."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from dpolicy.releases.release_format import load_release
 @click.argument("release")
 @ledger_option
 @author_option
-@click.option("--used", type=click.Path(path_type=Path), help="What was run, if that was less.")
+@click.option(
+    "--used",
+    type=click.Path(path_type=Path),
+    help="File with the mechanisms that were run, if fewer than reserved.",
+)
 @format_option
 def command(release: str, ledger: str, by: str, used: Path | None, format_: str) -> int:
-    """End the reservation RELEASE as used."""
+    """End the reservation RELEASE as used, completely or in part."""
     with open_decision_point(ledger) as point:
         sequence = point.commit(release, None if used is None else load_release(used), by)
     if format_ == "json":
         print_json({"release": release, "status": "committed", "sequence": sequence})
     else:
-        print_note(f"{release} is committed at record {sequence}")
+        print_note(f"{release} committed at record {sequence}")
     return 0

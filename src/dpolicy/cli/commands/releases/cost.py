@@ -1,4 +1,4 @@
-"""`dpolicy cost`: what each mechanism of a release costs in each unit."""
+"""`dpolicy cost`: compute the cost of each mechanism of a release for each privacy unit."""
 
 from __future__ import annotations
 
@@ -20,47 +20,53 @@ from dpolicy.releases.release_format import load_release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.did_you_mean import suggest
 
-#: The δ that ε is read off at where neither the command nor the policy says one.
+#: δ at which ε is computed if neither the command nor the policy states one.
 DEFAULT_DELTA = Fraction("1e-7")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--policy", type=click.Path(), help="The policy set whose units are meant.")
-@click.option("--orders", help="Rényi orders to show, for example 2,8,64.")
-@click.option("--delta", help="The δ at which ε is read off; the policy's, else 1e-7.")
+@click.option("--policy", type=click.Path(), help="Policy set that defines the units.")
+@click.option("--orders", help="Rényi orders to print, for example 2,8,64.")
+@click.option("--delta", help="δ at which ε is computed; default: the policy's δ, else 1e-7.")
 @format_option
 def command(
     file: Path, policy: str | None, orders: str | None, delta: str | None, format_: str
 ) -> int:
-    """Print what each mechanism of the release FILE costs in each privacy unit.
+    """Print the cost of each mechanism of the release FILE for each privacy unit.
 
-    Without a policy the unit is `user` under add-remove, beside the unit that a mechanism states.
+    Without a policy, the units are `user` under add-remove and the units that the release states.
     """
     release = load_release(file)
     compiled = load_policy(policy) if policy else None
-    shown = _orders(orders, compiled)
-    at = _delta(delta, compiled)
-    rows = [(m.name, _costs(m, compiled, shown)) for m in release.mechanisms]
+    printed_orders = _orders(orders, compiled)
+    target_delta = _delta(delta, compiled)
+    rows = [(m.name, _costs(m, compiled, printed_orders)) for m in release.mechanisms]
     if format_ == "json":
         print_json(
             {
-                "delta": float(at),
+                "delta": float(target_delta),
                 "mechanisms": [
-                    {"name": name, "units": {u: _json(c, shown, at) for u, c in costs.items()}}
+                    {
+                        "name": name,
+                        "units": {
+                            unit: _cost_json(cost, printed_orders, target_delta)
+                            for unit, cost in costs.items()
+                        },
+                    }
                     for name, costs in rows
                 ],
             }
         )
     else:
-        print_note(f"ε at δ = {float(at):g}; every number is an upper bound")
-        _print_text(rows, at)
+        print_note(f"ε at δ = {float(target_delta):g}; every number is an upper bound")
+        _print_text(rows, target_delta)
     return 0
 
 
 def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction, ...]:
     if text is None:
-        return compiled.policy_set.accounting.orders if compiled else DEFAULT_ORDERS
+        return compiled.accounting.orders if compiled else DEFAULT_ORDERS
     orders = tuple(parse_decimal(part, "--orders") for part in text.split(",") if part.strip())
     for order in orders:
         if not MIN_ORDER <= order <= 10**6:
@@ -70,7 +76,7 @@ def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction
 
 def _delta(text: str | None, compiled: CompiledPolicy | None) -> Fraction:
     if text is None:
-        stated = compiled.policy_set.accounting.delta if compiled else None
+        stated = compiled.accounting.delta if compiled else None
         return DEFAULT_DELTA if stated is None else stated
     delta = parse_decimal(text, "--delta")
     if not 0 <= delta < 1:
@@ -89,7 +95,7 @@ def _costs(
             hint = suggest(name, names) or ""
             raise InvalidValue("P020", f"`{request.name}` names the unit `{name}`; {hint}")
     relation = request.relation or units[names.index(stated)].relation
-    covers = compiled.checked_policy_set.vocabulary.covers if compiled else no_covers
+    covers = compiled.vocabulary.covers if compiled else no_covers
     setting = GroupContext(units, request.additive, request.days_read, covers)
     place = names.index(stated)
     costs = report_costs(request.mechanism, place, request.restatements, relation, setting, orders)
@@ -101,9 +107,9 @@ def _default_unit(names: list[str]) -> str:
 
 
 def _units(request: MechanismRequest, compiled: CompiledPolicy | None) -> tuple[PrivacyUnit, ...]:
-    """The policy's units, or `user` and whatever slices of it the mechanism names."""
+    """Return the policy's units, or `user` and the periods of it that the mechanism names."""
     if compiled:
-        return tuple(compiled.checked_policy_set.vocabulary.units.values())
+        return tuple(compiled.units.values())
     units = [PrivacyUnit("user", "user", None, NeighbouringRelation.ADD_REMOVE)]
     for name in (request.unit, *request.restatements):
         if name and name != "user" and name.startswith("user-"):
@@ -116,7 +122,9 @@ def _float(value: Fraction | None) -> float | None:
     return None if value is None else round_up_to_printed_float(value)
 
 
-def _json(costs: CostReport, orders: tuple[Fraction, ...], delta: Fraction) -> dict[str, object]:
+def _cost_json(
+    costs: CostReport, orders: tuple[Fraction, ...], delta: Fraction
+) -> dict[str, object]:
     curve = dict(costs.renyi)
     return {
         "pure": _float(costs.pure),
@@ -129,20 +137,20 @@ def _json(costs: CostReport, orders: tuple[Fraction, ...], delta: Fraction) -> d
 
 
 def _print_text(rows: list[tuple[str, dict[str, CostReport]]], delta: Fraction) -> None:
-    wide = max((len(unit) for _, costs in rows for unit in costs), default=0)
+    width = max((len(unit) for _, costs in rows for unit in costs), default=0)
     for name, costs in rows:
         click.echo(name)
-        for unit, found in costs.items():
+        for unit, cost in costs.items():
             parts = {
-                "ε": found.epsilon(delta),
-                "pure": _float(found.pure),
-                "ρ": _float(found.rho),
-                "μ": found.mu,
+                "ε": cost.epsilon(delta),
+                "pure": _float(cost.pure),
+                "ρ": _float(cost.rho),
+                "μ": cost.mu,
             }
-            said = "  ".join(f"{key} {_shown(value):<10}" for key, value in parts.items())
-            leak = f"  δ {float(found.delta):g}" if found.delta else ""
-            click.echo(f"  {unit:<{wide}}  {said}{leak}".rstrip())
+            text = "  ".join(f"{key} {_number_text(value):<10}" for key, value in parts.items())
+            delta_side = f"  δ {float(cost.delta):g}" if cost.delta else ""
+            click.echo(f"  {unit:<{width}}  {text}{delta_side}".rstrip())
 
 
-def _shown(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""`dpolicy import`: charges releases that have already happened."""
+"""`dpolicy import`: record and charge past releases."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import MAX_BYTES, Source, read_nodes
 
-#: What stands between two documents of one file.
+#: Separator of two documents of one file.
 _NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 #: A line that is neither empty nor a comment.
-_SAYS_SOMETHING = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
+_CONTENT_LINE = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
 
-#: An entry of the registry: where it stands, and its values.
+#: An entry of the registry: its position in the file, and its values.
 _Entry = tuple[str, Any]
 
 
@@ -40,19 +40,19 @@ _Entry = tuple[str, Any]
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @ledger_option
 @author_option
-@click.option("--because", default="", help="Why, for the record.")
-@click.option("--unit", help="Registry: the policy's unit that an entry's privacy unit is.")
+@click.option("--because", default="", help="Reason, stored in the ledger.")
+@click.option("--unit", help="Registry: policy unit that corresponds to the entry's privacy unit.")
 @click.option(
     "--relation",
     type=click.Choice([str(relation) for relation in NeighbouringRelation]),
-    help="Registry: what an entry's neighbours are; add-remove if left out.",
+    help="Registry: neighbouring relation of the entry; default add-remove.",
 )
 @click.option(
     "--times",
     type=click.IntRange(min=1),
-    help="Registry: how often an entry of many releases was published for one unit.",
+    help="Registry: number of publications per unit for an entry of several releases.",
 )
-@click.option("--label", "labels", multiple=True, help="Registry: a label, as name=value.")
+@click.option("--label", "labels", multiple=True, help="Registry: label as name=value; repeatable.")
 @format_option
 def command(
     files: tuple[Path, ...],
@@ -65,84 +65,85 @@ def command(
     labels: tuple[str, ...],
     format_: str,
 ) -> int:
-    """Charge the past releases FILES. They are never refused, also above a budget.
+    """Record the past releases FILES and charge them, even if a budget is exceeded.
 
-    A file is a release, or entries of the OpenDP deployments registry, which are read under the
-    policy in force.
+    A file is a release, or entries of the OpenDP deployments registry. The active policy resolves
+    the entries.
     """
-    read = [_read(file) for file in files]
-    told = RegistryImportOptions(
+    contents = [_read_file(file) for file in files]
+    options = RegistryImportOptions(
         unit,
         NeighbouringRelation(relation or NeighbouringRelation.ADD_REMOVE),
         times,
         _labels(labels),
     )
-    if told != RegistryImportOptions() and not any(isinstance(found, list) for found in read):
-        raise click.UsageError("what is told of registry entries is told of none: see --help")
+    has_entries = any(isinstance(content, list) for content in contents)
+    if options != RegistryImportOptions() and not has_entries:
+        names = "--unit, --relation, --times and --label"
+        raise click.UsageError(f"{names} apply only to registry entries, and FILES has none")
     with open_decision_point(ledger, new=True) as point:
-        releases = _releases(read, point.policy, told)
+        releases = _releases(contents, point.policy, options)
         numbers = {r.id: point.import_past(r, because, by) for r in releases}
-        broken = [balance for balance in point.budgets() if not balance.holds]
+        exceeded = [status for status in point.budgets() if not status.holds]
     if format_ == "json":
-        exceeded = [balance.as_json() for balance in broken]
-        print_json({"imported": numbers, "exceeded": exceeded})
+        print_json({"imported": numbers, "exceeded": [status.as_json() for status in exceeded]})
     else:
         print_note(f"imported {', '.join(numbers)}")
-        for balance in broken:
-            print_note(f"now exceeded: {balance.rule.name}  unit {balance.rule.unit}")
+        for status in exceeded:
+            print_note(f"now exceeded: {status.rule.name}  unit {status.rule.unit}")
     return 0
 
 
 def _labels(label_arguments: tuple[str, ...]) -> dict[str, str]:
     pairs = [label.partition("=") for label in label_arguments]
     if not all(name and value for name, _, value in pairs):
-        raise click.UsageError("a label is told as name=value")
+        raise click.UsageError("--label must have the form name=value")
     return {name: value for name, _, value in pairs}
 
 
-def _read(file: Path) -> Release | list[_Entry]:
-    """A release, or the entries of a file whose first document is one, by its keys."""
+def _read_file(file: Path) -> Release | list[_Entry]:
+    """Read a release, or registry entries if the first document has the keys of an entry."""
     source = read_source(file)
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return load_release(file)  # which says so
+        return load_release(file)  # which reports the size
     documents = list(_documents(source))
     first = read_nodes(documents[0], DiagnosticCollector().report) if documents else None
     if first is None or not is_registry_entry(node_to_plain(first)):
         return load_release(file)
-    found = DiagnosticCollector()
-    nodes = [(document.name, read_nodes(document, found.report)) for document in documents]
-    if found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
+    diagnostics = DiagnosticCollector()
+    nodes = [(document.name, read_nodes(document, diagnostics.report)) for document in documents]
+    if diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
     return [(name, node_to_plain(node)) for name, node in nodes if node is not None]
 
 
 def _documents(source: Source) -> Iterator[Source]:
-    """The documents of a text, each with its number."""
-    parts = [part for part in _NEXT_DOCUMENT.split(source.text) if _SAYS_SOMETHING.search(part)]
+    """Split a text into its documents; the name of each has its number."""
+    parts = [part for part in _NEXT_DOCUMENT.split(source.text) if _CONTENT_LINE.search(part)]
     for number, part in enumerate(parts, 1):
         yield Source(f"{source.name}#{number}", part)
 
 
 def _releases(
-    read: list[Release | list[_Entry]],
+    contents: list[Release | list[_Entry]],
     policy: CompiledPolicy | None,
     options: RegistryImportOptions,
 ) -> list[Release]:
-    """All that the files hold as releases, or every problem of every entry."""
+    """Return all releases of the files. Raise `ReleaseRejected` with all problems of entries."""
     releases: list[Release] = []
     problems: list[InvalidValue] = []
-    for found in read:
-        if isinstance(found, Release):
-            releases.append(found)
+    for content in contents:
+        if isinstance(content, Release):
+            releases.append(content)
             continue
         if policy is None:
             raise OperationRejected(
-                "a registry entry is read under a policy: `dpolicy apply` puts one in"
+                "a registry entry needs an active policy; run `dpolicy apply` first"
             )
-        for place, entry in found:
-            body, wrong = release_body_from_entry(entry, policy, options)
+        for position, entry in content:
+            body, entry_problems = release_body_from_entry(entry, policy, options)
             releases += [] if body is None else [parse_request(body)]
-            problems += [InvalidValue(p.code, f"{place}: {p.message}") for p in wrong]
+            problems += [InvalidValue(p.code, f"{position}: {p.message}") for p in entry_problems]
     if problems:
         raise ReleaseRejected(problems)
     return releases

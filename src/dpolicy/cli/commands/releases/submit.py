@@ -1,4 +1,4 @@
-"""`dpolicy submit`: decides releases and charges them."""
+"""`dpolicy submit`: decide releases and charge the allowed ones."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dpolicy.releases.release_format import load_release
 @click.argument("releases", nargs=-1, required=True, type=click.Path(path_type=Path))
 @ledger_option
 @author_option
-@click.option("--dry-run", is_flag=True, help="Decide, and write nothing.")
-@click.option("--reserve", is_flag=True, help="Hold the cost until `commit` or `void`.")
+@click.option("--dry-run", is_flag=True, help="Print the decision without writing to the ledger.")
+@click.option("--reserve", is_flag=True, help="Reserve the cost until `commit` or `void`.")
 @format_option
 def command(
     releases: tuple[Path, ...], ledger: str, by: str, dry_run: bool, reserve: bool, format_: str
 ) -> int:
-    """Decide the releases RELEASES, one after the other, and charge what is allowed."""
-    asked = [load_release(file) for file in releases]
+    """Decide RELEASES in the given order, and charge the allowed ones."""
+    requests = [load_release(file) for file in releases]
     with open_decision_point(ledger) as point:
         decisions = []
-        for release in asked:
+        for release in requests:
             if dry_run:
                 decisions.append(point.check(release))
             elif reserve:

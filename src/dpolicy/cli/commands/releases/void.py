@@ -1,4 +1,4 @@
-"""`dpolicy void`: ends a reservation that was not used."""
+"""`dpolicy void`: end a reservation as unused and return its budget."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from dpolicy.cli.output.printing import format_option, print_json, print_note
 @click.argument("release")
 @ledger_option
 @author_option
-@click.option("--because", required=True, help="Attests why nothing was computed from data.")
+@click.option(
+    "--because", required=True, help="Reason; attests that nothing was computed from data."
+)
 @format_option
 def command(release: str, ledger: str, by: str, because: str, format_: str) -> int:
-    """Give back the reservation RELEASE, of which nothing was computed from data."""
+    """Void the reservation RELEASE and return its budget.
+
+    Only for runs that computed nothing from data.
+    """
     with open_decision_point(ledger) as point:
         sequence = point.void(release, because, by)
     if format_ == "json":
         print_json({"release": release, "status": "voided", "sequence": sequence})
     else:
-        print_note(f"{release} is voided at record {sequence}")
+        print_note(f"{release} voided at record {sequence}")
     return 0

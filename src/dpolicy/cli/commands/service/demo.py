@@ -1,4 +1,4 @@
-"""`dpolicy demo`: a made-up company on a ledger of its own, dashboard included."""
+"""`dpolicy demo`: serve the dashboard with sample data."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from dpolicy.ledger.store_address import open_store
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Any free one if left out.")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
-@click.option("--check", is_flag=True, help="Fetch every page once, and end.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port; default: any free port."
+)
+@click.option("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
+@click.option("--check", is_flag=True, help="Fetch every page once, then exit.")
 @format_option
 def command(directory: Path | None, port: int, no_browser: bool, check: bool, format_: str) -> int:
-    """Show a made-up company: a year of releases, a denied one, a reservation, a round.
+    """Serve a dashboard with one year of sample data, on this machine only, until Ctrl-C.
 
-    It is served on this machine only, until Ctrl-C. Its ledger is kept in DIRECTORY if that is
-    given, and forgotten otherwise.
+    The ledger is kept in DIRECTORY; without DIRECTORY it is deleted at the end.
     """
     try:
         from dpolicy.demo.demo_server import fetch_pages, serve_company
@@ -34,10 +35,10 @@ def command(directory: Path | None, port: int, no_browser: bool, check: bool, fo
         raise OperationRejected(
             f"the demo needs `{error.name}`: pip install 'dpolicy[server]'"
         ) from None
-    with _place(directory) as place:
-        store = open_store(str(place))
+    with _ledger_path(directory) as path:
+        store = open_store(str(path))
         if check:
-            _print(fetch_pages(store, datetime.now(UTC)), format_)
+            _print_pages(fetch_pages(store, datetime.now(UTC)), format_)
             return 0
 
         def announce(url: str) -> None:
@@ -50,8 +51,8 @@ def command(directory: Path | None, port: int, no_browser: bool, check: bool, fo
 
 
 @contextmanager
-def _place(directory: Path | None) -> Iterator[Path]:
-    """Where the ledger is kept."""
+def _ledger_path(directory: Path | None) -> Iterator[Path]:
+    """Yield the path of the ledger; remove a temporary one at the end."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         yield directory / "ledger.db"
@@ -60,7 +61,7 @@ def _place(directory: Path | None) -> Iterator[Path]:
         yield Path(temporary) / "ledger.db"
 
 
-def _print(fetched: Iterator[tuple[str, int]], format_: str) -> None:
+def _print_pages(fetched: Iterator[tuple[str, int]], format_: str) -> None:
     if format_ == "json":
         print_json({"pages": [{"address": address, "bytes": size} for address, size in fetched]})
         return
@@ -73,4 +74,4 @@ def _announce(url: str, format_: str) -> None:
         print_json({"url": url})
     else:
         click.echo(f"Marlow Mobility is at {url}")
-        print_note("everything in it is made up; Ctrl-C ends it")
+        print_note("all data is invented; press Ctrl-C to stop")

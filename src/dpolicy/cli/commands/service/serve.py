@@ -1,4 +1,4 @@
-"""`dpolicy serve`: the decision point and its dashboard over HTTP."""
+"""`dpolicy serve`: serve the decision point and the dashboard over HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from dpolicy.errors import OperationRejected
 
 @click.command()
 @ledger_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8500, show_default=True)
-@click.option("--access", type=click.Path(path_type=Path), help="Who may do what.")
-@click.option("--certificate", type=click.Path(path_type=Path), help="TLS: the certificate.")
-@click.option("--key", type=click.Path(path_type=Path), help="TLS: its private key.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8500, show_default=True, help="Port."
+)
+@click.option(
+    "--access", type=click.Path(path_type=Path), help="Access file (users, tokens, roles)."
+)
+@click.option("--certificate", type=click.Path(path_type=Path), help="TLS certificate file.")
+@click.option("--key", type=click.Path(path_type=Path), help="TLS private key file.")
 @format_option
 def command(
     ledger: str,
@@ -29,12 +33,13 @@ def command(
     key: Path | None,
     format_: str,
 ) -> int:
-    """Serve the ledger over HTTP until it is told to stop. `dpolicy apply` makes a new one.
+    """Serve the HTTP API and the dashboard of a ledger until SIGTERM or Ctrl-C.
 
-    Without `--access` only this machine is served, and everybody on it may do everything.
+    The ledger must exist; `dpolicy apply` creates one. Without --access, the server accepts only
+    local connections, and every local user has all roles.
     """
     if access is None and not _is_loopback(host):
-        raise click.UsageError(f"`{host}` is reached by others: say with --access who may do what")
+        raise click.UsageError(f"`{host}` is reachable from other machines: --access is required")
     if (certificate is None) != (key is None):
         raise click.UsageError("TLS needs both --certificate and --key")
     try:
@@ -44,8 +49,8 @@ def command(
             f"serving needs `{error.name}`: pip install 'dpolicy[server]'"
         ) from None
     with open_decision_point(ledger) as point:
-        where = ListenAddress(host, port, certificate, key)
-        serve(point, where, access, lambda url: _announce(url, access, format_))
+        address = ListenAddress(host, port, certificate, key)
+        serve(point, address, access, lambda url: _announce(url, access, format_))
     return 0
 
 
@@ -62,6 +67,4 @@ def _announce(url: str, access: Path | None, format_: str) -> None:
     else:
         click.echo(f"serving {url}")
     if access is None:
-        print_note(
-            "warning: no --access file: everybody on this machine may do everything, as `local`"
-        )
+        print_note("warning: no --access file: every local user has all roles, as `local`")

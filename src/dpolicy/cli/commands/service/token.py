@@ -1,4 +1,4 @@
-"""`dpolicy token`: a new secret for a person, and the line for the access file."""
+"""`dpolicy token`: generate a bearer token and its line for the access file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dpolicy.errors import OperationRejected
     type=click.IntRange(1, 3660),
     default=90,
     show_default=True,
-    help="How long it is good.",
+    help="Token lifetime in days.",
 )
 @format_option
 def command(days: int, format_: str) -> int:
-    """Make a bearer token. Its secret is printed once and kept nowhere.
+    """Generate a bearer token. The secret is printed once and never stored.
 
-    The line that is printed beside it goes into the access file, under the `tokens` of a person.
+    The command also prints the line to add to the access file, under the `tokens` of a person.
     """
     try:
         from dpolicy.service.auth.access_rules import generate_token
@@ -36,6 +36,8 @@ def command(days: int, format_: str) -> int:
         print_json({"token": secret, "sha256": digest, "expires": expires})
     else:
         click.echo(secret)
-        print_note("keep it secret: it is not shown again. In the access file, under `tokens`:")
+        print_note(
+            "keep the token secret; it is printed once. Add to the access file, under `tokens`:"
+        )
         print_note(f'  - {{sha256: "{digest}", expires: {expires}}}')
     return 0
