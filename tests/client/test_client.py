@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.client.proxies import dropping_proxy
-from tests.service.servers import POLICY, Server, access, policy_in_force, release, serving, token
+from tests.service.servers import POLICY, Server, access, activate_policy, release, serving, token
 
 import dpolicy
 from dpolicy.client import transport
@@ -45,7 +45,7 @@ from dpolicy.text.yaml_reader import Source
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("client")
     (folder / "access.yaml").write_text(access())
-    policy_in_force(str(folder / "ledger.db"))
+    activate_policy(str(folder / "ledger.db"))
     with serving(str(folder / "ledger.db"), "--access", str(folder / "access.yaml")) as running:
         yield running
 
@@ -158,7 +158,7 @@ def test_every_problem_is_decoded_to_its_error() -> None:
         assert isinstance(error_from_problem(code, "", {}), dpolicy.DPolicyError)
 
 
-def spent_globally(server: Server) -> float:
+def read_global_spending(server: Server) -> float:
     """Return the displayed ε that the rule `global` has spent."""
     with dpolicy.Client(server.url, token("udo")) as auditor:
         spent = {status.rule: status.spent["epsilon"] for status in auditor.budgets()}
@@ -169,12 +169,12 @@ def test_a_retry_after_a_lost_response_is_charged_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "RETRY_DELAYS", (0.01, 0.01, 0.01))
-    before = spent_globally(server)
+    before = read_global_spending(server)
     with dropping_proxy(server.url) as proxy, dpolicy.Client(proxy.url, token("ana")) as client:
         proxy.responses_to_drop = 2
         decision = client.submit(release_body("lost-response", "0.0625"))
         assert decision.replayed and decision.allowed and proxy.request_count == 3
-        assert spent_globally(server) == pytest.approx(before + 0.0625)
+        assert read_global_spending(server) == pytest.approx(before + 0.0625)
         client.reserve(release_body("held-2", "0.03125"))
         proxy.responses_to_drop = 1
         assert client.commit("held-2") == client.release("held-2")["sequence"]
@@ -200,11 +200,11 @@ def test_a_new_id_for_each_attempt_is_charged_more_than_once(
         return {**arguments, "content": renamed}
 
     monkeypatch.setattr(transport.Session, "_request_arguments", with_new_id)
-    before = spent_globally(server)
+    before = read_global_spending(server)
     with dropping_proxy(server.url) as proxy, dpolicy.Client(proxy.url, token("ana")) as client:
         proxy.responses_to_drop = 2
         client.submit(release_body("doubled", "0.0625"))
-    assert spent_globally(server) > before + 0.1
+    assert read_global_spending(server) > before + 0.1
 
 
 def test_an_unreachable_server_is_an_error_with_help(monkeypatch: pytest.MonkeyPatch) -> None:

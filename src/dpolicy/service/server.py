@@ -71,7 +71,7 @@ def serve(
     )
     listener = _open_listener(address.host, address.port)
     url = address.url(listener.getsockname()[1])
-    with _ignored_stop_signals():
+    with _ignore_stop_signals():
         server = _AnnouncingServer(config, lambda: announce(url))
         asyncio.run(server.serve(sockets=[listener]))
 
@@ -90,7 +90,7 @@ def connection_limit(connections: int) -> int:
 
 
 @contextmanager
-def _ignored_stop_signals() -> Iterator[None]:
+def _ignore_stop_signals() -> Iterator[None]:
     """Ignore stop signals outside uvicorn, which raises the signal again after it has stopped."""
     before = {number: signal.signal(number, lambda *_: None) for number in _STOP_SIGNALS}
     try:

@@ -6,7 +6,7 @@ from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import RequestRefused
 from dpolicy.service.api.releases import ReleaseShape
-from dpolicy.service.auth.authorization import authorize_releases, claimed_inputs
+from dpolicy.service.auth.authorization import authorize_releases, ensure_labels_granted
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
 from dpolicy.text.shapes import (
@@ -51,7 +51,7 @@ def handle_import(call: ApiRequest) -> ApiResponse:
     """Record and charge past releases. If one of them is rejected, none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
     policy = call.decision_point.policy
-    claimed_inputs(call, releases, policy)
+    ensure_labels_granted(call, releases, policy)
     point, by = call.decision_point.bound_to_policy(policy), call.principal.name
     numbers = {release.id: point.import_past(release, because, by) for release in releases}
     statuses = call.decision_point.budgets()

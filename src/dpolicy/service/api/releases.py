@@ -214,7 +214,7 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
     try:
         entry, event = call.decision_point.find_release(release)
     except OperationRejected:
-        return _proposed_release(call, release)
+        return _show_proposed_release(call, release)
     _ensure_visible(call, getattr(event, "by", ""))
     decision = json.loads(event.answer) if isinstance(event, ReleaseDecided) else None
     return ApiResponse(
@@ -231,7 +231,7 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
     )
 
 
-def _proposed_release(call: ApiRequest, release: str) -> ApiResponse:
+def _show_proposed_release(call: ApiRequest, release: str) -> ApiResponse:
     """Return a release that has a proposal and no decision."""
     proposal = _newest_proposal(call, release)
     event = None if proposal is None else call.decision_point.event(proposal.number)

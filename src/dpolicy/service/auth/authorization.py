@@ -66,12 +66,12 @@ def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> Authori
     policy = call.decision_point.policy
     if policy is None:
         raise no_policy_error()
-    inputs = claimed_inputs(call, releases, policy)
+    inputs = ensure_labels_granted(call, releases, policy)
     needs_approval = when is not None and any(_matches(when, policy, item) for item in inputs)
     return Authorization(needs_approval, call.decision_point.bound_to_policy(policy))
 
 
-def claimed_inputs(
+def ensure_labels_granted(
     call: ApiRequest, releases: Sequence[Release], policy: CompiledPolicy | None
 ) -> Sequence[PredicateInput]:
     """Return the predicate inputs of all mechanisms: resolved by the policy, or with the labels as
