@@ -157,7 +157,7 @@ def handle_check(call: ApiRequest) -> ApiResponse:
 
 def handle_commit(call: ApiRequest) -> ApiResponse:
     """End a reservation as used."""
-    release, used, point = _release_of_caller(call), None, call.decision_point
+    release, used, point = _find_own_release(call), None, call.decision_point
     if call.body is not None:
         used = with_caller_as_author(call, call.body)
         authorization = authorize_releases(call, [used])
@@ -194,14 +194,14 @@ def _check_approved(call: ApiRequest, release: str) -> None:
 
 def handle_void(call: ApiRequest) -> ApiResponse:
     """End a reservation as unused, or propose that if voids need approval."""
-    release, by = _release_of_caller(call), call.principal.name
+    release, by = _find_own_release(call), call.principal.name
     if call.access.approval.void:
         return proposal_response(call.decision_point.propose_void(release, call.body, by))
     sequence = call.decision_point.void(release, call.body, by)
     return ApiResponse({"release": release, "status": "voided", "sequence": sequence})
 
 
-def _release_of_caller(call: ApiRequest) -> str:
+def _find_own_release(call: ApiRequest) -> str:
     """Return the release id in the path. Raise `RequestRefused` unless the caller may end it."""
     release = call.path["release"]
     ensure_owner(call, getattr(call.decision_point.find_release(release)[1], "by", ""))
