@@ -1,9 +1,10 @@
-"""How many durable submissions a server answers, and how long the slowest wait.
+"""Throughput and latency of a server, and the CPU time of importing the client.
 
-`PYTHONPATH=. python benchmarks/serve.py` starts real servers on SQLite and PostgreSQL, lets 64
-clients submit, each its next release as soon as the last one was answered, and prints submissions a
-second, half and 99 % of the waits, and the CPU time that the server spent on each. Then it asks for
-the budgets and pages of a policy of 10,000 rules with 100,000 releases.
+`PYTHONPATH=. python benchmarks/serve.py` starts servers on SQLite and PostgreSQL. 64 clients submit
+releases, each the next one after the response to the last one. It prints submissions per second,
+the median and the 99th percentile of the latency, and the CPU time of the server per submission.
+Then it requests budgets and pages for a policy of 10,000 rules with 100,000 releases.
+`PYTHONPATH=. python benchmarks/serve.py import` prints only the CPU time of the import.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +24,7 @@ from pathlib import Path
 from benchmarks.decide import ANSWER, bodies
 from benchmarks.decide import policy as many_rules
 from tests.ledger.postgres_servers import running
-from tests.service.servers import Server, access, policy_in_force, release, serving, token
+from tests.service.servers import Server, access, activate_policy, release, serving, token
 
 from dpolicy.ledger.chain import next_record
 from dpolicy.ledger.events import ReleaseDecided
@@ -31,7 +33,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 
 CLIENTS = 64
-AT = "2026-10-28T12:00:00+00:00"
+TIMESTAMP = "2026-10-28T12:00:00+00:00"
 POLICY = """\
 dpolicy: 1
 accounting: {delta: 1e-7}
@@ -48,75 +50,77 @@ policies:
 """
 
 
-async def one_client(server: Server, name: str, until: float, waits: list[float]) -> None:
-    """Submit one release after the other on a connection of one's own."""
+async def run_client(server: Server, name: str, until: float, latencies: list[float]) -> None:
+    """Submit releases one after the other on one connection; append the latencies in seconds."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = f"POST /v1/releases HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token('ana')}\r\n"
     count = 0
     while time.monotonic() < until:
-        asked = release(f"{name}-{count}", "0.0001", attributes=["views"])
-        body = json.dumps(asked).encode()
-        kind = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        payload = release(f"{name}-{count}", "0.0001", attributes=["views"])
+        body = json.dumps(payload).encode()
+        headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         started = time.monotonic()
-        writer.write(f"{head}{kind}".encode() + body)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        writer.write(f"{head}{headers}".encode() + body)
+        response = await reader.readuntil(b"\r\n\r\n")
+        length = int(response.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         await reader.readexactly(length)
-        if not answer.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(answer.decode())
-        waits.append(time.monotonic() - started)
+        if not response.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(response.decode())
+        latencies.append(time.monotonic() - started)
         count += 1
     writer.close()
 
 
-async def load(server: Server, seconds: float) -> list[float]:
-    """The waits of all clients."""
-    waits: list[float] = []
+async def run_clients(server: Server, seconds: float) -> list[float]:
+    """Run all clients for some seconds; return the latencies of all requests in seconds."""
+    latencies: list[float] = []
     until = time.monotonic() + seconds
     run = str(time.time_ns())
-    await asyncio.gather(*(one_client(server, f"{run}-{n}", until, waits) for n in range(CLIENTS)))
-    return waits
+    clients = (run_client(server, f"{run}-{n}", until, latencies) for n in range(CLIENTS))
+    await asyncio.gather(*clients)
+    return latencies
 
 
-def cpu(server: Server) -> float:
-    """Seconds of CPU that a server has used."""
+def cpu_seconds(server: Server) -> float:
+    """Return the CPU time that a server has used."""
     stat = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def started(ledger: str, policy: str) -> Iterator[Server]:
-    """A server with a policy and without a limit on requests."""
+def run_server(ledger: str, policy: str) -> Iterator[Server]:
+    """Run a server with a policy and without a rate limit until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "access.yaml").write_text(access())
-        policy_in_force(ledger, policy)
+        activate_policy(ledger, policy)
         program = (
             "import dpolicy.service.server as server; "
-            "from dpolicy.service.http.limits import Limits; "
-            "server.Limits = lambda: Limits(rate=1e9, burst=1e9); "
+            "from dpolicy.service.http.limits import ServiceLimits; "
+            "server.ServiceLimits = lambda: ServiceLimits(rate=1e9, burst=1e9); "
             "from dpolicy.cli.main import run; run()"
         )
         with serving(ledger, "--access", f"{folder}/access.yaml", program=program) as server:
             yield server
 
 
-def submissions(name: str, ledger: str, seconds: float) -> None:
-    """A line of the table."""
-    with started(ledger, POLICY) as server:
-        asyncio.run(load(server, 1.0))
-        before = cpu(server)
-        waits = sorted(asyncio.run(load(server, seconds)))
-        spent = cpu(server) - before
-    late = waits[int(len(waits) * 0.99)]
+def measure_submissions(name: str, ledger: str, seconds: float) -> None:
+    """Print one line of the table of submissions."""
+    with run_server(ledger, POLICY) as server:
+        asyncio.run(run_clients(server, 1.0))
+        before = cpu_seconds(server)
+        latencies = sorted(asyncio.run(run_clients(server, seconds)))
+        used = cpu_seconds(server) - before
+    count, median = len(latencies), statistics.median(latencies)
+    percentile_99 = latencies[int(count * 0.99)]
     print(
-        f"{name:<12} {len(waits) / seconds:>10.0f} {statistics.median(waits) * 1e3:>10.1f}"
-        f" {late * 1e3:>10.1f} {spent / len(waits) * 1e3:>14.2f}"
+        f"{name:<12} {count / seconds:>10.0f} {median * 1e3:>10.1f}"
+        f" {percentile_99 * 1e3:>10.1f} {used / count * 1e3:>14.2f}"
     )
 
 
-def large(ledger: str, releases: int) -> None:
-    """A ledger of 10,000 rules and many releases, written without deciding them."""
+def write_large_ledger(ledger: str, releases: int) -> None:
+    """Write a ledger with 10,000 rules and many releases, without deciding the releases."""
     point = DecisionPoint(open_store(ledger))
     point.apply(many_rules())
     last = list(point.records())[-1]
@@ -124,8 +128,10 @@ def large(ledger: str, releases: int) -> None:
     store = open_store(ledger)
     batch = []
     for number, body in enumerate(bodies(releases, "past", 2_000), 1):
-        asked = parse_request(body)
-        event = ReleaseDecided(AT, "ana", asked.id, asked.body, True, False, None, ANSWER)
+        request = parse_request(body)
+        event = ReleaseDecided(
+            TIMESTAMP, "ana", request.id, request.body, True, False, None, ANSWER
+        )
         last = next_record(last, event)
         batch.append(last)
         if number % 10_000 == 0 or number == releases:
@@ -135,35 +141,50 @@ def large(ledger: str, releases: int) -> None:
     store.close()
 
 
-def looks(releases: int) -> None:
-    """How long it takes to look at a large ledger, for the first time and again."""
+def measure_reads(releases: int) -> None:
+    """Print the latency of the first and of later reads of a large ledger."""
     with tempfile.TemporaryDirectory() as folder:
-        large(f"{folder}/ledger.db", releases)
+        write_large_ledger(f"{folder}/ledger.db", releases)
         with serving(f"{folder}/ledger.db") as server:
             client = server.client()
             for path in ("/v1/budgets?limit=100", "/v1/releases", "/", "/budgets", "/releases"):
-                waits, before = [], cpu(server)
+                latencies, before = [], cpu_seconds(server)
                 for _ in range(4):
                     started = time.monotonic()
-                    answer = client.get(path)
-                    waits.append((time.monotonic() - started) * 1e3)
-                spent = (cpu(server) - before) / len(waits) * 1e3
-                told = f"{waits[0]:>10.0f} {min(waits[1:]):>10.0f} {spent:>14.0f}"
-                print(f"{path:<24} {answer.status_code:>6} {told}")
+                    response = client.get(path)
+                    latencies.append((time.monotonic() - started) * 1e3)
+                used = (cpu_seconds(server) - before) / len(latencies) * 1e3
+                times = f"{latencies[0]:>10.0f} {min(latencies[1:]):>10.0f} {used:>14.0f}"
+                print(f"{path:<24} {response.status_code:>6} {times}")
+
+
+def measure_client_import(runs: int = 10) -> None:
+    """Print the median CPU time of importing the client in a new interpreter."""
+    program = (
+        "import time; before = time.process_time(); import dpolicy.client.client; "
+        "print(time.process_time() - before)"
+    )
+    command = [sys.executable, "-c", program]
+    outputs = [subprocess.check_output(command, text=True) for _ in range(runs)]
+    print(f"import dpolicy.client: {statistics.median(map(float, outputs)):.3f} s of CPU time")
 
 
 def main(seconds: float) -> None:
     """Print the tables."""
-    print(f"{CLIENTS} clients, one release a request, every answer durable")
-    print(f"{'ledger':<12} {'a second':>10} {'p50 ms':>10} {'p99 ms':>10} {'CPU ms each':>14}")
+    measure_client_import()
+    print(f"\n{CLIENTS} clients, one release per request, every response durable")
+    print(f"{'ledger':<12} {'per second':>10} {'p50 ms':>10} {'p99 ms':>10} {'CPU ms each':>14}")
     with tempfile.TemporaryDirectory() as folder:
-        submissions("SQLite", f"{folder}/ledger.db", seconds)
+        measure_submissions("SQLite", f"{folder}/ledger.db", seconds)
     with running() as postgres:
-        submissions("PostgreSQL", postgres.url, seconds)
+        measure_submissions("PostgreSQL", postgres.url, seconds)
     print("\n10,000 rules, 100,000 releases of 2,000 pipelines")
-    print(f"{'path':<24} {'status':>6} {'first ms':>10} {'again ms':>10} {'CPU ms each':>14}")
-    looks(100_000)
+    print(f"{'path':<24} {'status':>6} {'first ms':>10} {'later ms':>10} {'CPU ms each':>14}")
+    measure_reads(100_000)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+    if sys.argv[1:] == ["import"]:
+        measure_client_import()
+    else:
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)

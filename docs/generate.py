@@ -120,19 +120,22 @@ def _help(command: click.Command, name: str | None = None) -> str:
 
 
 def api_page() -> str:
-    """Every line of the HTTP API and every code of a problem."""
+    """Return the page with every endpoint of the HTTP API and every problem code."""
     parts = [
         f"{_NOTE}\n# The HTTP API\n",
-        "[http.md](http.md) tells how to use it; the server describes it at `/openapi.json`.\n",
-        "| | | roles | may answer, besides what any request may |\n|---|---|---|---|",
+        "[http.md](http.md) explains how to use the API. The server returns its OpenAPI document",
+        "at `/openapi.json`.\n",
+        "| endpoint | summary | roles | further problem codes |\n|---|---|---|---|",
     ]
     for e in ENDPOINTS:
-        roles = "all" if e.roles == EVERY_ROLE else ", ".join(sorted(e.roles)) or "everybody"
+        roles = (
+            "all" if e.roles == EVERY_ROLE else ", ".join(sorted(e.roles)) or "no authentication"
+        )
         codes = ", ".join(f"`{code}`" for code in e.problems)
         parts.append(f"| `{e.method} {plain_path(e)}` | {e.summary} | {roles} | {codes} |")
-    said = "\n## Problems\n\nAny request may be answered with "
-    parts.append(said + ", ".join(f"`{code}`" for code in ANY) + ".\n")
-    parts.append("| code | status | |\n|---|---|---|")
+    codes = ", ".join(f"`{code}`" for code in ANY)
+    parts.append(f"\n## Problems\n\nEvery endpoint can return {codes}.\n")
+    parts.append("| code | status | title |\n|---|---|---|")
     for code, kind in PROBLEMS.items():
         parts.append(f"| `{code}` | {kind.status} | {kind.title} |")
     return "\n".join(parts) + "\n"

@@ -113,7 +113,7 @@ def test_everything_public_says_what_it_is() -> None:
 def test_imports_stand_at_the_top() -> None:
     wrong = []
     for path, tree in modules():
-        if path.is_relative_to(SOURCE / "cli"):
+        if path.is_relative_to(SOURCE / "cli") or path.is_relative_to(SOURCE / "client"):
             continue  # start-up time
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpolicy.allocation.round import allocate
-    from dpolicy.client.client import AsyncClient, Client
+    from dpolicy.client.async_client import AsyncClient
+    from dpolicy.client.client import Client
     from dpolicy.errors import Denied, DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.pdp.decision_point import DecisionPoint
     from dpolicy.releases.release_format import load_release
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "dpolicy.client.client",
+    "AsyncClient": "dpolicy.client.async_client",
     "Client": "dpolicy.client.client",
     "CompiledPolicy": "dpolicy.rules.compiler",
     "DPolicyError": "dpolicy.errors",

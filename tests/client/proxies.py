@@ -1,4 +1,4 @@
-"""A server → the same behind a proxy that passes requests on and swallows answers."""
+"""Proxy in front of a server that forwards requests and can drop responses."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from contextlib import contextmanager
 
 
 class Proxy:
-    """Swallows the next `swallow` answers, after the server has given them."""
+    """Proxy that drops the next `responses_to_drop` responses after the server has sent them."""
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
-        self._to = (host, int(port))
+        self._server_address = (host, int(port))
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self.swallow = 0
-        self.asked = 0
-        self._thread = threading.Thread(target=self._run)
+        self.responses_to_drop = 0
+        self.request_count = 0
+        self._thread = threading.Thread(target=self._forward_all)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the proxy and wait for its thread."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
 
-    def _run(self) -> None:
+    def _forward_all(self) -> None:
         while True:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection, socket.create_connection(self._to) as server:
-                server.sendall(_message(connection))
-                answer = _message(server)
-                self.asked += 1
-                if self.swallow:
-                    self.swallow -= 1
+            with connection, socket.create_connection(self._server_address) as server:
+                server.sendall(_receive_message(connection))
+                response = _receive_message(server)
+                self.request_count += 1
+                if self.responses_to_drop:
+                    self.responses_to_drop -= 1
                 else:
-                    connection.sendall(answer)
+                    connection.sendall(response)
 
 
-def _message(connection: socket.socket) -> bytes:
-    """One request or answer, which says that it is the last."""
+def _receive_message(connection: socket.socket) -> bytes:
+    """Receive one request or response and add `connection: close` to its headers."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += connection.recv(65536)
@@ -58,8 +58,8 @@ def _message(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def swallowing(url: str) -> Iterator[Proxy]:
-    """A proxy until the block ends."""
+def dropping_proxy(url: str) -> Iterator[Proxy]:
+    """Run a proxy in front of `url` until the block ends."""
     proxy = Proxy(url)
     try:
         yield proxy

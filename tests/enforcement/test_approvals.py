@@ -95,7 +95,7 @@ def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
     waiting = proposed(point, "a")
     with pytest.raises(OperationRejected) as error:
         point.submit(pure("a", "0.5"))
-    assert code_of(error) == "waiting"
+    assert code_of(error) == "pending"
     with pytest.raises(OperationRejected) as error:
         point.propose(pure("a", "0.25"), "ana")
     assert code_of(error) == "id-taken"
@@ -115,7 +115,7 @@ def test_what_waits_cannot_win_a_round_and_disturbs_nobody() -> None:
     proposed(point, "b")
     with pytest.raises(OperationRejected) as error:
         allocate(point, [pure("a", "0.5"), pure("b", "0.5")])
-    assert code_of(error) == "waiting"
+    assert code_of(error) == "pending"
     assert not point.entries
 
 
@@ -253,12 +253,12 @@ def test_what_waits_or_was_rejected_is_not_imported() -> None:
     point = started(store=store)
     waiting = proposed(point, "a")
     past = ReleaseImported(waiting.at, "olga", "", "a", pure("a", "0.5"))
-    for code, words in (("waiting", "waits for"), ("already-rejected", "was rejected")):
+    for code, words in (("pending", "waits for"), ("already-rejected", "was rejected")):
         with pytest.raises(OperationRejected) as error:
             point.import_past(pure("a", "0.5"), "it was run", "olga")
         assert code_of(error) == code
         assert any(words in finding for finding in tampered(point, past))
-        if code == "waiting":
+        if code == "pending":
             point.reject(waiting.number, "ben")
     assert not point.entries
     point.approve(proposed(point, "b").number, "ben")

@@ -75,7 +75,9 @@ def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int)
     """Whether one rule lies in the scope and unit of another, factor by factor."""
     (a, x), (b, y) = divmod(inner, rules.width), divmod(outer, rules.width)
     inside = arrangement.scopes.leq(arrangement.scope_of_base[a], arrangement.scope_of_base[b])
-    inside = inside and arrangement.units.leq(arrangement.unit_of_base[a], arrangement.unit_of_base[b])
+    inside = inside and arrangement.units.leq(
+        arrangement.unit_of_base[a], arrangement.unit_of_base[b]
+    )
     for order in reversed(arrangement.settings):
         (x, i), (y, j) = divmod(x, len(order.classes)), divmod(y, len(order.classes))
         inside = inside and order.leq(i, j)

@@ -1,4 +1,4 @@
-"""A ledger → a real `dpolicy serve` in a process of its own, and people who know its tokens."""
+"""Real `dpolicy serve` processes for tests, with an access file and tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ policies:
     budget: {epsilon: 1, delta: 0}
 """
 
-#: Who there is. Their tokens are their names, made long.
+#: People of the access file, with their roles; `token` returns their tokens.
 ROLES = {
     "ana": "analyst",
     "ben": "analyst",
@@ -53,46 +53,48 @@ def token(person: str) -> str:
 
 
 def access(more: str = "", grants: str = "{}", expires: str = "2099-01-01") -> str:
-    """An access file in which everybody has a token."""
+    """Return the text of an access file in which each person has a token; only ben has `grants`."""
     people = "".join(
         f"  {name}: {{roles: [{role}], grants: {grants if name == 'ben' else '{}'}, "
-        f"tokens: [{{sha256: {_hash(name)}, expires: {expires}}}]}}\n"
+        f"tokens: [{{sha256: {_token_hash(name)}, expires: {expires}}}]}}\n"
         for name, role in ROLES.items()
     )
     return f"access: 1\npeople:\n{people}{more}"
 
 
-def _hash(person: str) -> str:
+def _token_hash(person: str) -> str:
     return hashlib.sha256(token(person).encode()).hexdigest()
 
 
-def policy_in_force(ledger: str, text: str = POLICY) -> None:
+def activate_policy(ledger: str, text: str = POLICY) -> None:
+    """Apply a policy to a ledger, which is created if necessary."""
     point = DecisionPoint(open_store(ledger))
     point.apply(compile_policy([Source("policy.yaml", text)]), by="setup")
     point.close()
 
 
 class Server:
-    """A server and how to talk to it."""
+    """Running server and its HTTP clients."""
 
     def __init__(self, url: str, process: subprocess.Popen[str]) -> None:
         self.url, self.process = url, process
         self._clients: list[httpx.Client] = []
 
     def client(self, person: str | None = None, **more: Any) -> httpx.Client:
-        known = {} if person is None else {"authorization": f"Bearer {token(person)}"}
-        headers = {**known, **more.pop("headers", {})}
-        made = httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
-        self._clients.append(made)
-        return made
+        """Return a client of this server; without a person it sends no token."""
+        credentials = {} if person is None else {"authorization": f"Bearer {token(person)}"}
+        headers = {**credentials, **more.pop("headers", {})}
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
+        self._clients.append(client)
+        return client
 
-    def hang_up(self) -> None:
-        """Close every connection."""
+    def close_clients(self) -> None:
+        """Close the connections of all clients."""
         for client in self._clients:
             client.close()
 
     def peak_megabytes(self) -> float:
-        """The most memory that the process has ever used."""
+        """Return the peak memory use of the process."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in text.splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
@@ -102,20 +104,20 @@ class Server:
 def serving(
     ledger: str, *options: str, program: str = "from dpolicy.cli.main import run; run()"
 ) -> Iterator[Server]:
-    """A server on a port of its own until the block ends; it must then stop cleanly."""
-    words = [sys.executable, "-c", program, "serve", "--ledger", ledger, "--port", "0", *options]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    """Run a server on a free port until the block ends; check that it then exits with code 0."""
+    command = [sys.executable, "-c", program, "serve", "--ledger", ledger, "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.startswith("serving "):
         process.wait()
         process.stdout.close()
-        raise AssertionError(f"the server does not start: {line}")
+        raise AssertionError(f"the server did not start: {line}")
     server = Server(line.split()[1], process)
     try:
         yield server
     finally:
-        server.hang_up()
+        server.close_clients()
         process.terminate()
         code = process.wait(60)
         process.stdout.close()
@@ -123,6 +125,6 @@ def serving(
 
 
 def release(name: str, epsilon: str = "0.001", **more: Any) -> dict[str, Any]:
-    """A release of one pure ε."""
+    """Return a release with one mechanism of declared pure ε and the fields `more`."""
     mechanism = {"mechanism": {"kind": "declared", "epsilon": float(epsilon)}, **more}
     return {"release": name, "mechanisms": [mechanism]}

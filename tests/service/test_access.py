@@ -1,4 +1,4 @@
-"""Nobody does what they may not: roles × endpoints, bad tokens, grants, two persons, browsers."""
+"""Access control: roles of each endpoint, invalid tokens, grants, approvals, browsers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.service.servers import (
     ROLES,
     Server,
     access,
-    policy_in_force,
+    activate_policy,
     release,
     serving,
     token,
@@ -50,28 +50,28 @@ from dpolicy.service.http.middleware import COOKIE
 from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source
 
-GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.roles]
-#: A person of each role.
+PROTECTED = [endpoint for endpoint in ENDPOINTS if endpoint.roles]
+#: Role → a person with this role.
 PEOPLE = {role: person for person, role in ROLES.items()}
 
 
-def asked(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
-    """A request to an endpoint that could succeed, or fail for want of a thing, not of a role."""
+def send_request(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
+    """Send a request that a caller with a permitted role gets past the check of roles."""
     path = endpoint.path.replace("{release:path}", "nothing").replace("{proposal}", "1")
     return client.request(endpoint.method, path, json={} if endpoint.body else None)
 
 
-@pytest.mark.parametrize("endpoint", GUARDED, ids=lambda endpoint: endpoint.name)
+@pytest.mark.parametrize("endpoint", PROTECTED, ids=lambda endpoint: endpoint.name)
 def test_each_role_reaches_its_endpoints_and_no_others(server: Server, endpoint: Endpoint) -> None:
     for role, person in PEOPLE.items():
-        answer = asked(server.client(person), endpoint)
-        refused = answer.status_code == 403
-        assert refused == (role not in endpoint.roles), (role, answer.text)
-        assert answer.status_code != 401 and answer.status_code < 500
+        response = send_request(server.client(person), endpoint)
+        refused = response.status_code == 403
+        assert refused == (role not in endpoint.roles), (role, response.text)
+        assert response.status_code != 401 and response.status_code < 500
 
 
-@pytest.mark.parametrize("endpoint", GUARDED, ids=lambda endpoint: endpoint.name)
-def test_nobody_is_nobody(server: Server, endpoint: Endpoint) -> None:
+@pytest.mark.parametrize("endpoint", PROTECTED, ids=lambda endpoint: endpoint.name)
+def test_a_request_without_valid_credentials_is_refused(server: Server, endpoint: Endpoint) -> None:
     for headers in (
         {},
         {"authorization": "Bearer nonsense"},
@@ -80,23 +80,23 @@ def test_nobody_is_nobody(server: Server, endpoint: Endpoint) -> None:
         {"cookie": f"{COOKIE}=nonsense"},
         {"x-forwarded-user": "olga"},
     ):
-        answer = asked(server.client(headers=headers), endpoint)
-        assert answer.status_code == 401, answer.text
-        assert answer.json()["code"] == "unauthenticated"
-        assert "www-authenticate" in answer.headers
+        response = send_request(server.client(headers=headers), endpoint)
+        assert response.status_code == 401, response.text
+        assert response.json()["code"] == "unauthenticated"
+        assert "www-authenticate" in response.headers
 
 
-def test_the_matrix_notices_an_endpoint_that_does_not_ask(tmp_path: Path) -> None:
-    """The canary: in a server whose check is gone, the matrix must fail."""
+def test_the_role_test_detects_a_server_without_role_checks(tmp_path: Path) -> None:
+    """Canary: the test of roles fails for a server that does not check them."""
     (tmp_path / "access.yaml").write_text(access())
-    policy_in_force(str(tmp_path / "ledger.db"))
+    activate_policy(str(tmp_path / "ledger.db"))
     broken = (
-        "import dpolicy.service.app as app; app._demand = lambda *_: None; "
+        "import dpolicy.service.app as app; app._check_role = lambda *_: None; "
         "from dpolicy.cli.main import run; run()"
     )
     options = ("--access", str(tmp_path / "access.yaml"))
     with serving(str(tmp_path / "ledger.db"), *options, program=broken) as server:
-        head = next(e for e in GUARDED if e.name == "head")
+        head = next(e for e in PROTECTED if e.name == "head")
         with pytest.raises(AssertionError):
             test_each_role_reaches_its_endpoints_and_no_others(server, head)
 
@@ -107,52 +107,52 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
 ISSUER, AUDIENCE = "https://login.example.org", "dpolicy"
-#: An issuer that calls people by their names here, and one of whom nobody is known.
+#: An issuer whose subjects are the names of people, and one with an empty map of subjects.
 PLAIN, EMPTY = "https://plain.example.org", "https://empty.example.org"
 
 
 def key_set() -> dict[str, Any]:
-    """The public keys, as an issuer publishes them."""
+    """Return the public keys of the issuer as a JWKS."""
     keys = []
     for name, key, kind in (("r1", RSA, "RS256"), ("e1", CURVE, "ES256")):
         algorithm = jwt.get_algorithm_by_name(kind)
-        said = algorithm.to_jwk(key.public_key(), as_dict=True)
-        keys.append({**said, "kid": name, "use": "sig"})
+        fields = algorithm.to_jwk(key.public_key(), as_dict=True)
+        keys.append({**fields, "kid": name, "use": "sig"})
     return {"keys": keys}
 
 
 def claims(**more: Any) -> dict[str, Any]:
     now = int(time.time())
-    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "auth|olga", "exp": now + 300, "iat": now}
-    return {key: value for key, value in {**said, **more}.items() if value is not None}
+    default = {"iss": ISSUER, "aud": AUDIENCE, "sub": "auth|olga", "exp": now + 300, "iat": now}
+    return {key: value for key, value in {**default, **more}.items() if value is not None}
 
 
-def signed(said: dict[str, Any], key: Any = RSA, kind: str = "RS256", number: str = "r1") -> str:
-    return jwt.encode(said, key, algorithm=kind, headers={"kid": number})
+def sign(payload: dict[str, Any], key: Any = RSA, kind: str = "RS256", key_id: str = "r1") -> str:
+    return jwt.encode(payload, key, algorithm=kind, headers={"kid": key_id})
 
 
-def unsigned(said: dict[str, Any], kind: Any) -> str:
-    parts = [{"alg": kind, "typ": "JWT", "kid": "r1"}, said]
-    words = [base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=") for p in parts]
-    return b".".join([*words, b""]).decode()
+def without_signature(payload: dict[str, Any], kind: Any) -> str:
+    parts = [{"alg": kind, "typ": "JWT", "kid": "r1"}, payload]
+    encoded = [base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=") for p in parts]
+    return b".".join([*encoded, b""]).decode()
 
 
-def public_text() -> bytes:
+def public_key_pem() -> bytes:
     return RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def with_public_key_as_secret() -> str:
-    """What a server that believes the token's own `alg` would take for good."""
+    """Return a token that a server accepts if it trusts the `alg` of the token."""
     head = base64.urlsafe_b64encode(json.dumps({"alg": "HS256", "kid": "r1"}).encode())
     body = base64.urlsafe_b64encode(json.dumps(claims()).encode())
     signing = head.rstrip(b"=") + b"." + body.rstrip(b"=")
-    mac = hmac.new(public_text(), signing, hashlib.sha256).digest()
+    mac = hmac.new(public_key_pem(), signing, hashlib.sha256).digest()
     return (signing + b"." + base64.urlsafe_b64encode(mac).rstrip(b"=")).decode()
 
 
 @pytest.fixture(scope="module")
-def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that believes an issuer."""
+def server_with_issuers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that accepts the tokens of three issuers."""
     folder: Path = tmp_path_factory.mktemp("issuer")
     (folder / "keys.json").write_text(json.dumps(key_set()))
     subjects = {ISSUER: ", subjects: {'auth|olga': olga}", PLAIN: "", EMPTY: ", subjects: {}"}
@@ -161,84 +161,86 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         for issuer, more in subjects.items()
     )
     (folder / "access.yaml").write_text(access(issuers))
-    policy_in_force(str(folder / "ledger.db"))
-    with serving(str(folder / "ledger.db"), "--access", str(folder / "access.yaml")) as found:
-        yield found
+    activate_policy(str(folder / "ledger.db"))
+    with serving(
+        str(folder / "ledger.db"), "--access", str(folder / "access.yaml")
+    ) as running_server:
+        yield running_server
 
 
-def who(server: Server, credential: str) -> httpx.Response:
+def request_whoami(server: Server, credential: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {credential}"}
     return httpx.get(f"{server.url}/v1/who", headers=headers)
 
 
-def test_a_good_token_speaks_for_a_person(trusting: Server) -> None:
-    for good in (
-        signed(claims()),
-        signed(claims(), CURVE, "ES256", "e1"),
-        signed(claims(iss=PLAIN, sub="olga")),
-        signed(claims(aud=["other", AUDIENCE])),
+def test_a_valid_token_identifies_a_person(server_with_issuers: Server) -> None:
+    for valid in (
+        sign(claims()),
+        sign(claims(), CURVE, "ES256", "e1"),
+        sign(claims(iss=PLAIN, sub="olga")),
+        sign(claims(aud=["other", AUDIENCE])),
     ):
-        answer = who(trusting, good)
-        assert answer.status_code == 200 and answer.json()["name"] == "olga", answer.text
+        response = request_whoami(server_with_issuers, valid)
+        assert response.status_code == 200 and response.json()["name"] == "olga", response.text
 
 
-BAD: dict[str, Callable[[], str]] = {
-    "expired": lambda: signed(claims(exp=int(time.time()) - 3600)),
-    "without an end": lambda: signed(claims(exp=None)),
-    "not yet good": lambda: signed(claims(nbf=int(time.time()) + 3600)),
-    "for another audience": lambda: signed(claims(aud="payroll")),
-    "for no audience": lambda: signed(claims(aud=None)),
-    "of another issuer": lambda: signed(claims(iss="https://evil.example.org")),
-    "of no issuer": lambda: signed(claims(iss=None)),
-    "of nobody": lambda: signed(claims(sub="mallory")),
-    "of a name beside the map of names": lambda: signed(claims(sub="olga")),
-    "of a name where nobody is listed": lambda: signed(claims(iss=EMPTY, sub="olga")),
-    "of a subject of another issuer": lambda: signed(claims(iss=PLAIN)),
-    "without a subject": lambda: signed(claims(sub=None)),
-    "signed by a stranger": lambda: signed(claims(), STRANGER),
-    "signed by another key": lambda: signed(claims(), CURVE, "ES256", "r1"),
-    "of an unknown key": lambda: signed(claims(), RSA, "RS256", "r2"),
-    "with alg none": lambda: unsigned(claims(), "none"),
-    "with alg None": lambda: unsigned(claims(), "None"),
-    "without a signature": lambda: unsigned(claims(), "RS256"),
+INVALID_TOKENS: dict[str, Callable[[], str]] = {
+    "expired": lambda: sign(claims(exp=int(time.time()) - 3600)),
+    "without an expiry time": lambda: sign(claims(exp=None)),
+    "not yet valid": lambda: sign(claims(nbf=int(time.time()) + 3600)),
+    "for another audience": lambda: sign(claims(aud="payroll")),
+    "for no audience": lambda: sign(claims(aud=None)),
+    "of another issuer": lambda: sign(claims(iss="https://evil.example.org")),
+    "of no issuer": lambda: sign(claims(iss=None)),
+    "of an unknown person": lambda: sign(claims(sub="mallory")),
+    "of a name that is not in the map of subjects": lambda: sign(claims(sub="olga")),
+    "of a name with an empty map of subjects": lambda: sign(claims(iss=EMPTY, sub="olga")),
+    "of a subject of another issuer": lambda: sign(claims(iss=PLAIN)),
+    "without a subject": lambda: sign(claims(sub=None)),
+    "signed by a stranger": lambda: sign(claims(), STRANGER),
+    "signed by another key": lambda: sign(claims(), CURVE, "ES256", "r1"),
+    "of an unknown key": lambda: sign(claims(), RSA, "RS256", "r2"),
+    "with alg none": lambda: without_signature(claims(), "none"),
+    "with alg None": lambda: without_signature(claims(), "None"),
+    "without a signature": lambda: without_signature(claims(), "RS256"),
     "with the public key as a secret": with_public_key_as_secret,
-    "tampered": lambda: signed(claims(sub="ana"))[:-8] + "AAAAAAAA",
-    "no token": lambda: "a.b.c",
-    "with a list for alg": lambda: unsigned(claims(), []),
-    "with a map for alg": lambda: unsigned(claims(), {}),
+    "tampered": lambda: sign(claims(sub="ana"))[:-8] + "AAAAAAAA",
+    "not a token": lambda: "a.b.c",
+    "with a list for alg": lambda: without_signature(claims(), []),
+    "with a map for alg": lambda: without_signature(claims(), {}),
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_token_speaks_for_nobody(trusting: Server, name: str) -> None:
-    answer = who(trusting, BAD[name]())
-    assert answer.status_code == 401, answer.text
+@pytest.mark.parametrize("name", INVALID_TOKENS)
+def test_an_invalid_token_is_refused(server_with_issuers: Server, name: str) -> None:
+    response = request_whoami(server_with_issuers, INVALID_TOKENS[name]())
+    assert response.status_code == 401, response.text
 
 
 @pytest.mark.parametrize("name", ["with the public key as a secret", "with alg none"])
-def test_the_bad_tokens_would_be_taken_by_a_gullible_server(name: str) -> None:
-    """The canary: without the list of algorithms these tokens say what their makers want."""
-    bad = BAD[name]()
+def test_a_server_without_a_list_of_algorithms_accepts_the_invalid_tokens(name: str) -> None:
+    """Canary: only the list of accepted algorithms makes these tokens invalid."""
+    invalid = INVALID_TOKENS[name]()
     if name == "with alg none":
-        assert jwt.decode(bad, options={"verify_signature": False})["sub"] == "auth|olga"
+        assert jwt.decode(invalid, options={"verify_signature": False})["sub"] == "auth|olga"
         return
-    head, _, mac = bad.rpartition(".")
-    expected = hmac.new(public_text(), head.encode(), hashlib.sha256).digest()
+    head, _, mac = invalid.rpartition(".")
+    expected = hmac.new(public_key_pem(), head.encode(), hashlib.sha256).digest()
     assert base64.urlsafe_b64decode(mac + "=" * (-len(mac) % 4)) == expected
     assert "HS256" not in oidc.ALGORITHMS
 
 
 class KeyServer:
-    """An issuer that publishes its keys, and counts how often it is asked."""
+    """HTTP server of an issuer that publishes keys and counts the requests."""
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {"keys": []}
-        self.asked = 0
+        self.request_count = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.asked += 1
+                outer.request_count += 1
                 data = json.dumps(outer.keys).encode()
                 self.send_response(200)
                 self.send_header("content-length", str(len(data)))
@@ -259,7 +261,7 @@ class KeyServer:
         self._server.server_close()
 
 
-def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
+def test_new_keys_are_fetched_and_unknown_key_ids_do_not_cause_many_fetches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -268,14 +270,14 @@ def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
     try:
         server.keys = {"keys": key_set()["keys"][:1]}
         keys = oidc.IssuerKeys(server.url, tmp_path)
-        assert keys.find("r1").key_id == "r1" and server.asked == 1
+        assert keys.find("r1").key_id == "r1" and server.request_count == 1
         server.keys = key_set()
         for _ in range(20):
             with pytest.raises(RequestRefused):
                 keys.find("e1")
-        assert server.asked == 1
+        assert server.request_count == 1
         now += oidc.RETRY + 1
-        assert keys.find("e1").key_id == "e1" and server.asked == 2
+        assert keys.find("e1").key_id == "e1" and server.request_count == 2
         server.keys = {"keys": []}
         now += oidc.FRESH + 1
         with pytest.raises(RequestRefused):
@@ -291,7 +293,7 @@ def test_new_keys_are_fetched_and_unknown_ones_do_not_flood(
 # The access file
 
 
-def test_the_access_file_is_read_anew(tmp_path: Path) -> None:
+def test_the_access_file_is_reloaded(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     path.write_text(access())
     file = AccessFile(path)
@@ -312,8 +314,8 @@ def test_the_access_file_is_read_anew(tmp_path: Path) -> None:
     assert error.value.code == "unauthenticated"
 
 
-class Writer:
-    """Somebody who goes on writing a file while it is read."""
+class ChangingFile:
+    """Reader of a file that is rewritten during each read."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = iter(texts)
@@ -325,23 +327,23 @@ class Writer:
         return source
 
 
-def test_an_access_file_is_not_read_half_written(
+def test_an_access_file_that_changes_during_a_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, whole = tmp_path / "access.yaml", access("restricted: {deployment: [black-box]}\n")
+    path, complete = tmp_path / "access.yaml", access("restricted: {deployment: [black-box]}\n")
     path.write_text(access())
-    monkeypatch.setattr(access_file, "read_source", Writer([whole]).read)
+    monkeypatch.setattr(access_file, "read_source", ChangingFile([complete]).read)
     assert load_access(path).restricted == {"deployment": frozenset({"black-box"})}
 
 
-def test_an_access_file_that_never_rests_lets_nobody_in(
+def test_an_access_file_that_changes_during_every_read_admits_no_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "access.yaml"
     path.write_text(access())
     file = AccessFile(path)
     texts = [access("#" * n) for n in range(2, access_file.MAX_READ_ATTEMPTS + 2)]
-    monkeypatch.setattr(access_file, "read_source", Writer(texts).read)
+    monkeypatch.setattr(access_file, "read_source", ChangingFile(texts).read)
     path.write_text(access("#"))
     with pytest.raises(RequestRefused) as error:
         file()
@@ -349,55 +351,55 @@ def test_an_access_file_that_never_rests_lets_nobody_in(
     assert file().identify(token("ana"), datetime.now(UTC)).name == "ana"
 
 
-def mistaken(person: str = "{}", **others: str) -> str:
-    more = "".join(f"{key}: {value}\n" for key, value in others.items())
+def access_text(person: str = "{}", **sections: str) -> str:
+    more = "".join(f"{key}: {value}\n" for key, value in sections.items())
     return f"access: 1\npeople: {{ana: {person}}}\n{more}"
 
 
-def issued(keys: str, more: str = "") -> str:
-    return mistaken(
+def issuer_text(keys: str, more: str = "") -> str:
+    return access_text(
         "{roles: [analyst]}", issuers=f"[{{issuer: a, audience: b, keys: {keys}{more}}}]"
     )
 
 
-def test_a_server_with_a_broken_access_file_lives_and_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_server_with_an_invalid_access_file_runs_and_admits_no_one(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     path.write_text(access())
-    policy_in_force(str(tmp_path / "ledger.db"))
+    activate_policy(str(tmp_path / "ledger.db"))
     with serving(str(tmp_path / "ledger.db"), "--access", str(path)) as server:
         client = server.client("olga")
         assert client.get("/v1/who").status_code == 200
         path.write_text("access: 1\npeple: {}\n")
-        shut = client.get("/v1/who")
-        assert (shut.status_code, shut.json()["code"]) == (503, "access-unreadable")
+        refused = client.get("/v1/who")
+        assert (refused.status_code, refused.json()["code"]) == (503, "access-unreadable")
         assert client.get("/health/live").status_code == 200
         path.write_text(access())
         assert client.get("/v1/who").status_code == 200
 
 
-MISTAKES = {
+INVALID_FILES = {
     "access: 2\npeople: {}\n": "P007",
     "access: 1\n": "P008",
-    mistaken("{}"): "P008",
-    mistaken("{roles: [king]}"): "P012",
-    mistaken("{roles: []}"): "P007",
-    mistaken("{roles: [analyst], tokens: [{sha256: abc, expires: 2030-01-01}]}"): "P007",
-    mistaken(f"{{roles: [analyst], tokens: [{{sha256: {'a' * 64}}}]}}"): "P008",
-    mistaken("{roles: [analyst]}", approval="{wen: 'true'}"): "P006",
-    issued("'http://example.org/k'"): "P012",
-    issued("k.json", ", subjects: {x: y}"): "P012",
+    access_text("{}"): "P008",
+    access_text("{roles: [king]}"): "P012",
+    access_text("{roles: []}"): "P007",
+    access_text("{roles: [analyst], tokens: [{sha256: abc, expires: 2030-01-01}]}"): "P007",
+    access_text(f"{{roles: [analyst], tokens: [{{sha256: {'a' * 64}}}]}}"): "P008",
+    access_text("{roles: [analyst]}", approval="{wen: 'true'}"): "P006",
+    issuer_text("'http://example.org/k'"): "P012",
+    issuer_text("k.json", ", subjects: {x: y}"): "P012",
 }
 
 
-@pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_in_the_access_file_is_told(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", INVALID_FILES)
+def test_an_error_in_the_access_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "access.yaml").write_text(text)
     with pytest.raises(PolicyRejected) as error:
         load_access(tmp_path / "access.yaml")
-    assert MISTAKES[text] in str(error.value)
+    assert INVALID_FILES[text] in str(error.value)
 
 
-def test_a_token_of_two_people_is_a_mistake(tmp_path: Path) -> None:
+def test_a_token_of_two_people_is_an_error(tmp_path: Path) -> None:
     line = f"[{{sha256: {'a' * 64}, expires: 2030-01-01}}]"
     people = (
         f"{{ana: {{roles: [analyst], tokens: {line}}}, ben: {{roles: [analyst], tokens: {line}}}}}"
@@ -407,35 +409,37 @@ def test_a_token_of_two_people_is_a_mistake(tmp_path: Path) -> None:
         load_access(tmp_path / "access.yaml")
 
 
-# Grants and two persons
+# Grants and approvals
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server on which a label is restricted and some releases need a second person."""
+    """A server on which a label is restricted and releases with `stage: tuning` need approval."""
     folder: Path = tmp_path_factory.mktemp("strict")
     approval = "approval: {when: 'labels.stage == \"tuning\"', void: false}\n"
     more = f"restricted: {{deployment: [black-box]}}\n{approval}"
     (folder / "access.yaml").write_text(access(more, grants="{deployment: [black-box]}"))
-    policy_in_force(str(folder / "ledger.db"))
-    with serving(str(folder / "ledger.db"), "--access", str(folder / "access.yaml")) as found:
-        yield found
+    activate_policy(str(folder / "ledger.db"))
+    with serving(
+        str(folder / "ledger.db"), "--access", str(folder / "access.yaml")
+    ) as running_server:
+        yield running_server
 
 
 def test_a_restricted_label_needs_a_grant(strict: Server) -> None:
     ana, ben = strict.client("ana"), strict.client("ben")
-    claims_it = release("boxed", labels={"deployment": "black-box"})
-    refused = ana.post("/v1/releases", json=claims_it)
+    restricted = release("boxed", labels={"deployment": "black-box"})
+    refused = ana.post("/v1/releases", json=restricted)
     assert (refused.status_code, refused.json()["code"]) == (403, "label-not-granted")
-    assert ana.post("/v1/check", json=claims_it).status_code == 403
+    assert ana.post("/v1/check", json=restricted).status_code == 403
     assert ana.post("/v1/releases", json=release("plain")).status_code == 200
-    assert ben.post("/v1/releases", json=claims_it).json()["decision"] == "allow"
+    assert ben.post("/v1/releases", json=restricted).json()["decision"] == "allow"
     ana.post("/v1/releases", json={**release("held"), "mode": "reserve"})
     used = {"used": release("held", labels={"deployment": "black-box"})}
     assert ana.post("/v1/releases/held/commit", json=used).status_code == 403
 
 
-def test_some_releases_wait_for_a_second_person(strict: Server) -> None:
+def test_a_release_that_matches_the_condition_needs_approval(strict: Server) -> None:
     ana, pia, olga = (strict.client(name) for name in ("ana", "pia", "olga"))
     tuning = release("tuned", labels={"stage": "tuning"})
     assert ana.post("/v1/check", json=tuning).json()["needs-second-person"]
@@ -443,44 +447,46 @@ def test_some_releases_wait_for_a_second_person(strict: Server) -> None:
     assert first.status_code == 202
     number = first.json()["proposal"]
     assert ana.post("/v1/releases", json=tuning).json()["proposal"] == number
-    other = release("tuned", "0.002", labels={"stage": "tuning"})
-    assert ana.post("/v1/releases", json=other).json()["code"] == "id-taken"
-    assert ana.get("/v1/releases/tuned").json()["status"] == "waiting"
+    changed = release("tuned", "0.002", labels={"stage": "tuning"})
+    assert ana.post("/v1/releases", json=changed).json()["code"] == "id-taken"
+    assert ana.get("/v1/releases/tuned").json()["status"] == "pending"
     assert ana.post(f"/v1/proposals/{number}/approve", json={}).status_code == 403
-    both = {"releases": [tuning], "strategy": "efficient"}
-    assert olga.post("/v1/allocate", json=both).status_code == 403
-    done = pia.post(f"/v1/proposals/{number}/approve", json={"because": "fine"}).json()
-    assert done["decision"]["decision"] == "allow"
-    again = ana.post("/v1/releases", json=tuning).json()
-    assert again["replayed"] and again["sequence"] == done["sequence"]
+    round_body = {"releases": [tuning], "strategy": "efficient"}
+    assert olga.post("/v1/allocate", json=round_body).status_code == 403
+    answer = pia.post(f"/v1/proposals/{number}/approve", json={"because": "fine"}).json()
+    assert answer["decision"]["decision"] == "allow"
+    replay = ana.post("/v1/releases", json=tuning).json()
+    assert replay["replayed"] and replay["sequence"] == answer["sequence"]
 
 
-def test_what_was_run_needs_the_second_person_too(strict: Server) -> None:
+def test_a_used_release_that_matches_the_condition_needs_an_approved_reservation(
+    strict: Server,
+) -> None:
     ana, pia = strict.client("ana"), strict.client("pia")
     tuning = release("run-1", labels={"stage": "tuning"})
     ana.post("/v1/releases", json={**release("run-1"), "mode": "reserve"})
-    alone = ana.post("/v1/releases/run-1/commit", json={"used": tuning})
-    assert (alone.status_code, alone.json()["code"]) == (403, "forbidden")
-    seen = release("run-2", "0.002", labels={"stage": "tuning"})
-    number = ana.post("/v1/releases", json={**seen, "mode": "reserve"}).json()["proposal"]
+    refused = ana.post("/v1/releases/run-1/commit", json={"used": tuning})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    approved = release("run-2", "0.002", labels={"stage": "tuning"})
+    number = ana.post("/v1/releases", json={**approved, "mode": "reserve"}).json()["proposal"]
     pia.post(f"/v1/proposals/{number}/approve", json={})
-    less = release("run-2", "0.001", labels={"stage": "tuning"})
-    assert ana.post("/v1/releases/run-2/commit", json={"used": less}).status_code == 200
+    smaller = release("run-2", "0.001", labels={"stage": "tuning"})
+    assert ana.post("/v1/releases/run-2/commit", json={"used": smaller}).status_code == 200
 
 
-def test_a_condition_that_cannot_be_read_holds(tmp_path: Path) -> None:
+def test_a_condition_that_the_policy_cannot_resolve_counts_as_true(tmp_path: Path) -> None:
     more = "approval: {when: 'labels.colour == \"red\"'}\n"
     (tmp_path / "access.yaml").write_text(access(more))
-    policy_in_force(str(tmp_path / "ledger.db"))
+    activate_policy(str(tmp_path / "ledger.db"))
     options = ("--access", str(tmp_path / "access.yaml"))
     with serving(str(tmp_path / "ledger.db"), *options) as server:
         assert server.client("ana").post("/v1/releases", json=release("any")).status_code == 202
 
 
 def test_a_restricted_default_needs_a_grant(tmp_path: Path) -> None:
-    """To leave a label out is to claim its default."""
+    """A release without the label has its default value."""
     (tmp_path / "access.yaml").write_text(access("restricted: {deployment: [standard]}\n"))
-    policy_in_force(str(tmp_path / "ledger.db"))
+    activate_policy(str(tmp_path / "ledger.db"))
     options = ("--access", str(tmp_path / "access.yaml"))
     with serving(str(tmp_path / "ledger.db"), *options) as server:
         refused = server.client("ana").post("/v1/releases", json=release("any"))
@@ -489,26 +495,28 @@ def test_a_restricted_default_needs_a_grant(tmp_path: Path) -> None:
 
 def test_a_rejected_release_stays_rejected(strict: Server) -> None:
     ana, pia = strict.client("ana"), strict.client("pia")
-    tuning = {**release("unwanted", labels={"stage": "tuning"}), "mode": "reserve"}
+    tuning = {**release("rejected", labels={"stage": "tuning"}), "mode": "reserve"}
     number = ana.post("/v1/releases", json=tuning).json()["proposal"]
     pia.post(f"/v1/proposals/{number}/reject", json={"because": "no"})
-    assert ana.get("/v1/releases/unwanted").json()["status"] == "rejected"
+    assert ana.get("/v1/releases/rejected").json()["status"] == "rejected"
     assert ana.post("/v1/releases", json=tuning).json()["code"] == "already-rejected"
 
 
-def test_what_waits_for_a_second_person_is_not_imported(strict: Server) -> None:
+def test_a_release_with_an_open_or_rejected_proposal_is_not_imported(strict: Server) -> None:
     ana, pia, olga = (strict.client(name) for name in ("ana", "pia", "olga"))
     tuning = release("past", labels={"stage": "tuning"})
     number = ana.post("/v1/releases", json=tuning).json()["proposal"]
     past = {"releases": [{**tuning, "by": "ana"}], "because": "it was run"}
-    alone = olga.post("/v1/releases:import", json=past)
-    assert (alone.status_code, alone.json()["code"]) == (409, "waiting")
+    refused = olga.post("/v1/releases:import", json=past)
+    assert (refused.status_code, refused.json()["code"]) == (409, "pending")
     pia.post(f"/v1/proposals/{number}/reject", json={})
-    alone = olga.post("/v1/releases:import", json=past)
-    assert (alone.status_code, alone.json()["code"]) == (409, "already-rejected")
+    refused = olga.post("/v1/releases:import", json=past)
+    assert (refused.status_code, refused.json()["code"]) == (409, "already-rejected")
 
 
-def test_who_imports_claims_the_labels_too(strict: Server, tmp_path: Path) -> None:
+def test_an_officer_needs_grants_for_the_labels_of_imported_releases(
+    strict: Server, tmp_path: Path
+) -> None:
     boxed = release("boxed-past", labels={"deployment": "black-box"})
     past = {"releases": [release("plain-past"), boxed], "because": "from the wiki"}
     olga = strict.client("olga")
@@ -517,7 +525,7 @@ def test_who_imports_claims_the_labels_too(strict: Server, tmp_path: Path) -> No
     assert olga.get("/v1/releases/plain-past").status_code == 404
     (tmp_path / "access.yaml").write_text(access("restricted: {deployment: [black-box]}\n"))
     options = ("--access", str(tmp_path / "access.yaml"))
-    DecisionPoint(tmp_path / "ledger.db").close()  # without any policy yet
+    DecisionPoint(tmp_path / "ledger.db").close()  # a ledger without a policy
     with serving(str(tmp_path / "ledger.db"), *options) as empty:
         olga = empty.client("olga")
         refused = olga.post("/v1/releases:import", json=past)
@@ -526,28 +534,28 @@ def test_who_imports_claims_the_labels_too(strict: Server, tmp_path: Path) -> No
         assert olga.post("/v1/releases:import", json=plain).status_code == 200
 
 
-# Browsers, and a machine that serves only itself
+# Browsers, and servers without an access file
 
 
 def test_a_browser_logs_in_and_out(server: Server) -> None:
     browser = server.client()
     page = browser.get("/some/page", headers={"accept": "text/html"})
     assert (page.status_code, page.headers["location"]) == (303, "/login?next=/some/page")
-    wrong = browser.post("/login", data={"token": "nonsense"})
-    assert wrong.headers["location"].startswith("/login") and not browser.cookies
-    done = browser.post("/login", data={"token": token("ana"), "next": "/some/page"})
-    assert done.headers["location"] == "/some/page"
-    cookie = done.headers["set-cookie"].lower()
+    failed = browser.post("/login", data={"token": "nonsense"})
+    assert failed.headers["location"].startswith("/login") and not browser.cookies
+    login = browser.post("/login", data={"token": token("ana"), "next": "/some/page"})
+    assert login.headers["location"] == "/some/page"
+    cookie = login.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert browser.get("/v1/who").json()["name"] == "ana"
     browser.post("/logout")
     assert browser.get("/v1/who").status_code == 401
-    for elsewhere in ("//evil.example.org", "https://evil.example.org", "/\\evil"):
-        sent = server.client().post("/login", data={"token": token("ana"), "next": elsewhere})
+    for target in ("//evil.example.org", "https://evil.example.org", "/\\evil"):
+        sent = server.client().post("/login", data={"token": token("ana"), "next": target})
         assert sent.headers["location"] == "/"
 
 
-def test_a_page_of_another_site_cannot_act(server: Server) -> None:
+def test_a_request_from_a_page_of_another_site_is_refused(server: Server) -> None:
     browser = server.client(cookies={COOKIE: token("ana")})
     for headers in (
         {"origin": "https://evil.example.org"},
@@ -556,18 +564,18 @@ def test_a_page_of_another_site_cannot_act(server: Server) -> None:
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ):
-        answer = browser.post("/v1/releases", json=release("forged"), headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (403, "other-origin")
+        response = browser.post("/v1/releases", json=release("forged"), headers=headers)
+        assert (response.status_code, response.json()["code"]) == (403, "other-origin")
     own = {"origin": server.url, "sec-fetch-site": "same-origin"}
     assert browser.post("/v1/check", json=release("own"), headers=own).status_code == 200
 
 
-def test_without_an_access_file_only_this_machine_is_served(tmp_path: Path) -> None:
-    policy_in_force(str(tmp_path / "ledger.db"))
+def test_without_an_access_file_only_local_callers_are_served(tmp_path: Path) -> None:
+    activate_policy(str(tmp_path / "ledger.db"))
     with serving(str(tmp_path / "ledger.db")) as local:
         client = local.client()
         assert client.get("/v1/who").json()["name"] == "local"
-        named = {**release("cli", "0.01"), "by": "whoever"}
+        named = {**release("cli", "0.01"), "by": "another"}
         assert client.post("/v1/releases", json=named).json()["decision"] == "allow"
         held = {**release("held"), "mode": "reserve"}
         client.post("/v1/releases", json=held)
@@ -575,11 +583,11 @@ def test_without_an_access_file_only_this_machine_is_served(tmp_path: Path) -> N
         assert voided.json()["status"] == "voided"
         rebound = client.get("/v1/who", headers={"host": "evil.example.org"})
         assert (rebound.status_code, rebound.json()["code"]) == (421, "wrong-host")
-        evil = {"origin": "http://evil.example.org"}
-        assert client.post("/v1/check", json=release("x"), headers=evil).status_code == 403
+        other_site = {"origin": "http://evil.example.org"}
+        assert client.post("/v1/check", json=release("x"), headers=other_site).status_code == 403
 
 
-def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
+def test_a_server_with_a_certificate_uses_tls(tmp_path: Path) -> None:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now, here = datetime.now(UTC), x509.IPAddress(ip_address("127.0.0.1"))
     certificate = (
@@ -592,7 +600,7 @@ def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
     secret = CURVE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "key.pem").write_bytes(secret)
     (tmp_path / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    policy_in_force(str(tmp_path / "ledger.db"))
+    activate_policy(str(tmp_path / "ledger.db"))
     options = (
         "--certificate",
         str(tmp_path / "certificate.pem"),
@@ -603,17 +611,17 @@ def test_a_certificate_makes_it_tls(tmp_path: Path) -> None:
         assert server.url.startswith("https://")
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
         assert httpx.get(f"{server.url}/health/live", verify=trusted).status_code == 200
-    alone = ["serve", "--ledger", str(tmp_path / "ledger.db"), *options[:2]]
-    assert exit_code(alone) == 64
+    without_key = ["serve", "--ledger", str(tmp_path / "ledger.db"), *options[:2]]
+    assert exit_code(without_key) == 64
 
 
-def test_other_addresses_need_an_access_file(tmp_path: Path) -> None:
+def test_other_hosts_need_an_access_file(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
         assert exit_code(["serve", "--ledger", ledger, "--host", host, "--port", "0"]) == 64
 
 
-def test_the_table_asks_for_a_role_wherever_something_is_told() -> None:
-    opened = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
+def test_only_health_and_configuration_need_no_role() -> None:
+    public = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
     health = {"/health", "/health/live", "/health/ready"}
-    assert opened == {*health, "/.well-known/authzen-configuration"}
+    assert public == {*health, "/.well-known/authzen-configuration"}

@@ -1,4 +1,4 @@
-"""The served document is true: Schemathesis tries to find a request for which it is not."""
+"""Schemathesis finds no request for which the server contradicts its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.service.servers import policy_in_force, serving
+from tests.service.servers import activate_policy, serving
 
-#: Not asked: that whatever fits the schema is accepted. A release can have the right shape and an
-#: unknown kind of mechanism; a server that is right refuses it.
-LEFT_OUT = "positive_data_acceptance,unsupported_method"
+#: Not checked: that the server accepts every body that matches the schema. A release can match it
+#: and still have an unknown kind of mechanism, which the server refuses.
+EXCLUDED_CHECKS = "positive_data_acceptance,unsupported_method"
 
-EVERYTHING = """\
+ACCESS_WITH_ALL_ROLES = """\
 access: 1
 people:
   eve:
@@ -23,39 +23,40 @@ approval: {policy: false, void: false}
 """
 
 
-def schemathesis(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A short run of all checks against a server, as somebody who may do everything."""
+def run_schemathesis(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run all checks briefly against a server, as a person with all roles."""
     ledger = str(folder / "ledger.db")
-    policy_in_force(ledger)
-    text = EVERYTHING.replace("HASH", hashlib.sha256(b"eves-secret").hexdigest())
+    activate_policy(ledger)
+    text = ACCESS_WITH_ALL_ROLES.replace("HASH", hashlib.sha256(b"eves-secret").hexdigest())
     (folder / "access.yaml").write_text(text)
     with serving(ledger, "--access", str(folder / "access.yaml"), program=program) as server:
-        words = [
+        command = [
             *(str(Path(sys.executable).with_name("st")), "run", f"{server.url}/openapi.json"),
             *("--header", "Authorization: Bearer eves-secret", "--seed", "1", "--no-color"),
             *("--phases", "coverage,fuzzing", "--max-examples", "4", "--warnings", "off"),
-            *("--checks", "all", "--exclude-checks", LEFT_OUT, "--rate-limit", "1000/s"),
+            *("--checks", "all", "--exclude-checks", EXCLUDED_CHECKS, "--rate-limit", "1000/s"),
             *options,
         ]
-        return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
 REAL = "from dpolicy.cli.main import run; run()"
-#: A server that forgets to look at what stands in a query.
+#: A server that does not validate query parameters.
 BROKEN = (
-    "import dpolicy.service.http.request_body as bodies\n"
-    "bodies._one = lambda name, value, told: int(value) if told.whole else value\n" + REAL
+    "import dpolicy.service.http.request_body as request_body\n"
+    "request_body._parse_value = "
+    "lambda name, value, parameter: int(value) if parameter.integer else value\n" + REAL
 )
 
 
-def test_no_request_finds_the_document_wrong(tmp_path: Path) -> None:
-    ended = schemathesis(tmp_path, REAL)
-    assert ended.returncode == 0, ended.stdout[-6000:]
+def test_no_request_contradicts_the_document(tmp_path: Path) -> None:
+    process = run_schemathesis(tmp_path, REAL)
+    assert process.returncode == 0, process.stdout[-6000:]
 
 
-def test_a_broken_server_is_found_out(tmp_path: Path) -> None:
-    """The canary of the test above."""
-    ended = schemathesis(
+def test_schemathesis_detects_a_broken_server(tmp_path: Path) -> None:
+    """Canary of the test above."""
+    process = run_schemathesis(
         tmp_path, BROKEN, "--include-path", "/v1/releases", "--include-method", "GET"
     )
-    assert ended.returncode == 1 and "Server error" in ended.stdout, ended.stdout[-3000:]
+    assert process.returncode == 1 and "Server error" in process.stdout, process.stdout[-3000:]

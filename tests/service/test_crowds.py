@@ -1,4 +1,4 @@
-"""Many at once, several servers, lost answers: never overspent, nothing lost, nothing twice."""
+"""Concurrent requests, several servers, lost responses: each release is charged exactly once."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from typing import Any
 
 import httpx
 from tests.ledger.postgres_servers import PostgresServer
-from tests.service.servers import Server, access, policy_in_force, release, serving, token
+from tests.service.servers import Server, access, activate_policy, release, serving, token
 
 from dpolicy.ledger.events import ReleaseDecided
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp.audit import audit_ledger, records_with_events
 
-#: Half of so many releases fit into the budget of 2.
-MANY, EACH = 500, "0.008"
+#: Number of releases and the ε of each; half of them fit into the budget of 2.
+RELEASE_COUNT, EPSILON = 500, "0.008"
 
 
 def submit_all(
-    urls: Sequence[str], asked: Sequence[dict[str, Any]], person: str = "ana"
+    urls: Sequence[str], releases: Sequence[dict[str, Any]], person: str = "ana"
 ) -> list[httpx.Response | httpx.HTTPError]:
-    """Ask for everything at once, each of a server in turn."""
+    """Submit all releases concurrently, in turn to each server."""
 
-    async def all_at_once() -> list[httpx.Response | httpx.HTTPError]:
+    async def send_all() -> list[httpx.Response | httpx.HTTPError]:
         headers = {"authorization": f"Bearer {token(person)}"}
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(headers=headers, timeout=120, limits=limits) as client:
 
-            async def one(number: int, said: dict[str, Any]) -> httpx.Response | httpx.HTTPError:
+            async def send(number: int, body: dict[str, Any]) -> httpx.Response | httpx.HTTPError:
                 try:
                     url = f"{urls[number % len(urls)]}/v1/releases"
-                    return await client.post(url, json=said)
+                    return await client.post(url, json=body)
                 except httpx.HTTPError as error:
                     return error
 
-            return await asyncio.gather(*(one(n, said) for n, said in enumerate(asked)))
+            return await asyncio.gather(*(send(n, body) for n, body in enumerate(releases)))
 
-    return asyncio.run(all_at_once())
-
-
-def answers(found: Sequence[httpx.Response | httpx.HTTPError]) -> list[dict[str, Any]]:
-    """What was answered, where nothing may have failed."""
-    assert all(isinstance(one, httpx.Response) and one.status_code == 200 for one in found), found
-    return [one.json() for one in found if isinstance(one, httpx.Response)]
+    return asyncio.run(send_all())
 
 
-def decided(ledger: str) -> dict[str, ReleaseDecided]:
-    """The decisions of a ledger that verifies; none may be there twice."""
+def decode_all(results: Sequence[httpx.Response | httpx.HTTPError]) -> list[dict[str, Any]]:
+    """Return the JSON of all responses; check that no request failed."""
+    assert all(isinstance(r, httpx.Response) and r.status_code == 200 for r in results), results
+    return [result.json() for result in results if isinstance(result, httpx.Response)]
+
+
+def load_decisions(ledger: str) -> dict[str, ReleaseDecided]:
+    """Return the decisions of a ledger; check that it passes the audit and has each id once."""
     store = open_store(ledger)
     try:
         assert audit_ledger(store).findings == ()
@@ -68,7 +68,7 @@ def decided(ledger: str) -> dict[str, ReleaseDecided]:
     return {event.release: event for event in events}
 
 
-def spent(events: dict[str, ReleaseDecided]) -> Fraction:
+def sum_epsilon(events: dict[str, ReleaseDecided]) -> Fraction:
     mechanisms = [e.body["mechanisms"][0] for e in events.values() if e.allowed]
     return sum((Fraction(m["mechanism"]["epsilon"]) for m in mechanisms), Fraction(0))
 
@@ -76,138 +76,148 @@ def spent(events: dict[str, ReleaseDecided]) -> Fraction:
 def test_a_thousand_at_once_are_each_decided_once(tmp_path: Path) -> None:
     ledger = str(tmp_path / "ledger.db")
     (tmp_path / "access.yaml").write_text(access())
-    policy_in_force(ledger)
-    asked = [release(f"r{n}", EACH) for n in range(MANY)]
+    activate_policy(ledger)
+    releases = [release(f"r{n}", EPSILON) for n in range(RELEASE_COUNT)]
     with serving(ledger, "--access", str(tmp_path / "access.yaml")) as server:
-        found = answers(submit_all([server.url], [*asked, *asked]))
+        decisions = decode_all(submit_all([server.url], [*releases, *releases]))
     by_id: dict[str, list[dict[str, Any]]] = {}
-    for said in found:
-        by_id.setdefault(said["release"], []).append(said)
-    assert Counter(one["replayed"] for one in found) == {False: MANY, True: MANY}
-    assert all(one["decision"] == two["decision"] for one, two in by_id.values())
-    events = decided(ledger)
-    assert {name: e.allowed for name, e in events.items()} == {
-        name: one["decision"] == "allow" for name, (one, _) in by_id.items()
+    for decision in decisions:
+        by_id.setdefault(decision["release"], []).append(decision)
+    assert Counter(decision["replayed"] for decision in decisions) == {
+        False: RELEASE_COUNT,
+        True: RELEASE_COUNT,
     }
-    assert spent(events) == 2
+    assert all(first["decision"] == second["decision"] for first, second in by_id.values())
+    events = load_decisions(ledger)
+    assert {name: e.allowed for name, e in events.items()} == {
+        name: first["decision"] == "allow" for name, (first, _) in by_id.items()
+    }
+    assert sum_epsilon(events) == 2
 
 
 def test_two_servers_on_one_database_never_overspend(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     (tmp_path / "access.yaml").write_text(access())
-    policy_in_force(postgres.url)
+    activate_policy(postgres.url)
     with ExitStack() as stack:
         servers = [
             stack.enter_context(serving(postgres.url, "--access", str(tmp_path / "access.yaml")))
             for _ in range(2)
         ]
         urls = [server.url for server in servers]
-        asked = [release(f"r{n}", EACH) for n in range(MANY // 2 - 10)]
-        found = answers(submit_all(urls, [*asked, *asked[:50]]))
-        more = answers(submit_all(urls, [release(f"s{n}", EACH) for n in range(20)]))
+        releases = [release(f"r{n}", EPSILON) for n in range(RELEASE_COUNT // 2 - 10)]
+        decisions = decode_all(submit_all(urls, [*releases, *releases[:50]]))
+        decisions += decode_all(submit_all(urls, [release(f"s{n}", EPSILON) for n in range(20)]))
         heads = {tuple(_head(server).items()) for server in servers}
         listed = [_releases(server) for server in servers]
     assert len(heads) == 1 and listed[0] == listed[1]
-    events = decided(postgres.url)
-    assert spent(events) == 2
-    told = {said["release"]: said["decision"] == "allow" for said in [*found, *more]}
-    assert told == {name: event.allowed for name, event in events.items()}
+    events = load_decisions(postgres.url)
+    assert sum_epsilon(events) == 2
+    responses = {decision["release"]: decision["decision"] == "allow" for decision in decisions}
+    assert responses == {name: event.allowed for name, event in events.items()}
 
 
 def _head(server: Server) -> dict[str, Any]:
-    said: dict[str, Any] = server.client("udo").get("/v1/log/head").json()
-    return {key: said[key] for key in ("sequence", "head")}
+    payload: dict[str, Any] = server.client("udo").get("/v1/log/head").json()
+    return {key: payload[key] for key in ("sequence", "head")}
 
 
 def _releases(server: Server) -> Any:
     return server.client("udo").get("/v1/releases", params={"limit": 1000}).json()["releases"]
 
 
-def test_what_waits_at_one_server_is_approved_at_another(
+def test_a_proposal_at_one_server_is_approved_at_another(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     (tmp_path / "access.yaml").write_text(access("approval: {when: 'mechanism == \"laplace\"'}\n"))
     noise = {"kind": "laplace", "scale": 100, "sensitivity": 1}
-    asked = {"release": "waits", "mechanisms": [{"mechanism": noise}]}
+    body = {"release": "pending", "mechanisms": [{"mechanism": noise}]}
     with ExitStack() as stack:
         one, other = (
             stack.enter_context(serving(postgres.url, "--access", str(tmp_path / "access.yaml")))
             for _ in range(2)
         )
-        number = one.client("ana").post("/v1/releases", json=asked).json()["proposal"]
+        number = one.client("ana").post("/v1/releases", json=body).json()["proposal"]
         answer = other.client("pia").post(f"/v1/proposals/{number}/approve", json={})
         assert answer.status_code == 200, answer.text
-        again = one.client("ana").post("/v1/releases", json=asked).json()
+        again = one.client("ana").post("/v1/releases", json=body).json()
         assert again["replayed"] and again["sequence"] == answer.json()["sequence"]
 
 
-def test_a_ledger_that_is_away_is_waited_for(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_server_recovers_when_the_database_returns(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
     (tmp_path / "access.yaml").write_text(access())
-    policy_in_force(postgres.url)
+    activate_policy(postgres.url)
     with serving(postgres.url, "--access", str(tmp_path / "access.yaml")) as server:
         client = server.client("ana")
         postgres.kill(signal.SIGQUIT)
         try:
-            answer = client.post("/v1/releases", json=release("away", EACH))
+            answer = client.post("/v1/releases", json=release("retried", EPSILON))
             assert (answer.status_code, answer.json()["code"]) == (503, "ledger-unavailable")
             assert client.get("/health/ready").status_code == 503
             assert client.get("/health/live").status_code == 200
         finally:
             postgres.start()
-        back = client.post("/v1/releases", json=release("away", EACH))
+        back = client.post("/v1/releases", json=release("retried", EPSILON))
         assert (back.status_code, back.json()["replayed"]) == (200, False)
         assert client.get("/health/ready").status_code == 200
 
 
-#: A server that answers before anything is written.
-HASTY = """\
-from dpolicy.pdp.journal import Journal, Writing
-def hasty(self, work):
+#: A server that responds before it writes to the ledger.
+RESPONDS_BEFORE_COMMIT = """\
+from dpolicy.pdp.journal import Journal, WriteTransaction
+def write_nothing(self, work):
     with self._writer:
-        return work(Writing(self._state, None, self._clock()))
-Journal.write = hasty
+        return work(WriteTransaction(self._state, None, self._clock()))
+Journal.write = write_nothing
 from dpolicy.cli.main import run
 run()
 """
 REAL = "from dpolicy.cli.main import run; run()"
 
 
-def acknowledged(folder: Path, program: str) -> tuple[str, dict[str, bool]]:
-    """What was answered by a server that was killed in the middle, and its ledger."""
+def submit_until_killed(folder: Path, program: str) -> tuple[str, dict[str, bool]]:
+    """Submit 60 releases to a server that is killed after 40. Return its ledger, and whether each
+    release with a response was allowed.
+    """
     ledger = str(folder / "ledger.db")
-    policy_in_force(ledger)
+    activate_policy(ledger)
     (folder / "access.yaml").write_text(access())
-    words = [sys.executable, "-c", program, "serve", "--ledger", ledger, "--port", "0"]
-    words += ["--access", str(folder / "access.yaml")]
-    told: dict[str, bool] = {}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", program, "serve", "--ledger", ledger, "--port", "0"]
+    command += ["--access", str(folder / "access.yaml")]
+    responses: dict[str, bool] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[1]
         for start in range(0, 60, 20):
             if start == 40:
                 os.kill(process.pid, signal.SIGKILL)
-            asked = [release(f"r{n}", EACH) for n in range(start, start + 20)]
-            for one in submit_all([url], asked):
-                if isinstance(one, httpx.Response):
-                    told[one.json()["release"]] = one.json()["decision"] == "allow"
-    return ledger, told
+            releases = [release(f"r{n}", EPSILON) for n in range(start, start + 20)]
+            for result in submit_all([url], releases):
+                if isinstance(result, httpx.Response):
+                    decision = result.json()
+                    responses[decision["release"]] = decision["decision"] == "allow"
+    return ledger, responses
 
 
-def test_a_lost_answer_is_asked_for_again(tmp_path: Path) -> None:
-    ledger, told = acknowledged(tmp_path, REAL)
-    assert len(told) >= 40
-    before = decided(ledger)
-    assert told.items() <= {name: event.allowed for name, event in before.items()}.items()
+def test_releases_without_a_response_are_submitted_again(tmp_path: Path) -> None:
+    ledger, responses = submit_until_killed(tmp_path, REAL)
+    assert len(responses) >= 40
+    before = load_decisions(ledger)
+    assert responses.items() <= {name: event.allowed for name, event in before.items()}.items()
     with serving(ledger, "--access", str(tmp_path / "access.yaml")) as server:
-        again = answers(submit_all([server.url], [release(f"r{n}", EACH) for n in range(60)]))
-    assert {said["release"]: said["replayed"] for said in again} == {
+        retried = decode_all(
+            submit_all([server.url], [release(f"r{n}", EPSILON) for n in range(60)])
+        )
+    assert {decision["release"]: decision["replayed"] for decision in retried} == {
         f"r{n}": f"r{n}" in before for n in range(60)
     }
-    assert len(decided(ledger)) == 60
+    assert len(load_decisions(ledger)) == 60
 
 
-def test_an_answer_before_the_commit_would_be_noticed(tmp_path: Path) -> None:
-    """The canary of the test above."""
-    ledger, told = acknowledged(tmp_path, HASTY)
-    assert told.keys() - decided(ledger).keys()
+def test_a_response_before_the_commit_is_detected(tmp_path: Path) -> None:
+    """Canary of the test above."""
+    ledger, responses = submit_until_killed(tmp_path, RESPONDS_BEFORE_COMMIT)
+    assert responses.keys() - load_decisions(ledger).keys()

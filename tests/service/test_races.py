@@ -1,4 +1,4 @@
-"""Whether two persons are needed is asked before the lock is taken, and must hold under it."""
+"""The policy that decides whether a request needs approval must still be active at the write."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dpolicy.service.http.endpoint import ApiRequest
 from dpolicy.service.http.metrics import Metrics
 from dpolicy.text.yaml_reader import Source
 
-TUNING = AccessRules(approval=ApprovalRules(when='labels.stage == "tuning"', void=False))
-#: Who says nothing of a stage is tuning.
-CAUTIOUS = POLICY.replace("default: final", "default: tuning")
+APPROVE_TUNING = AccessRules(approval=ApprovalRules(when='labels.stage == "tuning"', void=False))
+#: A policy in which a mechanism without the label `stage` is `tuning` and needs approval.
+TUNING_BY_DEFAULT = POLICY.replace("default: final", "default: tuning")
 
 
 def sources(text: str) -> list[Source]:
@@ -35,98 +35,131 @@ def with_budget(epsilon: int) -> str:
     return POLICY.replace("epsilon: 2,", f"epsilon: {epsilon},")
 
 
-def opened(text: str) -> DecisionPoint:
+def open_point(text: str) -> DecisionPoint:
     point = DecisionPoint(MemoryStore())
     point.apply(compile_policy(sources(text)), by="setup")
     return point
 
 
-def call(point: DecisionPoint, person: str, body: Any, access: AccessRules = TUNING) -> ApiRequest:
+def api_request(
+    point: DecisionPoint, person: str, body: Any, access: AccessRules = APPROVE_TUNING
+) -> ApiRequest:
     roles = frozenset({Role.OFFICER, Role.ANALYST})
     return ApiRequest(
         point, access, Metrics(), Principal(person, roles), "", {"release": "a"}, {}, body
     )
 
 
-def applying(point: DecisionPoint, person: str, text: str) -> ApiRequest:
-    return call(point, person, {"sources": sources(text), "accept": [], "because": "it is time"})
+def apply_request(point: DecisionPoint, person: str, text: str) -> ApiRequest:
+    return api_request(
+        point, person, {"sources": sources(text), "accept": [], "because": "it is time"}
+    )
 
 
-def once_after(found: Callable[..., Any], then: Callable[[], object]) -> Callable[..., Any]:
-    """The same function, but something happens when it has answered for the first time."""
-    left = [then]
+def with_action_after_first_call(
+    function: Callable[..., Any], action: Callable[[], object]
+) -> Callable[..., Any]:
+    """Wrap a function so that `action` runs after its first call."""
+    pending = [action]
 
-    def slow(*said: Any) -> Any:
-        answer = found(*said)
-        if left:
-            left.pop()()
-        return answer
+    def wrapper(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if pending:
+            pending.pop()()
+        return result
 
-    return slow
+    return wrapper
 
 
-def test_one_officer_does_not_loosen_what_another_tightens_meanwhile(
+def test_a_policy_is_not_applied_if_the_active_policy_changed_during_the_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    point = opened(with_budget(10))
-    tighten = once_after(
-        only_tightens, lambda: policies.handle_apply(applying(point, "otto", with_budget(1)))
+    point = open_point(with_budget(10))
+    tightens_after_change = with_action_after_first_call(
+        only_tightens, lambda: policies.handle_apply(apply_request(point, "otto", with_budget(1)))
     )
-    monkeypatch.setattr(policies, "only_tightens", tighten)
+    monkeypatch.setattr(policies, "only_tightens", tightens_after_change)
     with pytest.raises(OperationRejected) as error:
-        policies.handle_apply(applying(point, "olga", with_budget(5)))
+        policies.handle_apply(apply_request(point, "olga", with_budget(5)))
     assert error.value.code == "policy-changed"
     assert point.policy is not None
     assert point.policy.digest == compile_policy(sources(with_budget(1))).digest
-    assert policies.handle_apply(applying(point, "olga", with_budget(5))).status == 202
+    assert policies.handle_apply(apply_request(point, "olga", with_budget(5))).status == 202
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> DecisionPoint:
-    """A point whose policy changes between the question and the act."""
-    point = opened(POLICY)
-    slow = once_after(
-        authorization._matches, lambda: point.apply(compile_policy(sources(CAUTIOUS)))
+def changing_point(monkeypatch: pytest.MonkeyPatch) -> DecisionPoint:
+    """A decision point whose active policy changes between authorization and write."""
+    point = open_point(POLICY)
+    matches_then_change = with_action_after_first_call(
+        authorization._matches, lambda: point.apply(compile_policy(sources(TUNING_BY_DEFAULT)))
     )
-    monkeypatch.setattr(authorization, "_matches", slow)
+    monkeypatch.setattr(authorization, "_matches", matches_then_change)
     return point
 
 
 @pytest.mark.parametrize("mode", releases.MODES)
-def test_a_release_is_judged_again_under_the_policy_that_decides_it(
-    meanwhile: DecisionPoint, mode: str
+def test_a_release_is_authorized_again_under_the_new_policy(
+    changing_point: DecisionPoint, mode: str
 ) -> None:
-    asked = parse_request(release("a"))
-    assert releases.handle_submit(call(meanwhile, "ana", (asked, mode))).status == 202
-    assert not meanwhile.entries and len(meanwhile.proposals) == 1
+    request = parse_request(release("a"))
+    assert releases.handle_submit(api_request(changing_point, "ana", (request, mode))).status == 202
+    assert not changing_point.entries and len(changing_point.proposals) == 1
 
 
-def test_what_was_run_is_held_against_the_policy_of_then(meanwhile: DecisionPoint) -> None:
-    meanwhile.reserve({**release("a"), "by": "ana"}, "ana")
+def test_a_submission_gives_up_if_the_active_policy_keeps_changing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = open_point(POLICY)
+    matches = authorization._matches
+    changes = 0
+
+    def matches_then_change(*arguments: Any) -> bool:
+        nonlocal changes
+        changes += 1
+        result = matches(*arguments)
+        point.apply(compile_policy(sources(with_budget(10 + changes))))
+        return result
+
+    monkeypatch.setattr(authorization, "_matches", matches_then_change)
     with pytest.raises(OperationRejected) as error:
-        releases.handle_commit(call(meanwhile, "ana", parse_request(release("a", "0.0005"))))
+        releases.handle_submit(api_request(point, "ana", (parse_request(release("a")), "commit")))
     assert error.value.code == "policy-changed"
-    assert meanwhile.entries["a"].status == "reserved"
+    assert str(error.value) == "the active policy changed 10 times during the request; retry it"
+    assert changes == releases.MAX_DECISION_ATTEMPTS and not point.entries
 
 
-def test_a_round_is_held_against_the_policy_of_then(meanwhile: DecisionPoint) -> None:
+def test_a_commit_fails_if_the_active_policy_changed(changing_point: DecisionPoint) -> None:
+    changing_point.reserve({**release("a"), "by": "ana"}, "ana")
+    with pytest.raises(OperationRejected) as error:
+        releases.handle_commit(
+            api_request(changing_point, "ana", parse_request(release("a", "0.0005")))
+        )
+    assert error.value.code == "policy-changed"
+    assert changing_point.entries["a"].status == "reserved"
+
+
+def test_a_round_fails_if_the_active_policy_changed(changing_point: DecisionPoint) -> None:
     body = {"releases": [parse_request(release("a"))], "strategy": "efficient", "dry-run": False}
     with pytest.raises(OperationRejected) as error:
-        batches.handle_allocate(call(meanwhile, "olga", body))
+        batches.handle_allocate(api_request(changing_point, "olga", body))
     assert error.value.code == "policy-changed"
-    assert not meanwhile.entries
+    assert not changing_point.entries
 
 
-def test_a_proposal_is_of_one_mode() -> None:
-    point = opened(CAUTIOUS)
-    asked = parse_request(release("a"))
-    waiting = releases.handle_submit(call(point, "ana", (asked, "reserve")))
-    assert releases.handle_submit(call(point, "ana", (asked, "reserve"))).value == waiting.value
+def test_a_proposal_has_one_mode() -> None:
+    point = open_point(TUNING_BY_DEFAULT)
+    request = parse_request(release("a"))
+    proposed = releases.handle_submit(api_request(point, "ana", (request, "reserve")))
+    assert (
+        releases.handle_submit(api_request(point, "ana", (request, "reserve"))).value
+        == proposed.value
+    )
     with pytest.raises(OperationRejected) as error:
-        releases.handle_submit(call(point, "ana", (asked, "commit")))
+        releases.handle_submit(api_request(point, "ana", (request, "commit")))
     assert error.value.code == "id-taken"
-    point.approve(waiting.value["proposal"], "pia")
-    assert releases.handle_submit(call(point, "ana", (asked, "reserve"))).value["replayed"]
+    point.approve(proposed.value["proposal"], "pia")
+    assert releases.handle_submit(api_request(point, "ana", (request, "reserve"))).value["replayed"]
     with pytest.raises(OperationRejected) as error:
-        releases.handle_submit(call(point, "ana", (asked, "commit")))
+        releases.handle_submit(api_request(point, "ana", (request, "commit")))
     assert error.value.code == "id-taken"

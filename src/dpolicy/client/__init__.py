@@ -1,1 +1,1 @@
-"""The decision point of a service, from anywhere: the same calls, the same values and errors."""
+"""HTTP client for a dpolicy server, with the calls, values and errors of `DecisionPoint`."""

@@ -1,6 +1,8 @@
-"""Calls → requests of the HTTP API, and its answers → the values and errors of the library.
+"""Calls of the HTTP API: the request of each call, and the value or error of its response.
 
-Pure: what is sent and how often is for `caller.py`.
+One function per call builds an `ApiCall`; `Client` and `AsyncClient` share them. The functions do
+no network input or output. Imports that only some calls need are inside functions, because
+importing the client must load neither NumPy nor the policy language.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from dpolicy.errors import (
@@ -26,18 +28,19 @@ from dpolicy.errors import (
 )
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.chain import Record
-from dpolicy.policy.parser import read_sources
-from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.decision import Decision, DisplayedLoss
-from dpolicy.releases.release import Release
-from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.text.diagnostics import Diagnostic
-from dpolicy.text.yaml_reader import Source, Span
+
+if TYPE_CHECKING:
+    from dpolicy.releases.body import Body
+    from dpolicy.releases.release import Release
+    from dpolicy.rules.compiler import CompiledPolicy
+    from dpolicy.text.diagnostics import Diagnostic
 
 T = TypeVar("T")
 
-#: What the library itself would have refused; everything else is for the service to say.
-_MISUSED = frozenset(
+#: Problem codes that a local decision point also raises, as `OperationRejected`. The client raises
+#: `RequestRefused` for other codes, unless `error_from_problem` names a more specific error.
+_OPERATION_CODES = frozenset(
     {
         "misused",
         "not-found",
@@ -49,7 +52,7 @@ _MISUSED = frozenset(
         "already-voided",
         "already-rejected",
         "already-answered",
-        "waiting",
+        "pending",
         "not-reserved",
         "policy-changed",
         "second-person",
@@ -58,23 +61,32 @@ _MISUSED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ApiCall(Generic[T]):
-    """One request, and how its answer is read.
+class EndOfReservation:
+    """Reservation that a call ends, and its status afterwards.
 
-    `ended` is the status of a release that shows that an earlier attempt did get through.
+    If the first attempt succeeded and its response was lost, the retry fails with `not-reserved`.
+    The client then compares the status of the release.
     """
+
+    release: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[T]):
+    """One request of the API, and the function that decodes the JSON of its 200 response."""
 
     method: str
     path: str
-    read: Callable[[Mapping[str, Any]], T]
+    decode: Callable[[Mapping[str, Any]], T]
     body: bytes | None = None
     query: Sequence[tuple[str, str]] = ()
-    ended: str | None = None
+    ends: EndOfReservation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRuleStatus:
-    """How one rule stands, as a service tells it."""
+    """Budget of a rule, its balance, and whether it is satisfied, as a server reports them."""
 
     rule: str
     unit: str
@@ -83,12 +95,12 @@ class RemoteRuleStatus:
     spent: DisplayedLoss
     holds: bool
     spenders: tuple[str, ...] = ()
-    at: Mapping[str, str | int] = field(default_factory=dict)
+    location: Mapping[str, str | int] = field(default_factory=dict)
     source: str = ""
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> RemoteRuleStatus:
-        """A standing from an answer."""
+        """Decode one entry of `budgets` or `conflicts`. Raise `KeyError` if a key is missing."""
         return RemoteRuleStatus(
             rule=payload["rule"],
             unit=payload["unit"],
@@ -97,183 +109,216 @@ class RemoteRuleStatus:
             spent=payload["spent"],
             holds=payload["holds"],
             spenders=tuple(payload["spent-most"]),
-            at=payload["at"],
+            location=payload["at"],
             source=payload["source"],
         )
 
 
+# The calls
+
+
 def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[Decision]:
-    """Decide a release, and charge it or hold its cost."""
-    mode = {"mode": "reserve"} if reserve else {}
-    return ApiCall(
-        "POST", "/v1/releases", Decision.from_json, _body({**_plain(release, by), **mode})
-    )
+    """Build the call that decides a release and charges it or reserves its cost."""
+    body = _release_body(release)
+    if by:
+        body["by"] = by
+    if reserve:
+        body["mode"] = "reserve"
+    return ApiCall("POST", "/v1/releases", Decision.from_json, encode_canonical(body))
 
 
 def check_call(release: Release | Body) -> ApiCall[Decision]:
-    """What would be decided."""
-    return ApiCall("POST", "/v1/check", Decision.from_json, _body(_plain(release)))
+    """Build the call that decides a release without writing to the ledger."""
+    body = encode_canonical(_release_body(release))
+    return ApiCall("POST", "/v1/check", Decision.from_json, body)
 
 
 def commit_call(release: str, used: Release | Body | None) -> ApiCall[int]:
-    """End a reservation that was used."""
-    said = {} if used is None else {"used": _plain(used)}
-    path = f"/v1/releases/{_quoted(release)}/commit"
-    return ApiCall("POST", path, _sequence, _body(said), ended="committed")
+    """Build the call that ends a reservation as used."""
+    body = {} if used is None else {"used": _release_body(used)}
+    return _end_call(release, "commit", body, "committed")
 
 
 def void_call(release: str, because: str) -> ApiCall[int]:
-    """End a reservation that was not used."""
-    path = f"/v1/releases/{_quoted(release)}/void"
-    return ApiCall("POST", path, _sequence, _body({"because": because}), ended="voided")
+    """Build the call that ends a reservation as unused."""
+    return _end_call(release, "void", {"because": because}, "voided")
+
+
+def _end_call(release: str, action: str, body: Mapping[str, Any], status: str) -> ApiCall[int]:
+    return ApiCall(
+        "POST",
+        f"{_release_path(release)}/{action}",
+        _decode_sequence,
+        encode_canonical(body),
+        ends=EndOfReservation(release, status),
+    )
 
 
 def show_call(release: str) -> ApiCall[dict[str, Any]]:
-    """How a release stands."""
-    return ApiCall("GET", f"/v1/releases/{_quoted(release)}", dict)
+    """Build the call that returns status, body and decision of a release."""
+    return ApiCall("GET", _release_path(release), dict)
 
 
 def import_call(release: Release | Body, because: str) -> ApiCall[int]:
-    """Charge what has already happened."""
-    said = _plain(release)
-    body = _body({"releases": [said], "because": because})
-    return ApiCall(
-        "POST", "/v1/releases:import", lambda a: int(a["imported"][said["release"]]), body
-    )
+    """Build the call that charges a release after the fact."""
+    body = _release_body(release)
+    name = body["release"]
+
+    def decode(payload: Mapping[str, Any]) -> int:
+        return int(payload["imported"][name])
+
+    request = encode_canonical({"releases": [body], "because": because})
+    return ApiCall("POST", "/v1/releases:import", decode, request)
 
 
 def allocate_call(
     releases: Sequence[Release | Body], strategy: str, *, dry_run: bool
 ) -> ApiCall[dict[str, Any]]:
-    """Choose among releases."""
-    said = {"releases": [_plain(r) for r in releases], "strategy": strategy, "dry-run": dry_run}
-    return ApiCall("POST", "/v1/allocate", dict, _body(said))
+    """Build the call that runs an allocation round."""
+    bodies = [_release_body(release) for release in releases]
+    request = {"releases": bodies, "strategy": strategy, "dry-run": dry_run}
+    return ApiCall("POST", "/v1/allocate", dict, encode_canonical(request))
 
 
 def apply_call(
     policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str
 ) -> ApiCall[int]:
-    """Put a policy in force."""
-    said = {"sources": _sources(policy), "accept": list(accept), "because": because}
-    return ApiCall("POST", "/v1/policies:apply", _sequence, _body(said))
+    """Build the call that activates a policy set."""
+    request = {"sources": _policy_sources(policy), "accept": list(accept), "because": because}
+    return ApiCall("POST", "/v1/policies:apply", _decode_sequence, encode_canonical(request))
 
 
 def plan_call(policy: CompiledPolicy | str | Path, *, replay: bool) -> ApiCall[dict[str, Any]]:
-    """What a candidate would change."""
-    said = {"sources": _sources(policy), "replay": replay}
-    return ApiCall("POST", "/v1/policies:plan", dict, _body(said))
+    """Build the call that compares a policy set with the active one."""
+    request = {"sources": _policy_sources(policy), "replay": replay}
+    return ApiCall("POST", "/v1/policies:plan", dict, encode_canonical(request))
 
 
-def budgets_call(at: Mapping[str, str] | None, most: int) -> ApiCall[list[RemoteRuleStatus]]:
-    """What was spent of each budget, the fullest first."""
+def budgets_call(at: Mapping[str, str] | None, maximum: int) -> ApiCall[list[RemoteRuleStatus]]:
+    """Build the call that returns the status of at most `maximum` rules, most used first."""
     query = [("at", f"{name}={value}") for name, value in (at or {}).items()]
-    query.append(("limit", str(most)))
-    return ApiCall("GET", "/v1/budgets", _standings, query=query)
+    query.append(("limit", str(maximum)))
+    return ApiCall("GET", "/v1/budgets", _decode_budgets, query=query)
 
 
-def proposals() -> ApiCall[list[dict[str, Any]]]:
-    """What waits for a second person."""
-    return ApiCall("GET", "/v1/proposals", lambda answer: list(answer["proposals"]))
+def proposals_call() -> ApiCall[list[dict[str, Any]]]:
+    """Build the call that returns the open proposals."""
+    return ApiCall("GET", "/v1/proposals", _decode_proposals)
 
 
 def answer_call(proposal: int, because: str, *, approve: bool) -> ApiCall[Decision | int]:
-    """Approve or reject a proposal."""
+    """Build the call that approves or rejects a proposal."""
     path = f"/v1/proposals/{proposal}/{'approve' if approve else 'reject'}"
-    return ApiCall("POST", path, _answered, _body({"because": because}))
+    return ApiCall("POST", path, _decode_answer, encode_canonical({"because": because}))
 
 
-def records_call(behind: int, most: int) -> ApiCall[list[Record]]:
-    """Records of the log behind a number."""
-    query = [("behind", str(behind)), ("limit", str(most))]
-    return ApiCall("GET", "/v1/log/records", _records, query=query)
+def records_call(behind: int, maximum: int) -> ApiCall[list[Record]]:
+    """Build the call that returns at most `maximum` records after record number `behind`."""
+    query = [("behind", str(behind)), ("limit", str(maximum))]
+    return ApiCall("GET", "/v1/log/records", _decode_records, query=query)
 
 
 def whoami_call() -> ApiCall[dict[str, Any]]:
-    """Who the caller is."""
+    """Build the call that returns name, roles and grants of the caller."""
     return ApiCall("GET", "/v1/who", dict)
 
 
-def _plain(release: Release | Body, by: str = "") -> dict[str, Any]:
-    said: dict[str, Any] = to_plain_body(release.body if isinstance(release, Release) else release)
-    return {**said, "by": by} if by else said
+# Parts of requests
 
 
-def _body(payload: Mapping[str, Any]) -> bytes:
-    return encode_canonical(payload)
+def _release_body(release: Release | Body) -> dict[str, Any]:
+    from dpolicy.releases.body import to_plain_body
+
+    body: dict[str, Any] = to_plain_body(release if isinstance(release, Mapping) else release.body)
+    return body
 
 
-def _quoted(release: str) -> str:
-    return quote(release, safe="")
+def _release_path(release: str) -> str:
+    return f"/v1/releases/{quote(release, safe='')}"
 
 
-def _sources(policy: CompiledPolicy | str | Path) -> list[dict[str, str]]:
-    compiled = isinstance(policy, CompiledPolicy)
-    sources = policy.sources if compiled else read_sources(Path(policy))  # type: ignore[union-attr,arg-type]
+def _policy_sources(policy: CompiledPolicy | str | Path) -> list[dict[str, str]]:
+    """Return name and text of each file of a policy set; read them if `policy` is a path."""
+    from dpolicy.policy.parser import read_sources
+
+    sources = read_sources(Path(policy)) if isinstance(policy, str | Path) else policy.sources
     return [{"name": source.name, "text": source.text} for source in sources]
 
 
-def _sequence(payload: Mapping[str, Any]) -> int:
+# Values of responses
+
+
+def _decode_sequence(payload: Mapping[str, Any]) -> int:
     return int(payload["sequence"])
 
 
-def _standings(payload: Mapping[str, Any]) -> list[RemoteRuleStatus]:
-    return [RemoteRuleStatus.from_json(one) for one in payload["budgets"]]
+def _decode_budgets(payload: Mapping[str, Any]) -> list[RemoteRuleStatus]:
+    return [RemoteRuleStatus.from_json(entry) for entry in payload["budgets"]]
 
 
-def _answered(payload: Mapping[str, Any]) -> Decision | int:
-    return (
-        Decision.from_json(payload["decision"]) if payload["decision"] else int(payload["sequence"])
-    )
+def _decode_proposals(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(payload["proposals"])
 
 
-def _records(payload: Mapping[str, Any]) -> list[Record]:
+def _decode_answer(payload: Mapping[str, Any]) -> Decision | int:
+    decision = payload["decision"]
+    return Decision.from_json(decision) if decision else _decode_sequence(payload)
+
+
+def _decode_records(payload: Mapping[str, Any]) -> list[Record]:
     return [
-        Record(one["sequence"], bytes.fromhex(one["hash"]), one["payload"].encode("utf-8"))
-        for one in payload["records"]
+        Record(entry["sequence"], bytes.fromhex(entry["hash"]), entry["payload"].encode("utf-8"))
+        for entry in payload["records"]
     ]
 
 
-def parse_response(ask: ApiCall[T], status: int, data: bytes) -> T:
-    """The value of an answer. Raises what the library would have raised."""
+def parse_response(call: ApiCall[T], status: int, content: bytes) -> T:
+    """Return the value of a response. Raise the error that a local decision point would raise, and
+    `LedgerUnavailable` if the response is not one of the API.
+    """
     try:
-        said = json.loads(data)
+        payload = json.loads(content)
         if status == 200:
-            replayed = said.get("replayed", False)
-            value = ask.read(said)
-            return _marked(value) if replayed else value
+            value = call.decode(payload)
+            return _mark_replayed(value) if payload.get("replayed", False) else value
         if status == 202:
-            raise ApprovalRequired(int(said["proposal"]))
-        error = error_from_problem(said["code"], said["detail"], said)
+            raise ApprovalRequired(int(payload["proposal"]))
+        error = error_from_problem(payload["code"], payload["detail"], payload)
     except (ValueError, KeyError, TypeError, AttributeError):
-        shown = f"the service answered with status {status} and nothing that can be read"
-        raise LedgerUnavailable(shown) from None
+        message = f"the server sent status {status} with a response that is not from this API"
+        raise LedgerUnavailable(message) from None
     raise error
 
 
-def _marked(value: Any) -> Any:
+def _mark_replayed(value: Any) -> Any:
     return value.as_replay() if isinstance(value, Decision) else value
 
 
 def error_from_problem(code: str, detail: str, payload: Mapping[str, Any]) -> DPolicyError:
-    """The error that a problem tells of."""
+    """Return the error for a problem; `payload` holds the further members of the problem."""
     match code:
         case "invalid":
-            return PolicyRejected([_diagnostic(one) for one in payload.get("diagnostics", ())])
+            diagnostics = payload.get("diagnostics", ())
+            return PolicyRejected([_decode_diagnostic(entry) for entry in diagnostics])
         case "release-rejected" | "invalid-value":
-            found = payload.get("problems", ())
-            return ReleaseRejected([InvalidValue(one["code"], one["message"]) for one in found])
+            problems = payload.get("problems", ())
+            return ReleaseRejected([InvalidValue(p["code"], p["message"]) for p in problems])
         case "conflicting":
-            return PolicyConflicts(
-                [RemoteRuleStatus.from_json(one) for one in payload.get("conflicts", ())]
-            )
+            conflicts = payload.get("conflicts", ())
+            return PolicyConflicts([RemoteRuleStatus.from_json(entry) for entry in conflicts])
         case "ledger-unavailable" | "access-unreadable":
             return LedgerUnavailable(detail)
         case "ledger-damaged":
             return LedgerDamaged(detail)
-    return OperationRejected(detail, code) if code in _MISUSED else RequestRefused(code, detail)
+    if code in _OPERATION_CODES:
+        return OperationRejected(detail, code)
+    return RequestRefused(code, detail)
 
 
-def _diagnostic(payload: Mapping[str, Any]) -> Diagnostic:
+def _decode_diagnostic(payload: Mapping[str, Any]) -> Diagnostic:
+    from dpolicy.text.diagnostics import Diagnostic
+    from dpolicy.text.spans import Source, Span
+
     line, column = payload["line"], payload["column"]
     span = Span(Source(payload["file"], ""), line, column, line, column + 1)
     return Diagnostic(payload["code"], payload["message"], span, payload["help"])

@@ -54,7 +54,7 @@ class PolicyImpact:
             "complete": self.complete,
             "would-be-denied": list(self.denied),
             "would-be-allowed": list(self.allowed),
-            "unreadable": list(self.unreadable),
+            "unresolvable": list(self.unreadable),
         }
 
 

@@ -123,7 +123,7 @@ def ensure_not_pending(state: LedgerState, release: str) -> None:
     proposal = state.newest_proposal("release", release)
     if proposal is not None and proposal.open:
         said = f"the release `{release}` waits for a second person as proposal {proposal.number}"
-        raise OperationRejected(said, "waiting")
+        raise OperationRejected(said, "pending")
     if proposal is not None and not proposal.approved:
         raise rejected_release_error(release)
 

@@ -1,1 +1,1 @@
-"""The decision point over HTTP: who may ask what, how it is asked, and how it is answered."""
+"""HTTP service of the decision point: API, access control and dashboard."""

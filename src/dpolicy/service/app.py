@@ -1,6 +1,6 @@
-"""A decision point and who may use it → the application that serves it.
+"""ASGI application that serves a decision point: the API, the login and the dashboard.
 
-Handlers block, so each runs in a thread: requests that wait for the ledger share its commits.
+Handlers block, so each runs in a thread. Requests that wait for the write lock share one commit.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dpolicy.service.api.openapi import openapi_document
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.auth.access_rules import AccessRules
 from dpolicy.service.auth.redaction import redact_response
-from dpolicy.service.auth.sessions import session_routes as sessions
-from dpolicy.service.dashboard.pages.page_routes import page_routes as pages
-from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
+from dpolicy.service.auth.sessions import session_routes
+from dpolicy.service.dashboard.pages.page_routes import page_routes
+from dpolicy.service.http.endpoint import ApiResponse, Endpoint, build_api_request
 from dpolicy.service.http.limits import ServiceLimits
 from dpolicy.service.http.metrics import Metrics
 from dpolicy.service.http.middleware import AccessMiddleware
@@ -37,7 +37,7 @@ from dpolicy.service.http.problem_details import (
 )
 from dpolicy.service.http.request_body import parse_body, parse_query
 
-#: Requests that wait for the ledger together; more than these wait for a thread.
+#: Number of handlers that run at the same time; further requests wait for a free thread.
 THREADS = 128
 
 _log = logging.getLogger("dpolicy")
@@ -46,20 +46,20 @@ _log = logging.getLogger("dpolicy")
 def create_app(
     point: DecisionPoint, access: Callable[[], AccessRules], limits: ServiceLimits | None = None
 ) -> Starlette:
-    """The application. `access` is asked for each request, so that it can change."""
+    """Create the application. It calls `access` for each request, so the rules can change."""
     limits, metrics = limits or ServiceLimits(), Metrics()
     paths = dict.fromkeys(endpoint.path for endpoint in ENDPOINTS)
-    api: list[BaseRoute] = [_route(path, limits) for path in paths]
-    described = Route("/openapi.json", _described, methods=["GET"])
-    opened = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
-    welcome = frozenset(opened | {"/login", "/logout", described.path})
+    api_routes: list[BaseRoute] = [_route(path, limits) for path in paths]
+    openapi_route = Route("/openapi.json", _handle_openapi, methods=["GET"])
+    open_paths = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
+    public_paths = frozenset(open_paths | {"/login", "/logout", openapi_route.path})
     app = Starlette(
-        routes=[*api, described, *sessions(), *pages()],
-        middleware=[Middleware(AccessMiddleware, point, access, limits, metrics, welcome)],
+        routes=[*api_routes, openapi_route, *session_routes(), *page_routes()],
+        middleware=[Middleware(AccessMiddleware, point, access, limits, metrics, public_paths)],
         exception_handlers={
-            DPolicyError: _refuse,
-            HTTPException: _refuse_http,
-            Exception: _refuse_unexpected,
+            DPolicyError: _handle_error,
+            HTTPException: _handle_http_exception,
+            Exception: _handle_unexpected_error,
         },
     )
     app.state.point, app.state.access, app.state.metrics = point, access, metrics
@@ -67,73 +67,68 @@ def create_app(
     return app
 
 
-async def _described(request: Request) -> Response:
+async def _handle_openapi(request: Request) -> Response:
     request.state.operation = "openapi"
     return Response(encode_canonical(openapi_document()), media_type="application/json")
 
 
 def _route(path: str, limits: ServiceLimits) -> Route:
-    """All that can be done at a path."""
-    endpoints = {e.method: e for e in ENDPOINTS if e.path == path}
+    """Create the route of a path, for all its methods."""
+    endpoints = {endpoint.method: endpoint for endpoint in ENDPOINTS if endpoint.path == path}
 
-    async def serve(request: Request) -> Response:
-        return await _served(endpoints.get(request.method) or endpoints["GET"], request, limits)
+    async def handle(request: Request) -> Response:
+        endpoint = endpoints.get(request.method) or endpoints["GET"]  # HEAD is served as GET
+        return await _serve_endpoint(endpoint, request, limits)
 
-    return Route(path, serve, methods=list(endpoints))
+    return Route(path, handle, methods=list(endpoints))
 
 
-async def _served(endpoint: Endpoint, request: Request, limits: ServiceLimits) -> Response:
+async def _serve_endpoint(endpoint: Endpoint, request: Request, limits: ServiceLimits) -> Response:
     request.state.operation = endpoint.name
-    _demand(endpoint, request)
+    _check_role(endpoint, request)
     query = parse_query(request.query_params, endpoint.query)
-    data = await _data(request) if endpoint.body is not None else b""
+    data = await _read_body(request) if endpoint.body is not None else b""
 
-    def work() -> ApiResponse:
+    def respond() -> ApiResponse:
         body = None if endpoint.body is None else parse_body(data, endpoint.body, limits)
-        call = _call(request, query, body)
-        answer = endpoint.handler(call)
-        return redact_response(call, answer) if endpoint.roles else answer
+        call = build_api_request(request, body, query)
+        response = endpoint.handler(call)
+        return redact_response(call, response) if endpoint.roles else response
 
     if not endpoint.blocks:
-        return _response(endpoint, work(), request)
-    answer = await to_thread.run_sync(work, limiter=request.app.state.threads)
-    return _response(endpoint, answer, request)
+        return _http_response(endpoint, respond(), request)
+    response = await to_thread.run_sync(respond, limiter=request.app.state.threads)
+    return _http_response(endpoint, response, request)
 
 
-def _demand(endpoint: Endpoint, request: Request) -> None:
-    """Raise `Refused` unless the caller has one of the roles."""
+def _check_role(endpoint: Endpoint, request: Request) -> None:
+    """Raise `RequestRefused` unless the caller has one of the roles of the endpoint."""
     principal = request.state.principal
     if endpoint.roles and (principal is None or not endpoint.roles & principal.roles):
         needed = " or ".join(sorted(endpoint.roles))
-        raise RequestRefused("forbidden", f"this needs the role {needed}")
+        raise RequestRefused("forbidden", f"missing role: {needed}")
 
 
-async def _data(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RequestRefused("not-json", "say `Content-Type: application/json`")
+async def _read_body(request: Request) -> bytes:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise RequestRefused("not-json", "the Content-Type header must be application/json")
     return await request.body()
 
 
-def _call(request: Request, query: dict[str, Any], body: Any) -> ApiRequest:
-    state, principal = request.app.state, request.state.principal
-    base, path = str(request.base_url).rstrip("/"), request.path_params
-    access, metrics = request.state.access, state.metrics
-    return ApiRequest(state.point, access, metrics, principal, base, path, query, body)
-
-
-def _response(endpoint: Endpoint, answer: ApiResponse, request: Request) -> Response:
-    if answer.chunks is not None:
-        return StreamingResponse(answer.chunks, answer.status, media_type=endpoint.media_type)
-    head = request.app.state.point.position
-    value: Any = answer.value
-    if answer.includes_position:
+def _http_response(endpoint: Endpoint, response: ApiResponse, request: Request) -> Response:
+    if response.chunks is not None:
+        return StreamingResponse(response.chunks, response.status, media_type=endpoint.media_type)
+    point: DecisionPoint = request.app.state.point
+    head = point.head
+    value: Any = response.value
+    if response.includes_position:
         position = {"sequence": head.sequence, "head": head.digest.hex()}
         value = {**value, "position": position}
-    return Response(encode_canonical(value), answer.status, media_type=endpoint.media_type)
+    return Response(encode_canonical(value), response.status, media_type=endpoint.media_type)
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _handle_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, DPolicyError):
         raise error
     if problem_from_error(error)[0] in ("internal", "ledger-damaged"):
@@ -141,12 +136,12 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return error_response(error)
 
 
-async def _refuse_http(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
     return problem_response(code, error.detail, headers=error.headers)
 
 
-async def _refuse_unexpected(request: Request, error: Exception) -> Response:
-    return problem_response("internal", "it is in the server's log")
+async def _handle_unexpected_error(request: Request, error: Exception) -> Response:
+    return problem_response("internal", "the error is in the log of the server")

@@ -1,4 +1,4 @@
-"""An application → a process that serves it, says where, and stops cleanly when it is told to."""
+"""Server process: listens, announces its address, and stops cleanly on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dpolicy.service.auth.access_file import AccessFile
 from dpolicy.service.auth.access_rules import local_access
 from dpolicy.service.http.limits import ServiceLimits
 
-#: Seconds for requests to end after the signal to stop; then their connections are cut.
+#: Seconds that running requests have to finish after the stop signal.
 SHUTDOWN_GRACE_SECONDS = 30
-#: Files that a server has open beside its connections: the ledger, once for each thread.
-FILES = 256
+#: Open files in addition to connections: each thread opens the ledger.
+RESERVED_FILES = 256
 
-_STOP = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; port 0 is any that is free. With a certificate and its key, by TLS."""
+    """Host and port; port 0 selects a free port. With a certificate and its key, TLS is used."""
 
     host: str
     port: int
@@ -39,57 +39,60 @@ class ListenAddress:
     key: Path | None = None
 
     def url(self, port: int) -> str:
-        """How to reach it."""
+        """Return the URL for the port that the server listens on."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{port}"
 
 
 def serve(
     point: DecisionPoint,
-    where: ListenAddress,
+    address: ListenAddress,
     access: Path | None,
     announce: Callable[[str], None],
     limits: ServiceLimits | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` is told the address once it answers."""
+    """Serve until SIGTERM or SIGINT. Call `announce` with the URL once the server listens."""
     limits = limits or ServiceLimits()
     app = create_app(point, AccessFile(access) if access else local_access, limits)
     config = uvicorn.Config(
         app,
-        http=_protocol(limits.body_seconds),
+        http=_protocol_with_timeout(limits.body_seconds),
         ws="none",
         lifespan="off",
         log_level="warning",
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        # The server counts the connection that asks, too: at its limit it answers 503.
+        # uvicorn counts the current connection too, and returns 503 at the limit.
         limit_concurrency=connection_limit(limits.connections) + 1,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_SECONDS,
-        ssl_certfile=where.certificate,
-        ssl_keyfile=where.key,
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.key,
     )
-    listening = _listening(where.host, where.port)
-    url = where.url(listening.getsockname()[1])
-    with _quiet_signals():
-        asyncio.run(_Announced(config, lambda: announce(url)).serve(sockets=[listening]))
+    listener = _open_listener(address.host, address.port)
+    url = address.url(listener.getsockname()[1])
+    with _ignore_stop_signals():
+        server = _AnnouncingServer(config, lambda: announce(url))
+        asyncio.run(server.serve(sockets=[listener]))
 
 
 def connection_limit(connections: int) -> int:
-    """So many connections, or as many as there may be files; room for them is made if it can be."""
+    """Return the number of connections to accept: `connections`, or fewer if the process may not
+    open enough files. Raise the soft limit of open files if that is necessary and allowed.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    endless = resource.RLIM_INFINITY
-    wanted = connections + FILES
-    if soft != endless and soft < wanted:
-        soft = wanted if hard == endless else min(wanted, hard)
+    unlimited = resource.RLIM_INFINITY
+    needed = connections + RESERVED_FILES
+    if soft != unlimited and soft < needed:
+        soft = needed if hard == unlimited else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return connections if soft == endless else min(connections, max(1, soft - FILES))
+    return connections if soft == unlimited else min(connections, max(1, soft - RESERVED_FILES))
 
 
 @contextmanager
-def _quiet_signals() -> Iterator[None]:
-    """The server raises a signal again once it has stopped; by then there is nothing to stop."""
-    before = {number: signal.signal(number, lambda *_: None) for number in _STOP}
+def _ignore_stop_signals() -> Iterator[None]:
+    """Ignore stop signals outside uvicorn, which raises the signal again after it has stopped."""
+    before = {number: signal.signal(number, lambda *_: None) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
@@ -97,50 +100,50 @@ def _quiet_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # That it is TCP must be said, or asyncio does not switch off waiting for more to send.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind((host, port))
-    return found
+    # asyncio sets TCP_NODELAY only if the protocol is IPPROTO_TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
 
 
-class _Announced(uvicorn.Server):
-    """A server that says when it is there."""
+class _AnnouncingServer(uvicorn.Server):
+    """Server that calls a function when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, and say so."""
+        """Start to listen and announce it."""
         await super().startup(sockets)
         self._announce()
 
 
-def _protocol(seconds: float) -> type[H11Protocol]:
-    """HTTP/1.1 that does not wait for ever for the headers of a request."""
+def _protocol_with_timeout(seconds: float) -> type[H11Protocol]:
+    """Return an HTTP/1.1 protocol that closes connections whose request headers take too long."""
 
-    class Hurried(H11Protocol):
-        _late: asyncio.TimerHandle | None = None
+    class TimeoutProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._late = self.loop.call_later(seconds, self.transport.close)
+            self._timer = self.loop.call_later(seconds, self.transport.close)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            reading = self.conn.their_state is h11.IDLE
-            if reading and self._late is None:
-                self._late = self.loop.call_later(seconds, self.transport.close)
-            elif not reading and self._late is not None:
-                self._late.cancel()
-                self._late = None
+            waits_for_headers = self.conn.their_state is h11.IDLE
+            if waits_for_headers and self._timer is None:
+                self._timer = self.loop.call_later(seconds, self.transport.close)
+            elif not waits_for_headers and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._late is not None:
-                self._late.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             super().connection_lost(exc)
 
-    return Hurried
+    return TimeoutProtocol

@@ -1,7 +1,8 @@
-"""The AuthZEN evaluation API as another way to ask for a dry run; nothing here ever spends.
+"""Endpoints of the AuthZEN evaluation API. They decide releases without charging a budget.
 
-A release is the resource: its id is the id of the resource, its mechanisms are a property. What is
-not understood is answered with `false` and the reason, as the specification has it.
+A release is the resource: its id is the id of the resource, and `mechanisms` is a property. An
+evaluation that is not a valid release gets the decision `false` with a reason, as the AuthZEN
+specification requires.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from dpolicy.service.http.problem_details import problem_from_error
 from dpolicy.text.shapes import ListShape, report_wrong_type
 from dpolicy.text.yaml_reader import MapNode, Report, TextNode
 
-#: Evaluations in one request.
+#: Maximum number of evaluations in one request.
 MAX_EVALUATIONS = 50
 
 _PARTS = ("subject", "action", "resource", "context")
-_SEMANTICS = {
+#: `evaluations_semantic` → decision after which evaluation stops; None to evaluate all.
+_STOP_DECISIONS = {
     "execute_all": None,
     "deny_on_first_deny": False,
     "permit_on_first_permit": True,
@@ -32,37 +34,38 @@ _SEMANTICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request as the specification has it, to which callers may add what they like."""
+class _EvaluationShape:
+    """Shape of an evaluation request. The specification allows additional keys."""
 
-    needed: tuple[str, ...]
+    required: tuple[str, ...]
     title: str = "an evaluation request"
 
     def read(self, node: TextNode, report: Report) -> Any:
         if not isinstance(node, MapNode):
             return report_wrong_type(node, self.title, report)
-        missing = [f"`{part}`" for part in self.needed if node.get(part) is None]
+        missing = [f"`{part}`" for part in self.required if node.get(part) is None]
         if missing:
             report("P008", f"{self.title} needs {' and '.join(missing)}", node.span, None)
         for part in (*_PARTS, "options"):
-            if (said := node.get(part)) is not None and not isinstance(said, MapNode):
-                report_wrong_type(said, "a map", report)
-        listed = node.get("evaluations")
-        if listed is not None:
-            ListShape(_Part(), "a list of maps", most=MAX_EVALUATIONS).read(listed, report)
+            part_node = node.get(part)
+            if part_node is not None and not isinstance(part_node, MapNode):
+                report_wrong_type(part_node, "a map", report)
+        evaluations = node.get("evaluations")
+        if evaluations is not None:
+            ListShape(_MapShape(), "a list of maps", most=MAX_EVALUATIONS).read(evaluations, report)
         return node_to_plain(node)
 
     def schema(self) -> dict[str, Any]:
-        part = _Part().schema()
+        part = _MapShape().schema()
         parts = dict.fromkeys((*_PARTS, "options"), part)
-        if "evaluations" in self.needed:
+        if "evaluations" in self.required:
             parts["evaluations"] = {"type": "array", "items": part, "maxItems": MAX_EVALUATIONS}
-        return {"type": "object", "properties": parts, "required": list(self.needed)}
+        return {"type": "object", "properties": parts, "required": list(self.required)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Any map."""
+class _MapShape:
+    """Shape of a map with any keys."""
 
     title: str = "a map"
 
@@ -74,35 +77,35 @@ class _Part:
 
 
 def handle_evaluation(call: ApiRequest) -> ApiResponse:
-    """Whether one release would be allowed."""
-    return ApiResponse(_evaluated(call, call.body), includes_position=False)
+    """Return whether a release would be allowed."""
+    return ApiResponse(_evaluate(call, call.body), includes_position=False)
 
 
 def handle_evaluations(call: ApiRequest) -> ApiResponse:
-    """The same for several; what they share is said once."""
+    """Evaluate several releases; parts of the request itself are defaults for each evaluation."""
     shared = {part: call.body[part] for part in _PARTS if part in call.body}
-    asked = [{**shared, **one} for one in call.body["evaluations"]]
-    return ApiResponse({"evaluations": list(_each(call, asked))}, includes_position=False)
+    evaluations = [{**shared, **evaluation} for evaluation in call.body["evaluations"]]
+    results = list(_evaluate_all(call, evaluations))
+    return ApiResponse({"evaluations": results}, includes_position=False)
 
 
-def _each(call: ApiRequest, evaluations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    said = call.body.get("options", {}).get("evaluations_semantic", "execute_all")
-    if not isinstance(said, str) or said not in _SEMANTICS:
+def _evaluate_all(call: ApiRequest, evaluations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    semantic = call.body.get("options", {}).get("evaluations_semantic", "execute_all")
+    if not isinstance(semantic, str) or semantic not in _STOP_DECISIONS:
         raise RequestRefused(
-            "bad-request", f"`evaluations_semantic` is one of {', '.join(_SEMANTICS)}"
+            "bad-request", f"`evaluations_semantic` must be one of {', '.join(_STOP_DECISIONS)}"
         )
-    for one in evaluations:
-        found = _evaluated(call, one)
-        yield found
-        if found["decision"] is _SEMANTICS[said]:
+    for evaluation in evaluations:
+        result = _evaluate(call, evaluation)
+        yield result
+        if result["decision"] is _STOP_DECISIONS[semantic]:
             return
 
 
-def _evaluated(call: ApiRequest, evaluation: dict[str, Any]) -> dict[str, Any]:
+def _evaluate(call: ApiRequest, evaluation: dict[str, Any]) -> dict[str, Any]:
     try:
-        body = _release(evaluation)
-        release = with_caller_as_author(call, parse_request(body))
-        second = requires_approval(call, [release])
+        release = with_caller_as_author(call, parse_request(_release_body(evaluation)))
+        needs_approval = requires_approval(call, [release])
         decision = call.decision_point.check(release)
     except (LedgerUnavailable, LedgerDamaged):
         raise
@@ -114,29 +117,29 @@ def _evaluated(call: ApiRequest, evaluation: dict[str, Any]) -> dict[str, Any]:
         "broken": list(decision.broken),
         "uncovered": list(decision.uncovered),
         "would-fit": [dict(offer) for offer in decision.counter_offers],
-        "needs-second-person": second,
+        "needs-second-person": needs_approval,
     }
-    return {"decision": decision.allowed and not second, "context": context}
+    return {"decision": decision.allowed and not needs_approval, "context": context}
 
 
-def _release(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """The release that an evaluation is about. Raises `Refused`."""
+def _release_body(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of the release to evaluate. Raise `RequestRefused` if a part is missing."""
     parts = [evaluation.get(part) for part in ("subject", "action", "resource")]
     if not all(isinstance(part, dict) for part in parts):
-        raise RequestRefused("bad-request", "say `subject`, `action` and `resource`")
+        raise RequestRefused("bad-request", "`subject`, `action` and `resource` are required")
     subject, action, resource = (dict(part or {}) for part in parts)
     if action.get("name") != "release" or resource.get("type") != "release":
         raise RequestRefused(
-            "bad-request", "the action is `release`, on a resource of type `release`"
+            "bad-request", "the action must be `release` on a resource of type `release`"
         )
-    told = resource.get("properties")
-    if not isinstance(told, dict):
-        raise RequestRefused("bad-request", "the mechanisms are a property of the resource")
-    return {**told, "release": resource.get("id"), "by": subject.get("id")}
+    properties = resource.get("properties")
+    if not isinstance(properties, dict):
+        raise RequestRefused("bad-request", "the resource needs `properties` with `mechanisms`")
+    return {**properties, "release": resource.get("id"), "by": subject.get("id")}
 
 
 def handle_configuration(call: ApiRequest) -> ApiResponse:
-    """Where the evaluation API is; the address is the one that the caller used."""
+    """Return the URLs of the evaluation API, below the base URL that the caller used."""
     base = call.base_url
     return ApiResponse(
         {
@@ -148,36 +151,36 @@ def handle_configuration(call: ApiRequest) -> ApiResponse:
     )
 
 
-_ASK = frozenset({Role.ANALYST, Role.OFFICER})
+_CALLERS = frozenset({Role.ANALYST, Role.OFFICER})
 
 ENDPOINTS = (
     Endpoint(
         "POST",
         "/access/v1/evaluation",
         "evaluation",
-        "AuthZEN: would a release be allowed?",
+        "AuthZEN: evaluate one release.",
         handle_evaluation,
-        _ASK,
+        _CALLERS,
         "Evaluation",
-        _Asked(("subject", "action", "resource")),
+        _EvaluationShape(("subject", "action", "resource")),
         problems=("invalid",),
     ),
     Endpoint(
         "POST",
         "/access/v1/evaluations",
         "evaluations",
-        "AuthZEN: would releases be allowed?",
+        "AuthZEN: evaluate several releases.",
         handle_evaluations,
-        _ASK,
+        _CALLERS,
         "Evaluations",
-        _Asked(("evaluations",)),
+        _EvaluationShape(("evaluations",)),
         problems=("invalid",),
     ),
     Endpoint(
         "GET",
         "/.well-known/authzen-configuration",
         "authzen-configuration",
-        "AuthZEN: where to ask.",
+        "AuthZEN: URLs of the evaluation API.",
         handle_configuration,
         frozenset(),
         "AuthzenConfiguration",

@@ -1,12 +1,12 @@
-"""Many releases at once over HTTP: past ones that are charged, and rounds that compete."""
+"""Endpoints for several releases: import of past releases, and allocation rounds."""
 
 from __future__ import annotations
 
-from dpolicy.allocation.round import allocate as allocated
+from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import RequestRefused
 from dpolicy.service.api.releases import ReleaseShape
-from dpolicy.service.auth.authorization import authorize_releases, claimed_inputs
+from dpolicy.service.auth.authorization import authorize_releases, ensure_labels_granted
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
 from dpolicy.text.shapes import (
@@ -18,7 +18,7 @@ from dpolicy.text.shapes import (
     TextShape,
 )
 
-#: Releases in one request.
+#: Maximum number of releases in one request.
 MAX_BATCH_RELEASES = 1_000
 
 _RELEASES = RecordField(
@@ -26,50 +26,57 @@ _RELEASES = RecordField(
     "",
     required=True,
 )
-_IMPORT = RecordShape(
+_IMPORT_BODY = RecordShape(
     "past releases",
-    {"releases": _RELEASES, "because": RecordField(TextShape(), "why, for the record", default="")},
+    {
+        "releases": _RELEASES,
+        "because": RecordField(TextShape(), "reason, stored in the ledger", default=""),
+    },
     lambda values, _: values,
 )
-_ROUND = RecordShape(
-    "a round",
+_ALLOCATE_BODY = RecordShape(
+    "an allocation round",
     {
         "releases": _RELEASES,
         "strategy": RecordField(ChoiceShape(tuple(STRATEGIES), "a strategy"), default="efficient"),
-        "dry-run": RecordField(BooleanShape(), "choose, and write nothing", default=False),
+        "dry-run": RecordField(
+            BooleanShape(), "select without writing to the ledger", default=False
+        ),
     },
     lambda values, _: values,
 )
 
 
 def handle_import(call: ApiRequest) -> ApiResponse:
-    """Charge releases that have already happened; all of them can be read, or none is charged."""
+    """Record and charge past releases. If one of them is rejected, none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
     policy = call.decision_point.policy
-    claimed_inputs(call, releases, policy)
+    ensure_labels_granted(call, releases, policy)
     point, by = call.decision_point.bound_to_policy(policy), call.principal.name
-    numbers = {r.id: point.import_past(r, because, by) for r in releases}
-    exceeded = [b.as_json() for b in call.decision_point.budgets() if not b.holds]
+    numbers = {release.id: point.import_past(release, because, by) for release in releases}
+    statuses = call.decision_point.budgets()
+    exceeded = [status.as_json() for status in statuses if not status.holds]
     return ApiResponse({"imported": numbers, "exceeded": exceeded})
 
 
 def handle_allocate(call: ApiRequest) -> ApiResponse:
-    """Choose among releases, and charge the winners together."""
+    """Run an allocation round: select releases and charge the selected ones together."""
     releases, strategy = call.body["releases"], str(call.body["strategy"])
     dry_run = call.body["dry-run"]
-    second, point = authorize_releases(call, releases)
-    if second and not dry_run:
+    authorization = authorize_releases(call, releases)
+    if authorization.needs_approval and not dry_run:
         raise RequestRefused(
-            "forbidden", "a release that needs a second person cannot win in a round"
+            "forbidden", "a release that needs approval cannot take part in an allocation round"
         )
-    found = allocated(point, releases, strategy, call.principal.name, dry_run=dry_run)
-    return ApiResponse({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
+    point, by = authorization.decision_point, call.principal.name
+    result = allocate(point, releases, strategy, by, dry_run=dry_run)
+    return ApiResponse({"strategy": strategy, "dry-run": dry_run, **result.as_json()})
 
 
 _OFFICER = frozenset({Role.OFFICER})
 _PROBLEMS = (
     *("invalid", "release-rejected", "invalid-value", "misused", "id-taken", "no-policy"),
-    *("label-not-granted", "waiting", "already-rejected", "policy-changed"),
+    *("label-not-granted", "pending", "already-rejected", "policy-changed"),
 )
 
 ENDPOINTS = (
@@ -77,22 +84,22 @@ ENDPOINTS = (
         "POST",
         "/v1/releases:import",
         "import",
-        "Charge releases that have already happened.",
+        "Record and charge past releases.",
         handle_import,
         _OFFICER,
-        "Imported",
-        _IMPORT,
+        "ImportedReleases",
+        _IMPORT_BODY,
         problems=_PROBLEMS,
     ),
     Endpoint(
         "POST",
         "/v1/allocate",
         "allocate",
-        "Choose among releases and charge the winners.",
+        "Run an allocation round.",
         handle_allocate,
         _OFFICER,
-        "Allocated",
-        _ROUND,
+        "AllocationResult",
+        _ALLOCATE_BODY,
         problems=(*_PROBLEMS, "already-voided", "already-imported"),
     ),
 )

@@ -1,8 +1,10 @@
-"""The policy in force, its rules and what they have spent, over HTTP."""
+"""Endpoints for the active policy, its rules and their balances."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 from dpolicy.balances.partition_space import partition_space_for
 from dpolicy.errors import RequestRefused
@@ -14,109 +16,123 @@ from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, Que
 
 
 def handle_budgets(call: ApiRequest) -> ApiResponse:
-    """What each rule has spent, the fullest first."""
-    query, at = call.query, _place(call.query["at"])
-    filtered = query["rule"] or query["policy"] or query["unit"]
+    """Return budget and balance of each rule, most used first."""
+    query, location = call.query, _parse_location(call.query["at"])
+    has_filter = query["rule"] or query["policy"] or query["unit"]
 
-    def wanted(rule: Rule) -> bool:
-        return (
-            query["policy"] in (None, rule.base.policy)
-            and query["unit"] in (None, rule.unit)
-            and query["rule"] in rule.name
+    def matches(rule: Rule) -> bool:
+        return _matches_query(rule, query)
+
+    def statuses_at_location(state: LedgerState) -> list[RuleStatus]:
+        region = (
+            partition_space_for(state.policy).parse_location(location)
+            if location and state.policy
+            else None
         )
+        return rule_statuses(state, region, matches if has_filter else None, query["limit"])
 
-    def look(state: LedgerState) -> list[RuleStatus]:
-        place = (
-            partition_space_for(state.policy).parse_location(at) if at and state.policy else None
-        )
-        return rule_statuses(state, place, wanted if filtered else None, query["limit"])
-
-    found = call.decision_point.read_state(look)
-    found.sort(key=lambda balance: -float(used_share(balance) or 0))
-    told = found[: query["limit"]]
-    return ApiResponse({"total": len(found), "budgets": [balance.as_json() for balance in told]})
+    statuses = call.decision_point.read_state(statuses_at_location)
+    statuses.sort(key=lambda status: -float(used_share(status) or 0))
+    page = [status.as_json() for status in statuses[: query["limit"]]]
+    return ApiResponse({"total": len(statuses), "budgets": page})
 
 
-def _place(at: list[str]) -> dict[str, str]:
-    told = [one.partition("=") for one in at]
-    wrong = [f"{name}{sign}{value}" for name, sign, value in told if not (name and value)]
-    if wrong:
-        raise RequestRefused(
-            "bad-request", f"`at={wrong[0][:40]}` must name a place, such as country=CH"
-        )
-    return {name: value for name, _, value in told}
-
-
-def handle_rules(call: ApiRequest) -> ApiResponse:
-    """The rules in force, and with `all` those that they imply."""
-    policy, query = call.decision_point.policy, call.query
-    if policy is None:
-        return ApiResponse({"total": 0, "kept": 0, "rules": []})
-    chosen = (
-        rule_to_json(rule, witness)
-        for rule, witness in policy.all_rules
-        if (query["all"] == "true" or witness is None)
-        and query["policy"] in (None, rule.base.policy)
+def _matches_query(rule: Rule, query: Mapping[str, Any]) -> bool:
+    return (
+        query["policy"] in (None, rule.base.policy)
         and query["unit"] in (None, rule.unit)
         and query["rule"] in rule.name
     )
-    told = list(islice(chosen, query["limit"]))
-    return ApiResponse({"total": policy.rule_count, "kept": policy.kept_count, "rules": told})
+
+
+def _parse_location(texts: list[str]) -> dict[str, str]:
+    """Parse texts such as `country=CH`. Raise `RequestRefused` for a text without name or value."""
+    location = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise RequestRefused(
+                "bad-request", f"`at={text[:40]}` must be a location such as country=CH"
+            )
+        location[name] = value
+    return location
+
+
+def handle_rules(call: ApiRequest) -> ApiResponse:
+    """Return the kept rules, and with `all` also the pruned ones."""
+    policy, query = call.decision_point.policy, call.query
+    if policy is None:
+        return ApiResponse({"total": 0, "kept": 0, "rules": []})
+    matching = (
+        rule_to_json(rule, witness)
+        for rule, witness in policy.all_rules
+        if (query["all"] == "true" or witness is None) and _matches_query(rule, query)
+    )
+    page = list(islice(matching, query["limit"]))
+    return ApiResponse({"total": policy.rule_count, "kept": policy.kept_count, "rules": page})
 
 
 def handle_policy(call: ApiRequest) -> ApiResponse:
-    """The texts of the policy in force."""
-    found, at = call.decision_point.read_state(lambda state: (state.policy, state.policy_record))
-    if found is None:
-        raise RequestRefused("not-found", "no policy is in force yet")
+    """Return the texts and warnings of the active policy."""
+    policy, record = call.decision_point.read_state(
+        lambda state: (state.policy, state.policy_record)
+    )
+    if policy is None:
+        raise RequestRefused("not-found", "there is no active policy")
     return ApiResponse(
         {
-            "digest": found.digest,
-            "sequence": at,
-            "total": found.rule_count,
-            "kept": found.kept_count,
-            "sources": [{"name": s.name, "text": s.text} for s in found.sources],
-            "diagnostics": [warning.as_json() for warning in found.warnings],
+            "digest": policy.digest,
+            "sequence": record,
+            "total": policy.rule_count,
+            "kept": policy.kept_count,
+            "sources": [{"name": s.name, "text": s.text} for s in policy.sources],
+            "diagnostics": [warning.as_json() for warning in policy.warnings],
         }
     )
 
 
-_SOME = {
-    "rule": QueryParameter("Only rules whose name holds this text.", default=""),
-    "policy": QueryParameter("Only rules of one base policy."),
-    "unit": QueryParameter("Only rules of one privacy unit."),
-    "limit": QueryParameter("At most so many.", whole=True, least=1, most=100_000, default=1_000),
+_RULE_PARAMETERS = {
+    "rule": QueryParameter("Text that the name of the rule contains.", default=""),
+    "policy": QueryParameter("Base policy of the rules."),
+    "unit": QueryParameter("Privacy unit of the rules."),
+    "limit": QueryParameter(
+        "Maximum number of rules.", integer=True, minimum=1, maximum=100_000, default=1_000
+    ),
 }
-_AT = {"at": QueryParameter("Only this place, such as country=CH or time=2026-10.", many=True)}
-_ALL = {"all": QueryParameter("The pruned rules, too.", choices=("false", "true"), default="false")}
+_LOCATION_PARAMETER = QueryParameter(
+    "Location to report, such as country=CH or time=2026-10; repeatable.", repeatable=True
+)
+_ALL_PARAMETER = QueryParameter(
+    "Whether to include pruned rules.", choices=("false", "true"), default="false"
+)
 
 ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/budgets",
         "budgets",
-        "What was spent of each budget, the fullest first.",
+        "Budget and balance of each rule, most used first.",
         handle_budgets,
         EVERY_ROLE,
         "Budgets",
-        query={**_SOME, **_AT},
+        query={**_RULE_PARAMETERS, "at": _LOCATION_PARAMETER},
         problems=("misused",),
     ),
     Endpoint(
         "GET",
         "/v1/rules",
         "rules",
-        "The rules that are enforced.",
+        "Rules of the active policy.",
         handle_rules,
         EVERY_ROLE,
         "Rules",
-        query={**_SOME, **_ALL},
+        query={**_RULE_PARAMETERS, "all": _ALL_PARAMETER},
     ),
     Endpoint(
         "GET",
         "/v1/policy",
         "policy",
-        "The policy in force.",
+        "Texts of the active policy.",
         handle_policy,
         EVERY_ROLE,
         "Policy",

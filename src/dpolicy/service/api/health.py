@@ -1,4 +1,4 @@
-"""For those who run the server: whether it lives, whether it can decide, what it did."""
+"""Endpoints for operators: liveness, readiness, identity of the caller, metrics."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dpolicy.service.http.metrics import MEDIA_TYPE
 
 
 def handle_live(call: ApiRequest) -> ApiResponse:
-    """The process answers."""
+    """Return that the process responds."""
     return ApiResponse({"live": True})
 
 
 def handle_ready(call: ApiRequest) -> ApiResponse:
-    """The ledger can be read and a policy is in force; if not, 503."""
-    in_force = call.decision_point.policy is not None
-    return ApiResponse({"ready": in_force, "policy": in_force}, 200 if in_force else 503)
+    """Return 200 if the ledger is readable and has an active policy, else 503."""
+    has_policy = call.decision_point.policy is not None
+    return ApiResponse({"ready": has_policy, "policy": has_policy}, 200 if has_policy else 503)
 
 
 def handle_whoami(call: ApiRequest) -> ApiResponse:
-    """The caller, as the server knows them."""
+    """Return name, roles and grants of the caller."""
     grants = {label: sorted(values) for label, values in call.principal.grants.items()}
     return ApiResponse(
         {"name": call.principal.name, "roles": sorted(call.principal.roles), "grants": grants}
@@ -28,9 +28,9 @@ def handle_whoami(call: ApiRequest) -> ApiResponse:
 
 
 def handle_metrics(call: ApiRequest) -> ApiResponse:
-    """Counters of this server and figures of the ledger, for Prometheus."""
+    """Return counters of this server and gauges of the ledger in the format of Prometheus."""
 
-    def look(state: LedgerState) -> dict[str, float]:
+    def read_gauges(state: LedgerState) -> dict[str, float]:
         return {
             "dpolicy_ledger_sequence": state.sequence,
             "dpolicy_policy_sequence": state.policy_record,
@@ -39,28 +39,56 @@ def handle_metrics(call: ApiRequest) -> ApiResponse:
             "dpolicy_proposals_open": sum(p.open for p in state.proposals.values()),
         }
 
-    text = call.metrics.text(call.decision_point.read_state(look))
+    text = call.metrics.text(call.decision_point.read_state(read_gauges))
     return ApiResponse(chunks=iter([text.encode("utf-8")]))
 
 
-_OPEN = frozenset[Role]()
+_PUBLIC = frozenset[Role]()
 
 ENDPOINTS = (
-    Endpoint("GET", "/health", "health", "Whether it can decide.", handle_ready, _OPEN, "Ready"),
     Endpoint(
-        "GET", "/health/live", "live", "Whether it runs.", handle_live, _OPEN, "Live", blocks=False
+        "GET",
+        "/health",
+        "health",
+        "Whether the server can decide releases.",
+        handle_ready,
+        _PUBLIC,
+        "Readiness",
     ),
     Endpoint(
-        "GET", "/health/ready", "ready", "Whether it can decide.", handle_ready, _OPEN, "Ready"
+        "GET",
+        "/health/live",
+        "live",
+        "Whether the process responds.",
+        handle_live,
+        _PUBLIC,
+        "Liveness",
+        blocks=False,
     ),
     Endpoint(
-        "GET", "/v1/who", "who", "Who you are here.", handle_whoami, EVERY_ROLE, "Who", blocks=False
+        "GET",
+        "/health/ready",
+        "ready",
+        "Whether the server can decide releases.",
+        handle_ready,
+        _PUBLIC,
+        "Readiness",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/who",
+        "who",
+        "Name, roles and grants of the caller.",
+        handle_whoami,
+        EVERY_ROLE,
+        "Caller",
+        blocks=False,
     ),
     Endpoint(
         "GET",
         "/metrics",
         "metrics",
-        "Figures for Prometheus.",
+        "Metrics for Prometheus.",
         handle_metrics,
         frozenset({Role.AUDITOR, Role.OFFICER}),
         "",

@@ -1,8 +1,8 @@
-"""The log over HTTP: its head, its records, and the whole of it for other programs.
+"""Endpoints for the ledger: head, records and exports.
 
-What the hash chain supports is told and no more: whoever keeps a head can ask for the records
-behind it and compute every hash up to the newest, so that nothing before or between was changed.
-There are no shorter proofs.
+A client that has stored a head can read the following records and recompute every hash up to the
+new head. This proves that no record up to the new head was changed. The hash chain has no shorter
+proofs, and the API offers none.
 """
 
 from __future__ import annotations
@@ -17,101 +17,111 @@ from dpolicy.ledger.chain import GENESIS
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
 
-#: Text is sent in parts of about this size.
+#: Approximate number of characters in one chunk of an export.
 EXPORT_CHUNK_SIZE = 64_000
 
 
 def handle_head(call: ApiRequest) -> ApiResponse:
-    """The number and hash of the last record."""
-    call.decision_point.read_state(lambda state: None)  # catches up with what other servers wrote
-    found = call.decision_point.head
-    return ApiResponse({"sequence": found.sequence, "head": found.digest.hex()})
+    """Return number and hash of the last record."""
+    call.decision_point.read_state(lambda state: None)  # reads new records of other servers
+    head = call.decision_point.head
+    return ApiResponse({"sequence": head.sequence, "head": head.digest.hex()})
 
 
 def handle_records(call: ApiRequest) -> ApiResponse:
-    """Records behind a number, with the hash before them and their own."""
+    """Return the records after record `behind`, with their hashes and the hash before them."""
     behind, limit = call.query["behind"], call.query["limit"]
     call.decision_point.read_state(lambda state: None)
     if behind > call.decision_point.head.sequence:
-        raise RequestRefused("not-found", f"the ledger ends before record {behind}")
-    before = next(call.decision_point.records(behind - 1)).digest if behind else GENESIS
-    found = list(islice(call.decision_point.records(behind), limit))
+        raise RequestRefused("not-found", f"the ledger has no record {behind}")
+    previous = next(call.decision_point.records(behind - 1)).digest if behind else GENESIS
+    records = islice(call.decision_point.records(behind), limit)
     return ApiResponse(
         {
-            "behind": {"sequence": behind, "head": before.hex()},
+            "behind": {"sequence": behind, "head": previous.hex()},
             "records": [
                 {"sequence": r.sequence, "hash": r.digest.hex(), "payload": r.payload.decode()}
-                for r in found
+                for r in records
             ],
         }
     )
 
 
 def handle_export_events(call: ApiRequest) -> ApiResponse:
-    """Every event, a line each."""
-    return ApiResponse(chunks=_parts(json_lines(call.decision_point)))
+    """Return every event as one line of JSON."""
+    return ApiResponse(chunks=_join_lines(json_lines(call.decision_point)))
 
 
 def handle_export_csv(call: ApiRequest) -> ApiResponse:
-    """Every mechanism of every release, a line each."""
-    return ApiResponse(chunks=_parts(csv_lines(call.decision_point)))
+    """Return every mechanism of every release as one line of CSV."""
+    return ApiResponse(chunks=_join_lines(csv_lines(call.decision_point)))
 
 
 def handle_export_registry(call: ApiRequest) -> ApiResponse:
-    """Every release that counts, as entries of the public registry of deployments."""
+    """Return every charged release as an entry of the public registry of deployments."""
     query = call.query
     curator = (query["curator"], query["curator-type"])
     return ApiResponse(
-        chunks=_parts(registry_entries(call.decision_point, query["release"], curator))
+        chunks=_join_lines(registry_entries(call.decision_point, query["release"], curator))
     )
 
 
-def _parts(lines: Iterator[str]) -> Iterator[bytes]:
-    """The same text in fewer pieces."""
-    part: list[str] = []
+def _join_lines(lines: Iterator[str]) -> Iterator[bytes]:
+    """Join lines into chunks of about `EXPORT_CHUNK_SIZE` characters."""
+    chunk: list[str] = []
     size = 0
     for line in lines:
-        part.append(line)
+        chunk.append(line)
         size += len(line)
         if size > EXPORT_CHUNK_SIZE:
-            yield "".join(part).encode("utf-8")
-            part, size = [], 0
-    yield "".join(part).encode("utf-8")
+            yield "".join(chunk).encode("utf-8")
+            chunk, size = [], 0
+    yield "".join(chunk).encode("utf-8")
 
 
-_READ = frozenset({Role.AUDITOR, Role.OFFICER})
-_RECORDS = {
-    "behind": QueryParameter("The record behind which to start.", whole=True, default=0),
-    "limit": QueryParameter("At most so many.", whole=True, least=1, most=1_000, default=100),
+_READERS = frozenset({Role.AUDITOR, Role.OFFICER})
+_RECORDS_PARAMETERS = {
+    "behind": QueryParameter("Record number; only records after it.", integer=True, default=0),
+    "limit": QueryParameter(
+        "Maximum number of records.", integer=True, minimum=1, maximum=1_000, default=100
+    ),
 }
-_REGISTRY = {
-    "release": QueryParameter("Only this release."),
-    "curator": QueryParameter("Who publishes.", default=PLACEHOLDER),
+_REGISTRY_PARAMETERS = {
+    "release": QueryParameter("Release to export; default: all."),
+    "curator": QueryParameter("Name of the publishing organisation.", default=PLACEHOLDER),
     "curator-type": QueryParameter(
-        "What that is.", choices=tuple(CURATOR_TYPES), default="Industry"
+        "Type of organisation.", choices=tuple(CURATOR_TYPES), default="Industry"
     ),
 }
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/log/head", "head", "The last record.", handle_head, _READ, "Head"),
+    Endpoint(
+        "GET",
+        "/v1/log/head",
+        "head",
+        "Number and hash of the last record.",
+        handle_head,
+        _READERS,
+        "Head",
+    ),
     Endpoint(
         "GET",
         "/v1/log/records",
         "records",
-        "Records and their hashes, from a known head on.",
+        "Records after a given record, with their hashes.",
         handle_records,
-        _READ,
+        _READERS,
         "Records",
-        query=_RECORDS,
+        query=_RECORDS_PARAMETERS,
         problems=("not-found",),
     ),
     Endpoint(
         "GET",
         "/v1/export/events",
         "export-events",
-        "Every event as a line of JSON.",
+        "All events, one line of JSON each.",
         handle_export_events,
-        _READ,
+        _READERS,
         "",
         media_type="application/x-ndjson",
     ),
@@ -119,9 +129,9 @@ ENDPOINTS = (
         "GET",
         "/v1/export/csv",
         "export-csv",
-        "Every mechanism of every release.",
+        "All mechanisms of all releases as CSV.",
         handle_export_csv,
-        _READ,
+        _READERS,
         "",
         media_type="text/csv; charset=utf-8",
     ),
@@ -129,11 +139,11 @@ ENDPOINTS = (
         "GET",
         "/v1/export/registry",
         "export-registry",
-        "Releases as entries of the registry.",
+        "Charged releases as entries of the public registry.",
         handle_export_registry,
-        _READ,
+        _READERS,
         "",
-        query=_REGISTRY,
+        query=_REGISTRY_PARAMETERS,
         media_type="application/yaml",
         problems=("not-found", "no-policy", "misused"),
     ),

@@ -1,4 +1,4 @@
-"""The table of endpoints → an OpenAPI 3.1 document; there is no other description to drift from."""
+"""OpenAPI 3.1 document, generated from the table of endpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.http.endpoint import Endpoint, QueryParameter
 from dpolicy.service.http.problem_details import MEDIA_TYPE, PROBLEMS
 
-#: What any request can be answered with.
+#: Problem codes that every endpoint can return.
 PROBLEMS_OF_EVERY_ENDPOINT = (
     "bad-request",
     "wrong-host",
@@ -23,7 +23,7 @@ PROBLEMS_OF_EVERY_ENDPOINT = (
     "ledger-unavailable",
     "access-unreadable",
 )
-#: What a request that needs a role can be answered with, and one that has a body.
+#: Further problem codes of endpoints that need a role, and of endpoints with a body.
 PROBLEMS_OF_AUTHENTICATED_ENDPOINTS = ("unauthenticated", "forbidden")
 PROBLEMS_OF_ENDPOINTS_WITH_BODY = ("not-json", "too-large", "too-slow", "other-origin")
 
@@ -32,7 +32,7 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 @lru_cache(maxsize=1)
 def openapi_document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(plain_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint)
@@ -52,23 +52,23 @@ def openapi_document() -> dict[str, Any]:
 
 
 def plain_path(endpoint: Endpoint) -> str:
-    """A path as it is documented, without the kinds of its parameters."""
+    """Return the path without the converters of its parameters, such as `:path`."""
     return _PARAMETER.sub(r"{\1}", endpoint.path)
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    described: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "security": [{"token": []}] if endpoint.roles else [],
         "x-roles": sorted(endpoint.roles),
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {**_answers(endpoint), **_problems(endpoint)},
+        "responses": {**_success_responses(endpoint), **_problem_responses(endpoint)},
     }
     if endpoint.body is not None:
         content = {"application/json": {"schema": endpoint.body.schema()}}
-        described["requestBody"] = {"required": True, "content": content}
-    return described
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
 def _path_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _path_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
 
 
 def _query_parameters(endpoint: Endpoint) -> Sequence[dict[str, Any]]:
-    return [_query_parameter(name, told) for name, told in endpoint.query.items()]
+    return [_query_parameter(name, parameter) for name, parameter in endpoint.query.items()]
 
 
 def _query_parameter(name: str, parameter: QueryParameter) -> dict[str, Any]:
@@ -89,18 +89,18 @@ def _query_parameter(name: str, parameter: QueryParameter) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": parameter.description, "schema": schema}
 
 
-def _answers(endpoint: Endpoint) -> dict[str, Any]:
-    schema = schema_reference(endpoint.answer) if endpoint.answer else {}
+def _success_responses(endpoint: Endpoint) -> dict[str, Any]:
+    schema = schema_reference(endpoint.response_schema) if endpoint.response_schema else {}
     media = endpoint.media_type.partition(";")[0]
-    told = {"200": _response(endpoint.summary, media, schema)}
+    responses = {"200": _response(endpoint.summary, media, schema)}
     if endpoint.may_need_approval:
-        said = "A second person has to agree."
-        told["202"] = _response(said, "application/json", schema_reference("Waiting"))
-    return told
+        pending = schema_reference("PendingProposal")
+        responses["202"] = _response("Approval required.", "application/json", pending)
+    return responses
 
 
-def _problems(endpoint: Endpoint) -> dict[str, Any]:
-    """Problems by status: one status can have several codes."""
+def _problem_responses(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the problems of an endpoint by status; one status can have several codes."""
     codes = [
         *PROBLEMS_OF_EVERY_ENDPOINT,
         *(PROBLEMS_OF_AUTHENTICATED_ENDPOINTS if endpoint.roles else ()),
@@ -110,19 +110,20 @@ def _problems(endpoint: Endpoint) -> dict[str, Any]:
     by_status: dict[str, list[str]] = {}
     for code in dict.fromkeys(codes):
         by_status.setdefault(str(PROBLEMS[code].status), []).append(code)
-    told = {
-        status: _response("; ".join(PROBLEMS[c].title for c in some), MEDIA_TYPE, _coded(some))
-        for status, some in sorted(by_status.items())
-    }
-    if endpoint.answer == "Ready":
-        told["503"]["content"]["application/json"] = {"schema": schema_reference("Ready")}
-    return told
+    responses = {}
+    for status, same_status in sorted(by_status.items()):
+        titles = "; ".join(PROBLEMS[code].title for code in same_status)
+        responses[status] = _response(titles, MEDIA_TYPE, _problem_schema(same_status))
+    if endpoint.response_schema == "Readiness":
+        not_ready = {"schema": schema_reference("Readiness")}
+        responses["503"]["content"]["application/json"] = not_ready
+    return responses
 
 
-def _coded(codes: list[str]) -> dict[str, Any]:
+def _problem_schema(codes: list[str]) -> dict[str, Any]:
     return {"allOf": [schema_reference("Problem"), {"properties": {"code": {"enum": codes}}}]}
 
 
-def _response(says: str, media: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _response(description: str, media: str, schema: dict[str, Any]) -> dict[str, Any]:
     headers = {"Dpolicy-Position": {"schema": {"type": "string"}}}
-    return {"description": says, "headers": headers, "content": {media: {"schema": schema}}}
+    return {"description": description, "headers": headers, "content": {media: {"schema": schema}}}

@@ -1,4 +1,4 @@
-"""A candidate policy over HTTP: what it would change, and putting it in force."""
+"""Endpoints for candidate policies: plan and apply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
 from dpolicy.text.shapes import BooleanShape, ListShape, RecordField, RecordShape, TextShape
 from dpolicy.text.yaml_reader import Source
 
-#: Differences and conflicts that are told; there can be a million rules.
+#: Maximum number of changes and conflicts in a response; a policy set can have a million rules.
 MAX_REPORTED_CHANGES = 1_000
 
 _SOURCE = RecordShape(
@@ -23,38 +23,40 @@ _SOURCE = RecordShape(
         "name": RecordField(TextShape("the name of a file"), required=True),
         "text": RecordField(TextShape(), required=True),
     },
-    lambda v, _: Source(str(v["name"]), str(v["text"])),
+    lambda values, _: Source(str(values["name"]), str(values["text"])),
 )
 _SOURCES = RecordField(
     ListShape(_SOURCE, "a list of sources", least=1, most=1_000), "the files of a policy set", True
 )
-_PLAN = RecordShape(
-    "a candidate",
+_PLAN_BODY = RecordShape(
+    "a candidate policy",
     {
         "sources": _SOURCES,
-        "replay": RecordField(BooleanShape(), "decide the past again", default=True),
+        "replay": RecordField(
+            BooleanShape(), "decide recorded releases again under the candidate", default=True
+        ),
     },
     lambda values, _: values,
 )
-_APPLY = RecordShape(
+_APPLY_BODY = RecordShape(
     "a policy to apply",
     {
         "sources": _SOURCES,
         "accept": RecordField(
             ListShape(TextShape()), "rules whose conflicts are accepted", default=()
         ),
-        "because": RecordField(TextShape(), "why, for the record", default=""),
+        "because": RecordField(TextShape(), "reason, stored in the ledger", default=""),
     },
     lambda values, _: values,
 )
 
 
 def handle_plan(call: ApiRequest) -> ApiResponse:
-    """What a candidate would change, what conflicts, and what would have been decided otherwise."""
-    candidate, old = compile_policy(call.body["sources"]), call.decision_point.policy
-    changes = [] if old is None else diff_policies(old, candidate)
-    found = call.decision_point.conflicts(candidate)
-    replayed = (
+    """Return the changes, conflicts and changed decisions of a candidate policy."""
+    candidate, active = compile_policy(call.body["sources"]), call.decision_point.policy
+    changes = [] if active is None else diff_policies(active, candidate)
+    conflicts = call.decision_point.conflicts(candidate)
+    impact = (
         replay_under_policy(candidate, call.decision_point.records()).as_json()
         if call.body["replay"]
         else None
@@ -67,23 +69,23 @@ def handle_plan(call: ApiRequest) -> ApiResponse:
             "diagnostics": [warning.as_json() for warning in candidate.warnings],
             "changed": len(changes),
             "changes": [change.as_json() for change in changes[:MAX_REPORTED_CHANGES]],
-            "conflicts": [conflict_to_json(conflict) for conflict in found[:MAX_REPORTED_CHANGES]],
-            "impact": replayed,
-            "needs-second-person": _needs_two(call, old, candidate),
+            "conflicts": [conflict_to_json(c) for c in conflicts[:MAX_REPORTED_CHANGES]],
+            "impact": impact,
+            "needs-second-person": _needs_approval(call, active, candidate),
         }
     )
 
 
 def handle_apply(call: ApiRequest) -> ApiResponse:
-    """Put a policy in force, or let it wait."""
-    said: dict[str, Any] = call.body
-    candidate, by = compile_policy(said["sources"]), call.principal.name
-    accept, because = [str(name) for name in said["accept"]], str(said["because"])
-    old = call.decision_point.policy
-    if _needs_two(call, old, candidate):
+    """Activate a policy, or propose it if it needs approval."""
+    body: dict[str, Any] = call.body
+    candidate, by = compile_policy(body["sources"]), call.principal.name
+    accept, because = [str(name) for name in body["accept"]], str(body["because"])
+    active = call.decision_point.policy
+    if _needs_approval(call, active, candidate):
         return proposal_response(call.decision_point.propose_policy(candidate, accept, by, because))
     point = (
-        call.decision_point.bound_to_policy(old)
+        call.decision_point.bound_to_policy(active)
         if call.access.approval.policy
         else call.decision_point
     )
@@ -91,8 +93,10 @@ def handle_apply(call: ApiRequest) -> ApiResponse:
     return ApiResponse({"applied": True, "sequence": sequence, "policy": candidate.digest})
 
 
-def _needs_two(call: ApiRequest, old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
-    return call.access.approval.policy and not only_tightens(old, new)
+def _needs_approval(
+    call: ApiRequest, active: CompiledPolicy | None, candidate: CompiledPolicy
+) -> bool:
+    return call.access.approval.policy and not only_tightens(active, candidate)
 
 
 _OFFICER = frozenset({Role.OFFICER})
@@ -103,22 +107,22 @@ ENDPOINTS = (
         "POST",
         "/v1/policies:plan",
         "plan",
-        "What a candidate would change; nothing is written.",
+        "Compare a candidate policy with the active one without writing to the ledger.",
         handle_plan,
         _READERS,
         "Plan",
-        _PLAN,
+        _PLAN_BODY,
         problems=("invalid",),
     ),
     Endpoint(
         "POST",
         "/v1/policies:apply",
         "apply",
-        "Put a policy in force.",
+        "Activate a policy.",
         handle_apply,
         _OFFICER,
-        "Applied",
-        _APPLY,
+        "AppliedPolicy",
+        _APPLY_BODY,
         problems=("invalid", "conflicting", "policy-changed"),
         may_need_approval=True,
     ),

@@ -1,4 +1,4 @@
-"""What waits for a second person, over HTTP: looked at, approved, rejected."""
+"""Endpoints for proposals: list, show, approve, reject."""
 
 from __future__ import annotations
 
@@ -14,124 +14,128 @@ from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, Que
 
 
 def handle_list_proposals(call: ApiRequest) -> ApiResponse:
-    """Proposals, the newest first."""
-    own = call.principal.only_analyst and not call.access.local
-    found = [
+    """Return proposals, newest first."""
+    own_only = call.principal.only_analyst and not call.access.local
+    matching = [
         proposal_json(proposal)
         for proposal in reversed(list(call.decision_point.proposals.values()))
         if (proposal.open or call.query["open"] == "false")
-        and (not own or proposal.by == call.principal.name)
+        and (not own_only or proposal.by == call.principal.name)
     ]
-    return ApiResponse({"proposals": found[: call.query["limit"]]})
+    return ApiResponse({"proposals": matching[: call.query["limit"]]})
 
 
 def proposal_json(proposal: Proposal) -> dict[str, Any]:
-    """A proposal for programs."""
-    answered = "approved" if proposal.approved else "rejected"
+    """Return a proposal as JSON, without the proposed release, void or policy."""
+    answer = "approved" if proposal.approved else "rejected"
     return {
         "proposal": proposal.number,
         "kind": proposal.kind,
         "about": proposal.subject,
         "by": proposal.by,
         "at": proposal.at,
-        "status": "open" if proposal.open else answered,
+        "status": "open" if proposal.open else answer,
     }
 
 
 def handle_show_proposal(call: ApiRequest) -> ApiResponse:
-    """A proposal with all that it proposes."""
-    proposal = _found(call)
+    """Return a proposal with the proposed release, void or policy."""
+    proposal = _find_proposal(call)
     if call.principal.only_analyst and proposal.by != call.principal.name:
-        raise RequestRefused("forbidden", "this is another person's proposal")
+        raise RequestRefused("forbidden", "the proposal belongs to another person")
     event = call.decision_point.event(proposal.number)
-    said: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     match event:
         case ReleaseProposed():
-            said = {"body": event.body, "reserve": event.reserve}
+            content = {"body": event.body, "reserve": event.reserve}
         case VoidProposed():
-            said = {"because": event.because}
+            content = {"because": event.because}
         case PolicyProposed():
             sources = [{"name": name, "text": text} for name, text in event.sources]
-            said = {"because": event.because, "sources": sources, "accepted": list(event.accepted)}
-    return ApiResponse({**proposal_json(proposal), **said})
+            accepted = list(event.accepted)
+            content = {"because": event.because, "sources": sources, "accepted": accepted}
+    return ApiResponse({**proposal_json(proposal), **content})
 
 
 def handle_approve(call: ApiRequest) -> ApiResponse:
-    """Agree, and do what was proposed."""
-    proposal = _answerable(call)
-    done = call.decision_point.approve(proposal.number, call.principal.name, call.body)
-    decision = done.as_json() if isinstance(done, Decision) else None
-    if isinstance(done, Decision):
-        call.metrics.decision("allow" if done.allowed else "deny")
-    sequence = done.sequence if isinstance(done, Decision) else done
-    said = {"proposal": proposal.number, "status": "approved", "sequence": sequence}
-    return ApiResponse({**said, "decision": decision})
+    """Approve a proposal and execute it."""
+    proposal = _find_answerable_proposal(call)
+    result = call.decision_point.approve(proposal.number, call.principal.name, call.body)
+    answer: dict[str, Any] = {"proposal": proposal.number, "status": "approved"}
+    if not isinstance(result, Decision):
+        return ApiResponse({**answer, "sequence": result, "decision": None})
+    call.metrics.decision("allow" if result.allowed else "deny")
+    return ApiResponse({**answer, "sequence": result.sequence, "decision": result.as_json()})
 
 
 def handle_reject(call: ApiRequest) -> ApiResponse:
-    """Do not agree."""
-    proposal = _answerable(call)
+    """Reject a proposal."""
+    proposal = _find_answerable_proposal(call)
     sequence = call.decision_point.reject(proposal.number, call.principal.name, call.body)
-    said = {"proposal": proposal.number, "status": "rejected", "sequence": sequence}
-    return ApiResponse({**said, "decision": None})
+    answer = {"proposal": proposal.number, "status": "rejected", "sequence": sequence}
+    return ApiResponse({**answer, "decision": None})
 
 
-def _answerable(call: ApiRequest) -> Proposal:
-    """A proposal that this role may answer: policies are for officers."""
-    proposal = _found(call)
+def _find_answerable_proposal(call: ApiRequest) -> Proposal:
+    """Return the proposal in the path. Raise `RequestRefused` if the caller may not answer it."""
+    proposal = _find_proposal(call)
     if proposal.kind == "policy" and Role.OFFICER not in call.principal.roles:
-        raise RequestRefused("forbidden", "a policy is approved by an officer")
+        raise RequestRefused("forbidden", "only an officer may answer the proposal of a policy")
     return proposal
 
 
-def _found(call: ApiRequest) -> Proposal:
+def _find_proposal(call: ApiRequest) -> Proposal:
     number = call.path["proposal"]
-    whole = number.isascii() and number.isdigit() and len(number) < 17
-    found = call.decision_point.proposals.get(int(number)) if whole else None
-    if found is None:
+    is_number = number.isascii() and number.isdigit() and len(number) < 17
+    proposal = call.decision_point.proposals.get(int(number)) if is_number else None
+    if proposal is None:
         raise RequestRefused("not-found", f"there is no proposal {number[:20]}")
-    return found
+    return proposal
 
 
-_LISTED = {
-    "open": QueryParameter("Only what waits.", choices=("true", "false"), default="true"),
-    "limit": QueryParameter("At most so many.", whole=True, least=1, most=10_000, default=1_000),
+_LIST_PARAMETERS = {
+    "open": QueryParameter(
+        "Whether to list only open proposals.", choices=("true", "false"), default="true"
+    ),
+    "limit": QueryParameter(
+        "Maximum number of proposals.", integer=True, minimum=1, maximum=10_000, default=1_000
+    ),
 }
-_ANSWER = frozenset({Role.APPROVER, Role.OFFICER})
+_ANSWERERS = frozenset({Role.APPROVER, Role.OFFICER})
 _PATH = "/v1/proposals/{proposal}"
 _PROBLEMS = ("invalid", "not-found", "already-answered", "second-person")
-_DOING = ("not-reserved", "conflicting", "release-rejected", "id-taken", "no-policy")
+_EXECUTION_PROBLEMS = ("not-reserved", "conflicting", "release-rejected", "id-taken", "no-policy")
 
 ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/proposals",
         "proposals",
-        "What waits for a second person.",
+        "List proposals, newest first.",
         handle_list_proposals,
         EVERY_ROLE,
         "Proposals",
-        query=_LISTED,
+        query=_LIST_PARAMETERS,
     ),
     Endpoint(
         "POST",
         f"{_PATH}/approve",
         "approve",
-        "Agree, and do what was proposed.",
+        "Approve a proposal and execute it.",
         handle_approve,
-        _ANSWER,
-        "Answered",
+        _ANSWERERS,
+        "AnsweredProposal",
         BECAUSE_FIELD,
-        problems=(*_PROBLEMS, *_DOING),
+        problems=(*_PROBLEMS, *_EXECUTION_PROBLEMS),
     ),
     Endpoint(
         "POST",
         f"{_PATH}/reject",
         "reject",
-        "Do not agree.",
+        "Reject a proposal.",
         handle_reject,
-        _ANSWER,
-        "Answered",
+        _ANSWERERS,
+        "AnsweredProposal",
         BECAUSE_FIELD,
         problems=_PROBLEMS,
     ),
@@ -139,7 +143,7 @@ ENDPOINTS = (
         "GET",
         _PATH,
         "proposal",
-        "All that a proposal proposes.",
+        "Proposal with the proposed release, void or policy.",
         handle_show_proposal,
         EVERY_ROLE,
         "Proposal",

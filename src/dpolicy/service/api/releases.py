@@ -1,8 +1,9 @@
-"""Releases over HTTP: asked for, checked, held, ended and looked up."""
+"""Endpoints for releases: submit, check, commit, void, show and list."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -25,37 +26,40 @@ from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, Que
 from dpolicy.text.shapes import INVALID, ChoiceShape, RecordField, RecordShape, TextShape
 from dpolicy.text.yaml_reader import MapNode, Report, TextNode
 
-#: What `mode` can be: charge at once, or hold until `commit` or `void`.
+#: Values of `mode`: charge at once, or reserve until `commit` or `void`.
 MODES = ("commit", "reserve")
+#: Number of times that a release is authorized and decided if the active policy keeps changing.
+MAX_DECISION_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseShape:
-    """A release as it is written in a file."""
+    """Shape of a release, as in a release file."""
 
     title: str = "a release"
 
     def read(self, node: TextNode, report: Report) -> Any:
-        """The release."""
+        """Return the release; report errors and return `INVALID` if it has any."""
         return release_from_node(node, report) or INVALID
 
     def schema(self) -> dict[str, Any]:
-        """The same as JSON Schema."""
+        """Return the JSON Schema of a release."""
         return RELEASE.schema()
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A release, and beside its own keys the `mode` in which it is asked for."""
+class _SubmissionShape:
+    """Shape of a release with the additional key `mode`; its value is (release, mode)."""
 
     title: str = "a release with its `mode`"
 
     def read(self, node: TextNode, report: Report) -> Any:
         mode: Any = MODES[0]
-        if isinstance(node, MapNode) and (said := node.get("mode")) is not None:
-            mode = ChoiceShape(MODES, "a mode").read(said, report)
-            others = tuple((key, value) for key, value in node.entries if key.text != "mode")
-            node = MapNode(node.span, others)
+        mode_node = node.get("mode") if isinstance(node, MapNode) else None
+        if isinstance(node, MapNode) and mode_node is not None:
+            mode = ChoiceShape(MODES, "a mode").read(mode_node, report)
+            entries = tuple((key, value) for key, value in node.entries if key.text != "mode")
+            node = MapNode(node.span, entries)
         release = release_from_node(node, report)
         return INVALID if release is None or mode is INVALID else (release, str(mode))
 
@@ -65,137 +69,153 @@ class _Asked:
         return {**release, "properties": {**release["properties"], "mode": mode}}
 
 
-_USED = RecordShape(
-    "what was run",
-    {"used": RecordField(ReleaseShape(), "what was run, if that was less")},
-    lambda v, _: v["used"],
+_COMMIT_BODY = RecordShape(
+    "a commit",
+    {"used": RecordField(ReleaseShape(), "mechanisms that were run, if fewer than reserved")},
+    lambda values, _: values["used"],
 )
 BECAUSE_FIELD = RecordShape(
     "a reason",
-    {"because": RecordField(TextShape(), "why, for the record", default="")},
-    lambda v, _: str(v["because"]),
+    {"because": RecordField(TextShape(), "reason, stored in the ledger", default="")},
+    lambda values, _: str(values["because"]),
 )
 
 
 def handle_submit(call: ApiRequest) -> ApiResponse:
-    """Decide a release, or let it wait."""
-    asked, mode = call.body
-    release, reserve = with_caller_as_author(call, asked), mode == "reserve"
-    found = _decided(call, release, reserve)
-    _check_mode(call, found, reserve)
-    if isinstance(found, Proposal):
-        call.metrics.decision("waiting")
-        return proposal_response(found)
-    call.metrics.decision("replayed" if found.replayed else "allow" if found.allowed else "deny")
-    return ApiResponse(found.as_json())
+    """Decide a release, or propose it if it needs approval."""
+    submitted, mode = call.body
+    release, reserve = with_caller_as_author(call, submitted), mode == "reserve"
+    outcome = _decide_or_propose(call, release, reserve)
+    _check_mode(call, outcome, reserve)
+    if isinstance(outcome, Proposal):
+        call.metrics.decision("pending")
+        return proposal_response(outcome)
+    verdict = "allow" if outcome.allowed else "deny"
+    call.metrics.decision("replayed" if outcome.replayed else verdict)
+    return ApiResponse(outcome.as_json())
 
 
-def _decided(call: ApiRequest, release: Release, reserve: bool) -> Decision | Proposal:
-    """What is decided under the policy by which it was judged whether this needs two persons."""
+def _decide_or_propose(call: ApiRequest, release: Release, reserve: bool) -> Decision | Proposal:
+    """Decide or propose a release under the policy that determined whether it needs approval.
+
+    If the active policy changes in between, authorize the release again under the new policy, at
+    most `MAX_DECISION_ATTEMPTS` times; then raise `OperationRejected` with code `policy-changed`.
+    """
     by = call.principal.name
-    second, point = authorize_releases(call, [release])
-    try:
-        if second:
-            return point.propose(release, by, reserve=reserve)
-        return point.reserve(release, by) if reserve else point.submit(release, by)
-    except OperationRejected as error:
-        if error.code != "policy-changed":
-            raise
-    return _decided(call, release, reserve)
+    for _ in range(MAX_DECISION_ATTEMPTS):
+        authorization = authorize_releases(call, [release])
+        point = authorization.decision_point
+        try:
+            if authorization.needs_approval:
+                return point.propose(release, by, reserve=reserve)
+            return point.reserve(release, by) if reserve else point.submit(release, by)
+        except OperationRejected as error:
+            if error.code != "policy-changed":
+                raise
+    message = (
+        f"the active policy changed {MAX_DECISION_ATTEMPTS} times during the request; retry it"
+    )
+    raise OperationRejected(message, "policy-changed")
 
 
 def _check_mode(call: ApiRequest, outcome: Decision | Proposal, reserve: bool) -> None:
-    """What was asked for in one mode is not given back in the other: a reservation can be voided,
-    so nobody may be told that it was charged. What was denied is the same in both.
+    """Raise `OperationRejected` if an earlier request used the id in the other mode.
+
+    A reservation can be voided, so the server must not report it as charged. A denial is the same
+    in both modes.
     """
     if isinstance(outcome, Decision) and not (outcome.replayed and outcome.allowed):
         return
     number = outcome.sequence if isinstance(outcome, Decision) else outcome.number
     match call.decision_point.event(number or 0):
-        case ReleaseDecided(reserved=held) | ReleaseProposed(reserve=held) if held != reserve:
-            before = MODES[held]
-            raise OperationRejected(
-                f"the id was used with `mode: {before}`: ask so again", "id-taken"
-            )
+        case ReleaseDecided(reserved=reserved) | ReleaseProposed(reserve=reserved):
+            if reserved != reserve:
+                before = MODES[reserved]
+                raise OperationRejected(
+                    f"this id was used with `mode: {before}`; retry with the same mode", "id-taken"
+                )
 
 
 def proposal_response(proposal: Proposal) -> ApiResponse:
-    """The answer while a second person has to agree."""
-    said = {"decision": "waiting", "proposal": proposal.number, "about": proposal.subject}
-    return ApiResponse({**said, "kind": proposal.kind}, 202)
+    """Return the 202 response for a request that needs approval."""
+    value = {
+        "decision": "pending",
+        "proposal": proposal.number,
+        "about": proposal.subject,
+        "kind": proposal.kind,
+    }
+    return ApiResponse(value, 202)
 
 
 def handle_check(call: ApiRequest) -> ApiResponse:
-    """Say what would be decided; nothing is written."""
+    """Return the decision that a submission would get, without writing to the ledger."""
     release = with_caller_as_author(call, call.body)
-    second = requires_approval(call, [release])
-    return ApiResponse(
-        {**call.decision_point.check(release).as_json(), "needs-second-person": second}
-    )
+    needs_approval = requires_approval(call, [release])
+    decision = call.decision_point.check(release).as_json()
+    return ApiResponse({**decision, "needs-second-person": needs_approval})
 
 
 def handle_commit(call: ApiRequest) -> ApiResponse:
-    """End a reservation that was used."""
-    release, used, point = _own(call), None, call.decision_point
+    """End a reservation as used."""
+    release, used, point = _find_own_release(call), None, call.decision_point
     if call.body is not None:
         used = with_caller_as_author(call, call.body)
-        second, point = authorize_releases(call, [used])
-        if second:
+        authorization = authorize_releases(call, [used])
+        point = authorization.decision_point
+        if authorization.needs_approval:
             _check_approved(call, release)
         if call.access.approval.void:
-            _check_whole(call, release, used)
+            _check_not_partial(call, release, used)
             used = None
     sequence = point.commit(release, used, call.principal.name)
     return ApiResponse({"release": release, "status": "committed", "sequence": sequence})
 
 
-def _check_whole(call: ApiRequest, release: str, used: Release) -> None:
-    """Who says that next to nothing was run gives back as much as a void does."""
-    reserved = release_body_in(
-        call.decision_point.event(call.decision_point.find_release(release)[0].charge_record)
-    )
+def _check_not_partial(call: ApiRequest, release: str, used: Release) -> None:
+    """Reject a partial commit: it returns budget like a void, which needs two people."""
+    entry, _ = call.decision_point.find_release(release)
+    reserved = release_body_in(call.decision_point.event(entry.charge_record))
     if encode_canonical(used.body) != encode_canonical(reserved):
-        said = "to give back what was not run needs two persons: commit without `used`"
-        raise RequestRefused("needs-second-person", f"{said}, or void it if nothing was run at all")
+        raise RequestRefused(
+            "needs-second-person",
+            "a partial commit returns budget and needs a second approver; commit without `used`, "
+            "or void the reservation if nothing was run",
+        )
 
 
 def _check_approved(call: ApiRequest, release: str) -> None:
-    """What needs a second person cannot be run on a reservation that nobody else has seen."""
-    proposal = call.decision_point.read_state(
-        lambda state: state.newest_proposal("release", release)
-    )
+    """Raise `RequestRefused` unless the reservation of a release was approved."""
+    proposal = _newest_proposal(call, release)
     if proposal is None or not proposal.approved:
         raise RequestRefused(
-            "forbidden", "what was run needs a second person, and was reserved alone"
+            "forbidden", "the used release requires approval, but its reservation was not approved"
         )
 
 
 def handle_void(call: ApiRequest) -> ApiResponse:
-    """End a reservation that was not used, or let that wait."""
-    release = _own(call)
+    """End a reservation as unused, or propose that if voids need approval."""
+    release, by = _find_own_release(call), call.principal.name
     if call.access.approval.void:
-        return proposal_response(
-            call.decision_point.propose_void(release, call.body, call.principal.name)
-        )
-    sequence = call.decision_point.void(release, call.body, call.principal.name)
+        return proposal_response(call.decision_point.propose_void(release, call.body, by))
+    sequence = call.decision_point.void(release, call.body, by)
     return ApiResponse({"release": release, "status": "voided", "sequence": sequence})
 
 
-def _own(call: ApiRequest) -> str:
-    """The release of the path, which must be the caller's own."""
+def _find_own_release(call: ApiRequest) -> str:
+    """Return the release id in the path. Raise `RequestRefused` unless the caller may end it."""
     release = call.path["release"]
     ensure_owner(call, getattr(call.decision_point.find_release(release)[1], "by", ""))
     return release
 
 
 def handle_show_release(call: ApiRequest) -> ApiResponse:
-    """How a release stands, what was asked, and what was decided."""
+    """Return status, author, body and decision of a release."""
     release = call.path["release"]
     try:
         entry, event = call.decision_point.find_release(release)
     except OperationRejected:
-        return _waiting_release(call, release)
-    _check_sight(call, getattr(event, "by", ""))
+        return _show_proposed_release(call, release)
+    _ensure_visible(call, getattr(event, "by", ""))
     decision = json.loads(event.answer) if isinstance(event, ReleaseDecided) else None
     return ApiResponse(
         {
@@ -211,18 +231,17 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
     )
 
 
-def _waiting_release(call: ApiRequest, release: str) -> ApiResponse:
-    proposal = call.decision_point.read_state(
-        lambda state: state.newest_proposal("release", release)
-    )
+def _show_proposed_release(call: ApiRequest, release: str) -> ApiResponse:
+    """Return a release that has a proposal and no decision."""
+    proposal = _newest_proposal(call, release)
     event = None if proposal is None else call.decision_point.event(proposal.number)
     if proposal is None or not isinstance(event, ReleaseProposed):
         raise RequestRefused("not-found", f"there is no release `{release[:100]}`")
-    _check_sight(call, event.by)
+    _ensure_visible(call, event.by)
     return ApiResponse(
         {
             "release": release,
-            "status": "waiting" if proposal.open else "rejected",
+            "status": "pending" if proposal.open else "rejected",
             "sequence": proposal.number,
             "charged-by": None,
             "by": event.by,
@@ -233,46 +252,58 @@ def _waiting_release(call: ApiRequest, release: str) -> ApiResponse:
     )
 
 
-def _check_sight(call: ApiRequest, owner: str) -> None:
+def _newest_proposal(call: ApiRequest, release: str) -> Proposal | None:
+    return call.decision_point.read_state(lambda state: state.newest_proposal("release", release))
+
+
+def _ensure_visible(call: ApiRequest, owner: str) -> None:
     if call.principal.only_analyst:
         ensure_owner(call, owner)
 
 
 def handle_list_releases(call: ApiRequest) -> ApiResponse:
-    """Releases, the newest first, in pages."""
-    query, own = call.query, call.principal.only_analyst and not call.access.local
-    by = call.principal.name if own else query["by"]
+    """Return one page of releases, newest first."""
+    query = call.query
+    own_only = call.principal.only_analyst and not call.access.local
+    author = call.principal.name if own_only else query["by"]
 
-    def look(state: LedgerState) -> list[dict[str, Any]]:
-        found = (
-            {"release": name, "status": e.status, "sequence": e.request_record, "by": said_by}
-            for name, e in reversed(state.entries.items())
-            if (said_by := state.charge_groups[e.charge_group].by, True)
-            and e.request_record < query["before"]
-            and query["status"] in (None, e.status)
-            and by in (None, said_by)
-            and query["contains"] in name
-        )
-        return list(islice(found, query["limit"]))
+    def matching(state: LedgerState) -> Iterator[dict[str, Any]]:
+        for name, entry in reversed(state.entries.items()):
+            by = state.charge_groups[entry.charge_group].by
+            if (
+                entry.request_record < query["before"]
+                and query["status"] in (None, entry.status)
+                and author in (None, by)
+                and query["contains"] in name
+            ):
+                number = entry.request_record
+                yield {"release": name, "status": entry.status, "sequence": number, "by": by}
 
-    found = call.decision_point.read_state(look)
-    more = found[-1]["sequence"] if len(found) == query["limit"] else None
-    return ApiResponse({"releases": found, "before": more})
+    def first_page(state: LedgerState) -> list[dict[str, Any]]:
+        return list(islice(matching(state), query["limit"]))
+
+    page = call.decision_point.read_state(first_page)
+    next_before = page[-1]["sequence"] if len(page) == query["limit"] else None
+    return ApiResponse({"releases": page, "before": next_before})
 
 
-_LISTED = {
-    "status": QueryParameter("Only those that stand so.", choices=STATUSES),
-    "by": QueryParameter("Only those of a person."),
-    "contains": QueryParameter("Only those whose id holds this text.", default=""),
-    "before": QueryParameter("Only those recorded before this record.", whole=True, default=2**53),
-    "limit": QueryParameter("At most so many.", whole=True, least=1, most=1_000, default=100),
+_LIST_PARAMETERS = {
+    "status": QueryParameter("Status of the releases.", choices=STATUSES),
+    "by": QueryParameter("Author of the releases."),
+    "contains": QueryParameter("Text that the id contains.", default=""),
+    "before": QueryParameter(
+        "Record number; only releases recorded before it.", integer=True, default=2**53
+    ),
+    "limit": QueryParameter(
+        "Maximum number of releases.", integer=True, minimum=1, maximum=1_000, default=100
+    ),
 }
-_ASK = frozenset({Role.ANALYST})
-_END = frozenset({Role.ANALYST, Role.OFFICER})
-_REFUSED = ("invalid", "release-rejected", "invalid-value", "misused", "no-policy")
-_TAKEN = ("id-taken", "already-imported", "already-voided", "already-rejected", "waiting")
-_ENDED = ("not-found", "not-reserved", "waiting")
-_RELEASE = "/v1/releases/{release:path}"
+_SUBMITTERS = frozenset({Role.ANALYST})
+_ENDERS = frozenset({Role.ANALYST, Role.OFFICER})
+_REJECTED = ("invalid", "release-rejected", "invalid-value", "misused", "no-policy")
+_ID_PROBLEMS = ("id-taken", "already-imported", "already-voided", "already-rejected", "pending")
+_END_PROBLEMS = ("not-found", "not-reserved", "pending")
+_RELEASE_PATH = "/v1/releases/{release:path}"
 
 ENDPOINTS = (
     Endpoint(
@@ -281,64 +312,64 @@ ENDPOINTS = (
         "submit",
         "Decide a release and charge it.",
         handle_submit,
-        _ASK,
-        "Asked",
-        _Asked(),
-        problems=(*_REFUSED, *_TAKEN, "label-not-granted"),
+        _SUBMITTERS,
+        "SubmittedRelease",
+        _SubmissionShape(),
+        problems=(*_REJECTED, *_ID_PROBLEMS, "label-not-granted", "policy-changed"),
         may_need_approval=True,
     ),
     Endpoint(
         "POST",
         "/v1/check",
         "check",
-        "What would be decided; nothing is written.",
+        "Decide a release without writing to the ledger.",
         handle_check,
-        _END,
-        "Checked",
+        _ENDERS,
+        "CheckedRelease",
         ReleaseShape(),
-        problems=(*_REFUSED, *_TAKEN, "label-not-granted"),
+        problems=(*_REJECTED, *_ID_PROBLEMS, "label-not-granted"),
     ),
     Endpoint(
         "GET",
         "/v1/releases",
         "releases",
-        "Releases, the newest first.",
+        "List releases, newest first.",
         handle_list_releases,
         EVERY_ROLE,
         "Releases",
-        query=_LISTED,
+        query=_LIST_PARAMETERS,
     ),
     Endpoint(
         "POST",
-        f"{_RELEASE}/commit",
+        f"{_RELEASE_PATH}/commit",
         "commit",
-        "End a reservation that was used.",
+        "End a reservation as used.",
         handle_commit,
-        _END,
-        "Ended",
-        _USED,
+        _ENDERS,
+        "EndedReservation",
+        _COMMIT_BODY,
         problems=(
-            *(*_REFUSED, *_ENDED, "more-than-reserved", "label-not-granted"),
+            *(*_REJECTED, *_END_PROBLEMS, "more-than-reserved", "label-not-granted"),
             *("needs-second-person", "policy-changed"),
         ),
     ),
     Endpoint(
         "POST",
-        f"{_RELEASE}/void",
+        f"{_RELEASE_PATH}/void",
         "void",
-        "Give back a reservation: nothing was computed.",
+        "End a reservation as unused; nothing was computed from data.",
         handle_void,
-        _END,
-        "Voided",
+        _ENDERS,
+        "EndedReservation",
         BECAUSE_FIELD,
-        problems=("invalid", *_ENDED, "because-missing"),
+        problems=("invalid", *_END_PROBLEMS, "because-missing"),
         may_need_approval=True,
     ),
     Endpoint(
         "GET",
-        _RELEASE,
+        _RELEASE_PATH,
         "release",
-        "How a release stands and what was decided.",
+        "Status, body and decision of a release.",
         handle_show_release,
         EVERY_ROLE,
         "Release",

@@ -1,4 +1,4 @@
-"""What the API answers, as JSON Schema: by hand, and held against real answers by tests."""
+"""JSON Schemas of the responses. They are written by hand; tests check real responses with them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dpolicy.pdp.ledger_state import STATUSES
 JsonSchema = dict[str, Any]
 
 
-def _object(required: JsonSchema, **others: JsonSchema) -> JsonSchema:
-    """A map with these keys and no others."""
+def _object(required: JsonSchema, **optional: JsonSchema) -> JsonSchema:
+    """Return the schema of an object with these keys and no other keys."""
     return {
         "type": "object",
-        "properties": {**required, **others},
+        "properties": {**required, **optional},
         "required": list(required),
         "additionalProperties": False,
     }
@@ -24,13 +24,13 @@ def _list(item_schema: JsonSchema) -> JsonSchema:
 
 
 def schema_reference(name: str) -> JsonSchema:
-    """A schema by its name."""
+    """Return a reference to the schema of this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _placed(required: JsonSchema, **others: JsonSchema) -> JsonSchema:
-    """The same with the position of the ledger, as every answer below /v1 has it."""
-    return _object({**required, "position": schema_reference("Position")}, **others)
+def _response(required: JsonSchema, **optional: JsonSchema) -> JsonSchema:
+    """Return the schema of a response below /v1, which also has the position of the ledger."""
+    return _object({**required, "position": schema_reference("Position")}, **optional)
 
 
 _TEXT: JsonSchema = {"type": "string"}
@@ -39,16 +39,19 @@ _COUNT: JsonSchema = {"type": "integer", "minimum": 0}
 _NUMBER: JsonSchema = {"type": "number"}
 _TEXTS = _list(_TEXT)
 _MAP: JsonSchema = {"type": "object"}
-_MAYBE_COUNT: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
+_COUNT_OR_NULL: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
 _HASH: JsonSchema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_SHOWN: JsonSchema = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
-_PLACE: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+_DISPLAYED_LOSS: JsonSchema = {
+    "type": "object",
+    "additionalProperties": {"type": ["number", "null"]},
+}
+_LOCATION: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
 _BUDGET: JsonSchema = {"type": ["object", "string"]}
 
-_DECIDED: JsonSchema = {
+_DECISION: JsonSchema = {
     "release": _TEXT,
     "decision": {"enum": ["allow", "deny"]},
-    "sequence": _MAYBE_COUNT,
+    "sequence": _COUNT_OR_NULL,
     "replayed": _FLAG,
     "policy": _TEXT,
     "reasons": _list(schema_reference("Reason")),
@@ -56,18 +59,18 @@ _DECIDED: JsonSchema = {
     "errors": _TEXTS,
     "would-fit": _list(_MAP),
 }
-_BALANCE: JsonSchema = {
+_RULE_STATUS: JsonSchema = {
     "rule": _TEXT,
     "unit": _TEXT,
     "policies": _TEXTS,
-    "at": _PLACE,
+    "at": _LOCATION,
     "budget": _BUDGET,
-    "spent": _SHOWN,
+    "spent": _DISPLAYED_LOSS,
     "holds": _FLAG,
     "spent-most": _TEXTS,
     "source": _TEXT,
 }
-_ENDED: JsonSchema = {
+_ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
     "sequence": _COUNT,
@@ -109,19 +112,21 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": {"type": ["string", "null"]},
         }
     ),
-    "Reason": _object({**_BALANCE, "cost": _SHOWN, "after": _SHOWN, "each-release": _FLAG}),
-    "Decision": _object(_DECIDED),
-    "Asked": _placed(_DECIDED),
-    "Checked": _placed({**_DECIDED, "needs-second-person": _FLAG}),
-    "Waiting": _placed(
+    "Reason": _object(
+        {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG}
+    ),
+    "Decision": _object(_DECISION),
+    "SubmittedRelease": _response(_DECISION),
+    "CheckedRelease": _response({**_DECISION, "needs-second-person": _FLAG}),
+    "PendingProposal": _response(
         {
-            "decision": {"enum": ["waiting"]},
+            "decision": {"enum": ["pending"]},
             "proposal": _COUNT,
             "about": _TEXT,
             "kind": {"enum": ["release", "void", "policy"]},
         }
     ),
-    "Releases": _placed(
+    "Releases": _response(
         {
             "releases": _list(
                 _object(
@@ -133,30 +138,29 @@ SCHEMAS: dict[str, JsonSchema] = {
                     }
                 )
             ),
-            "before": _MAYBE_COUNT,
+            "before": _COUNT_OR_NULL,
         }
     ),
-    "Release": _placed(
+    "Release": _response(
         {
             "release": _TEXT,
-            "status": {"enum": [*STATUSES, "waiting", "rejected"]},
+            "status": {"enum": [*STATUSES, "pending", "rejected"]},
             "sequence": _COUNT,
-            "charged-by": _MAYBE_COUNT,
+            "charged-by": _COUNT_OR_NULL,
             "by": _TEXT,
             "at": _TEXT,
             "body": _MAP,
             "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
-    "Ended": _placed(_ENDED),
-    "Voided": _placed(_ENDED),
-    "Imported": _placed(
+    "EndedReservation": _response(_ENDED_RESERVATION),
+    "ImportedReleases": _response(
         {
             "imported": {"type": "object", "additionalProperties": _COUNT},
-            "exceeded": _list(schema_reference("Balance")),
+            "exceeded": _list(schema_reference("RuleStatus")),
         }
     ),
-    "Loser": _object(
+    "RejectedCandidate": _object(
         {
             "release": _TEXT,
             "fits-alone": _FLAG,
@@ -166,7 +170,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "later": {"type": ["number", "null"]},
         }
     ),
-    "Allocated": _placed(
+    "AllocationResult": _response(
         {
             "strategy": _TEXT,
             "dry-run": _FLAG,
@@ -175,14 +179,14 @@ SCHEMAS: dict[str, JsonSchema] = {
             "gap": _NUMBER,
             "chosen": _TEXTS,
             "decided-before": _TEXTS,
-            "losers": _list(schema_reference("Loser")),
+            "losers": _list(schema_reference("RejectedCandidate")),
             "prices": _list(_MAP),
             "decisions": _list(schema_reference("Decision")),
         }
     ),
-    "Balance": _object(_BALANCE),
-    "Conflict": _object({**_BALANCE, "releases": _TEXTS, "smallest-budget": _SHOWN}),
-    "Budgets": _placed({"total": _COUNT, "budgets": _list(schema_reference("Balance"))}),
+    "RuleStatus": _object(_RULE_STATUS),
+    "Conflict": _object({**_RULE_STATUS, "releases": _TEXTS, "smallest-budget": _DISPLAYED_LOSS}),
+    "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
     "Rule": _object(
         {
             "name": _TEXT,
@@ -196,8 +200,8 @@ SCHEMAS: dict[str, JsonSchema] = {
             "source": _TEXTS,
         }
     ),
-    "Rules": _placed({"total": _COUNT, "kept": _COUNT, "rules": _list(schema_reference("Rule"))}),
-    "Policy": _placed(
+    "Rules": _response({"total": _COUNT, "kept": _COUNT, "rules": _list(schema_reference("Rule"))}),
+    "Policy": _response(
         {
             "digest": _TEXT,
             "sequence": _COUNT,
@@ -223,10 +227,10 @@ SCHEMAS: dict[str, JsonSchema] = {
             "complete": _FLAG,
             "would-be-denied": _TEXTS,
             "would-be-allowed": _TEXTS,
-            "unreadable": _TEXTS,
+            "unresolvable": _TEXTS,
         }
     ),
-    "Plan": _placed(
+    "Plan": _response(
         {
             "policy": _TEXT,
             "total": _COUNT,
@@ -239,9 +243,9 @@ SCHEMAS: dict[str, JsonSchema] = {
             "needs-second-person": _FLAG,
         }
     ),
-    "Applied": _placed({"applied": {"const": True}, "sequence": _COUNT, "policy": _TEXT}),
-    "Proposals": _placed({"proposals": _list(_object(_PROPOSAL))}),
-    "Proposal": _placed(
+    "AppliedPolicy": _response({"applied": {"const": True}, "sequence": _COUNT, "policy": _TEXT}),
+    "Proposals": _response({"proposals": _list(_object(_PROPOSAL))}),
+    "Proposal": _response(
         _PROPOSAL,
         body=_MAP,
         reserve=_FLAG,
@@ -249,7 +253,7 @@ SCHEMAS: dict[str, JsonSchema] = {
         sources=_SOURCES,
         accepted=_TEXTS,
     ),
-    "Answered": _placed(
+    "AnsweredProposal": _response(
         {
             "proposal": _COUNT,
             "status": {"enum": ["approved", "rejected"]},
@@ -257,8 +261,8 @@ SCHEMAS: dict[str, JsonSchema] = {
             "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
-    "Head": _placed({"sequence": _COUNT, "head": _HASH}),
-    "Records": _placed(
+    "Head": _response({"sequence": _COUNT, "head": _HASH}),
+    "Records": _response(
         {
             "behind": schema_reference("Position"),
             "records": _list(_object({"sequence": _COUNT, "hash": _HASH, "payload": _TEXT})),
@@ -273,9 +277,9 @@ SCHEMAS: dict[str, JsonSchema] = {
             "access_evaluations_endpoint": _TEXT,
         }
     ),
-    "Live": _placed({"live": _FLAG}),
-    "Ready": _placed({"ready": _FLAG, "policy": _FLAG}),
-    "Who": _placed(
+    "Liveness": _response({"live": _FLAG}),
+    "Readiness": _response({"ready": _FLAG, "policy": _FLAG}),
+    "Caller": _response(
         {
             "name": _TEXT,
             "roles": _TEXTS,

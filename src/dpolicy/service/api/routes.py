@@ -1,4 +1,4 @@
-"""All lines of the API, in the order in which they are matched and documented."""
+"""Table of all endpoints, in the order in which the router matches them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The access file → who may do what, with every mistake located; read anew whenever it changes.
+"""Access file: people, roles, tokens, issuers and approval rules. It is reloaded when it changes.
 
-A file with a mistake lets nobody in until it is mended: to go on with what it said before would
-keep those in who were meant to be shut out.
+While the file has an error, the server rejects every request. If it kept the previous rules, people
+who were removed from the file would keep their access.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from dpolicy.text.yaml_reader import Report, ScalarNode, Source, TextNode, read_
 _HASH = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("dpolicy")
 
-#: A file that changes under every one of so many reads cannot be read now.
+#: Number of times that a file is read if it changes during each read.
 MAX_READ_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Hash:
-    """The SHA-256 of a token, in hexadecimal."""
+class _HashShape:
+    """Shape of the SHA-256 hash of a token in hexadecimal."""
 
     title: str = "the SHA-256 of a token, as `dpolicy token` prints it"
 
@@ -62,15 +62,16 @@ class _Hash:
 
 
 @dataclass(frozen=True, slots=True)
-class _When:
-    """A predicate in CEL, looked up in the policy in force whenever a release is asked for."""
+class _PredicateShape:
+    """Shape of a predicate in CEL. It is type-checked against the active policy at each request."""
 
     title: str = "a predicate in CEL"
 
     def read(self, node: TextNode, report: Report) -> Any:
         text = TextShape(self.title).read(node, report)
-        if text is not INVALID and (mistake := size_problem(text)) is not None:
-            report("P030", mistake.message, node.span, None)
+        problem = None if text is INVALID else size_problem(text)
+        if problem is not None:
+            report("P030", problem.message, node.span, None)
             return INVALID
         return text
 
@@ -82,16 +83,20 @@ _LABELS = MapShape(ListShape(NameShape("a value of a label"), least=1), "a map o
 _TOKEN = RecordShape(
     "a token",
     {
-        "sha256": RecordField(_Hash(), required=True),
-        "expires": RecordField(DateShape(), "the first day on which it is no good", required=True),
+        "sha256": RecordField(_HashShape(), required=True),
+        "expires": RecordField(
+            DateShape(), "first day on which the token is invalid", required=True
+        ),
     },
-    lambda v, _: (v["sha256"], v["expires"]),
+    lambda values, _: (values["sha256"], values["expires"]),
 )
 _PERSON = RecordShape(
     "a person",
     {
         "roles": RecordField(ListShape(ChoiceShape(tuple(Role), "a role"), least=1), required=True),
-        "grants": RecordField(_LABELS, "restricted values that may be claimed", default={}),
+        "grants": RecordField(
+            _LABELS, "restricted label values that the person may use", default={}
+        ),
         "tokens": RecordField(ListShape(_TOKEN), default=()),
     },
     lambda values, _: values,
@@ -99,16 +104,19 @@ _PERSON = RecordShape(
 _ISSUER = RecordShape(
     "an issuer",
     {
-        "issuer": RecordField(TextShape(), "as its tokens say it", required=True),
-        "audience": RecordField(TextShape(), "for whom its tokens must be meant", required=True),
+        "issuer": RecordField(TextShape(), "value of the claim `iss` in its tokens", required=True),
+        "audience": RecordField(
+            TextShape(), "value of the claim `aud` in its tokens", required=True
+        ),
         "keys": RecordField(
-            TextShape(), "a JWKS file beside this one, or an https address", required=True
+            TextShape(), "JWKS file beside this file, or an https URL", required=True
         ),
         "name": RecordField(
-            TextShape(), "the claim that says who it is; sub if left out", default="sub"
+            TextShape(), "claim that identifies the person; default sub", default="sub"
         ),
         "subjects": RecordField(
-            MapShape(NameShape("a person"), key=TextShape()), "claim → person, and nobody else"
+            MapShape(NameShape("a person"), key=TextShape()),
+            "claim → person; other claims are rejected",
         ),
     },
     lambda values, _: values,
@@ -116,12 +124,14 @@ _ISSUER = RecordShape(
 _APPROVAL = RecordShape(
     "`approval`",
     {
-        "when": RecordField(_When(), "releases that need a second person"),
+        "when": RecordField(_PredicateShape(), "releases that need approval"),
         "void": RecordField(BooleanShape(), default=True),
-        "policy": RecordField(BooleanShape(), "all that does not only tighten", default=True),
+        "policy": RecordField(
+            BooleanShape(), "policies need approval unless they only tighten", default=True
+        ),
     },
-    lambda v, _: ApprovalRules(
-        None if v["when"] is None else str(v["when"]), v["void"], v["policy"]
+    lambda values, _: ApprovalRules(
+        None if values["when"] is None else str(values["when"]), values["void"], values["policy"]
     ),
 )
 ACCESS: Shape = RecordShape(
@@ -132,7 +142,7 @@ ACCESS: Shape = RecordShape(
         ),
         "people": RecordField(MapShape(_PERSON, "a map of people"), required=True),
         "issuers": RecordField(ListShape(_ISSUER, "a list of issuers"), default=()),
-        "restricted": RecordField(_LABELS, "values that need a grant", default={}),
+        "restricted": RecordField(_LABELS, "label values that need a grant", default={}),
         "approval": RecordField(_APPROVAL, default=ApprovalRules()),
     },
     lambda values, _: values,
@@ -140,42 +150,45 @@ ACCESS: Shape = RecordShape(
 
 
 def load_access(path: Path) -> AccessRules:
-    """The access that a file grants. Raises `PolicyRejected` with every mistake in it, and
-    `OSError` if it cannot be read.
+    """Load the access rules of a file. Raise `PolicyRejected` with all diagnostics, and `OSError`
+    if the file cannot be read.
     """
-    found = DiagnosticCollector()
-    node = read_nodes(_steady(path), found.report)
-    values: Any = None if node is None else ACCESS.read(node, found.report)
-    if values is None or values is INVALID or found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
-    tokens = _tokens(values["people"], found)
+    diagnostics = DiagnosticCollector()
+    node = read_nodes(_read_unchanged(path), diagnostics.report)
+    values: Any = None if node is None else ACCESS.read(node, diagnostics.report)
+    if values is None or values is INVALID or diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
+    tokens = _parse_tokens(values["people"], diagnostics)
     issuers = tuple(
-        _issuer(said, values["people"], path.parent, found) for said in values["issuers"]
+        _parse_issuer(fields, values["people"], path.parent, diagnostics)
+        for fields in values["issuers"]
     )
-    if found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
+    if diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
     people = {
         str(name): Principal(
-            str(name), frozenset(map(Role, said["roles"])), _label_values(said["grants"])
+            str(name), frozenset(map(Role, fields["roles"])), _label_values(fields["grants"])
         )
-        for name, said in values["people"].items()
+        for name, fields in values["people"].items()
     }
     return AccessRules(
         people, tokens, issuers, _label_values(values["restricted"]), values["approval"]
     )
 
 
-def _steady(path: Path) -> Source:
-    """The text of a file that was the same before and after: half a text can be a good one, too."""
+def _read_unchanged(path: Path) -> Source:
+    """Read a file that does not change during the read; a half-written file can be valid YAML.
+    Raise `OSError` if the file changes during every attempt.
+    """
     for _ in range(MAX_READ_ATTEMPTS):
-        before = _version(path)
+        before = _file_version(path)
         source = read_source(path)
-        if before == _version(path):
+        if before == _file_version(path):
             return source
-    raise OSError(f"`{path}` changes while it is read")
+    raise OSError(f"`{path}` changed during each of {MAX_READ_ATTEMPTS} reads")
 
 
-def _version(path: Path) -> tuple[int, ...] | None:
+def _file_version(path: Path) -> tuple[int, ...] | None:
     try:
         stat = path.stat()
     except OSError:
@@ -183,65 +196,75 @@ def _version(path: Path) -> tuple[int, ...] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _tokens(people: Any, diagnostics: DiagnosticCollector) -> dict[str, AccessToken]:
+def _parse_tokens(people: Any, diagnostics: DiagnosticCollector) -> dict[str, AccessToken]:
     tokens: dict[str, AccessToken] = {}
-    for name, said in people.items():
-        for digest, day in said["tokens"]:
+    for name, fields in people.items():
+        for digest, expires in fields["tokens"]:
             if digest in tokens:
                 diagnostics.report("P010", "this token is listed twice", digest.span)
-            tokens[str(digest)] = AccessToken(str(name), _start_of(day))
+            tokens[str(digest)] = AccessToken(str(name), _start_of_day(expires))
     return tokens
 
 
-def _issuer(fields: Any, people: Any, folder: Path, diagnostics: DiagnosticCollector) -> Issuer:
-    listed = fields["subjects"]
-    for person in (listed or {}).values():
+def _parse_issuer(
+    fields: Any, people: Any, folder: Path, diagnostics: DiagnosticCollector
+) -> Issuer:
+    for person in (fields["subjects"] or {}).values():
         if person not in people:
-            diagnostics.report("P012", f"`{person}` is none of the people", person.span)
+            diagnostics.report("P012", f"`{person}` is not under `people`", person.span)
     keys = fields["keys"]
     if keys.startswith("http://") and urlsplit(keys).hostname not in ("127.0.0.1", "localhost"):
-        diagnostics.report(
-            "P012", "keys must come by https, or anybody on the way can put in theirs", keys.span
-        )
-    subjects = None if listed is None else {str(s): str(person) for s, person in listed.items()}
-    claim, texts = str(fields["name"]), (str(fields["issuer"]), str(fields["audience"]))
-    return Issuer(*texts, IssuerKeys(str(keys), folder), claim, subjects)
+        message = "the URL of the keys must use https; over http an attacker can replace the keys"
+        diagnostics.report("P012", message, keys.span)
+    subjects = fields["subjects"]
+    if subjects is not None:
+        subjects = {str(subject): str(person) for subject, person in subjects.items()}
+    return Issuer(
+        issuer=str(fields["issuer"]),
+        audience=str(fields["audience"]),
+        keys=IssuerKeys(str(keys), folder),
+        name=str(fields["name"]),
+        subjects=subjects,
+    )
 
 
 def _label_values(fields: Any) -> dict[str, frozenset[str]]:
     return {str(label): frozenset(map(str, values)) for label, values in fields.items()}
 
 
-def _start_of(day: date) -> datetime:
+def _start_of_day(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
 class AccessFile:
-    """What an access file says now. Safe to share between threads."""
+    """Access rules of a file, reloaded when the file changes. Safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = Lock()
-        self._seen = _version(path)
+        self._loaded_version = _file_version(path)
         self._access: AccessRules | None = load_access(path)
 
     def __call__(self) -> AccessRules:
-        """The access of the newest text. Raises `Refused` while that cannot be read."""
+        """Return the current access rules. Raise `RequestRefused` while the file has an error."""
         with self._lock:
-            version = _version(self._path)
-            if version != self._seen:
-                self._seen, self._access = version, self._reread()
+            version = _file_version(self._path)
+            if version != self._loaded_version:
+                self._loaded_version, self._access = version, self._reload()
             if self._access is None:
                 raise RequestRefused(
-                    "access-unreadable", "the access file of the server has mistakes"
+                    "access-unreadable", "the access file of the server has errors"
                 )
             return self._access
 
-    def _reread(self) -> AccessRules | None:
+    def _reload(self) -> AccessRules | None:
         try:
             access = load_access(self._path)
         except (PolicyRejected, OSError) as error:
-            _log.error("nobody is let in until the access file is mended:\n%s", error)
+            _log.error(
+                "the access file has errors; every request is rejected until it is fixed:\n%s",
+                error,
+            )
             return None
-        _log.warning("the access file was read anew")
+        _log.warning("the access file was reloaded")
         return access

@@ -1,7 +1,7 @@
-"""Who is known, by which token, and what they may do → the person who asks.
+"""Access rules: people, tokens, issuers, restricted labels and approval rules.
 
-Everything here is a frozen value: the access file is read whole or not at all (`access_file.py`),
-and a request sees one version of it.
+All values are frozen. The access file is loaded completely or not at all (`access_file.py`), and
+each request uses one version of it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dpolicy.errors import RequestRefused
 from dpolicy.service.auth.oidc import Issuer, find_issuer
 from dpolicy.service.auth.principal import EVERY_ROLE, LabelValues, Principal
 
-#: The person everybody is on a machine that serves only itself.
+#: Principal of every caller if the server has no access file.
 LOCAL = Principal("local", EVERY_ROLE)
 
-#: So that a token that turns up somewhere can be told for what it is.
+#: Prefix of generated tokens; secret scanners can recognise it.
 PREFIX = "dpolicy_"
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A bearer token of a person: only its hash is known here."""
+    """Person and expiry time of a bearer token; the access file has only the hash of a token."""
 
     person: str
     expires: datetime
@@ -33,7 +33,9 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRules:
-    """What needs a second person: releases that `when` matches, voids, and looser policies."""
+    """Requests that need approval: releases that match `when`, voids, and policies that do not
+    only tighten.
+    """
 
     when: str | None = None
     void: bool = True
@@ -42,7 +44,9 @@ class ApprovalRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """What the access file says; `local` where there is none and only this machine is served."""
+    """Content of the access file; `local` if there is no file and the server accepts only its own
+    machine.
+    """
 
     people: Mapping[str, Principal] = field(default_factory=dict)
     tokens: Mapping[str, AccessToken] = field(default_factory=dict)
@@ -52,48 +56,55 @@ class AccessRules:
     local: bool = False
 
     def identify(self, credential: str | None, now: datetime) -> Principal:
-        """The person behind a credential; may ask an issuer for its keys. Raises `Refused`."""
+        """Return the principal of a credential; may fetch the keys of an issuer.
+
+        Raise `RequestRefused` if the credential is missing or invalid.
+        """
         if self.local:
             return LOCAL
         if not credential:
-            raise RequestRefused("unauthenticated", "send a token: `Authorization: Bearer …`")
-        name = self._issued(credential) if is_jwt(credential) else self._known(credential, now)
+            raise RequestRefused(
+                "unauthenticated", "no token; send the header `Authorization: Bearer <token>`"
+            )
+        if is_jwt(credential):
+            name = find_issuer(credential, self.issuers).verify_person(credential)
+        else:
+            name = self._token_owner(credential, now)
         person = self.people.get(name)
         if person is None:
             raise RequestRefused(
-                "unauthenticated", "the token is good, but speaks for nobody known here"
+                "unauthenticated", "the token is valid, but its subject is not in the access file"
             )
         return person
 
-    def _known(self, credential: str, now: datetime) -> str:
-        """A hash of random bytes says nothing about them, so looking it up needs no care."""
+    def _token_owner(self, credential: str, now: datetime) -> str:
+        """Return the person of a token. The lookup need not take constant time: timing reveals only
+        the hash of random bytes.
+        """
         token = self.tokens.get(hash_token(credential))
         if token is None or token.expires <= now:
-            raise RequestRefused("unauthenticated", "the token is unknown or has expired")
+            raise RequestRefused("unauthenticated", "unknown or expired token")
         return token.person
-
-    def _issued(self, credential: str) -> str:
-        return find_issuer(credential, self.issuers).verify_person(credential)
 
 
 def is_jwt(credential: str | None) -> bool:
-    """Whether a credential looks like a signed token (JWT): three parts between dots."""
+    """Return whether a credential has the form of a signed token (JWT): three parts with dots."""
     return credential is not None and credential.count(".") == 2
 
 
 def generate_token() -> tuple[str, str]:
-    """A secret that nobody can guess, and its hash."""
+    """Return a random token and its hash."""
     secret = PREFIX + secrets.token_urlsafe(32)
     return secret, hash_token(secret)
 
 
 def hash_token(secret: str) -> str:
-    """The hash under which a token is known."""
+    """Return the SHA-256 hash of a token in hexadecimal, as in the access file."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def local_access() -> AccessRules:
-    """Everybody on this machine may do everything, alone."""
+    """Return the rules without an access file: each caller has all roles and needs no approval."""
     return _LOCAL_ACCESS
 
 

@@ -1,14 +1,14 @@
-"""A release and who asks → the release in their name, whether they may claim its labels, and
-whether a second person has to agree.
+"""Authorization of releases: author, restricted labels, and whether approval is needed.
 
-Labels are read as the policy in force reads them, defaults included, so that leaving one out is no
-way around (threat T6). That policy must still be in force when something is done (`judged`).
+Labels are resolved by the active policy, including defaults, so omitting a restricted label does
+not bypass the check (threat T6). The policy must still be active when the operation is executed
+(`Authorization`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -24,86 +24,101 @@ from dpolicy.service.http.endpoint import ApiRequest
 
 
 def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
-    """The release as asked for by the caller. Raises `Refused` if it names somebody else.
-
-    Without an access file nobody is told apart, and a release may say what it likes.
+    """Return the release with the caller as its author. Raise `RequestRefused` if it names another
+    author. Without an access file callers cannot be distinguished, and the author stays as stated.
     """
     if call.access.local:
         return release
     name = call.principal.name
     if release.by not in ("", name):
-        raise RequestRefused("forbidden", f"the release is by `{release.by}`, and you are `{name}`")
+        raise RequestRefused(
+            "forbidden", f"the release names the author `{release.by}`, but the caller is `{name}`"
+        )
     return replace(release, by=name, body={**release.body, "by": name})
 
 
-def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
-    """Whether one of the releases has to be approved. Raises `Refused` for a label that the caller
-    may not claim.
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """Result of an authorization: whether approval is needed, and the decision point to use.
+
+    If the result depends on the active policy, the decision point writes only while that policy is
+    active.
     """
-    return authorize_releases(call, releases)[0]
+
+    needs_approval: bool
+    decision_point: DecisionPoint
 
 
-def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> tuple[bool, DecisionPoint]:
-    """The same, and the point that does something only while that holds."""
+def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
+    """Return whether one of the releases needs approval. Raise `RequestRefused` if the caller may
+    not use one of their labels.
+    """
+    return authorize_releases(call, releases).needs_approval
+
+
+def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> Authorization:
+    """Check the labels of releases and whether one needs approval. Raise `RequestRefused` if the
+    caller may not use one of their labels.
+    """
     when, restricted = call.access.approval.when, call.access.restricted
     if when is None and not restricted:
-        return False, call.decision_point
+        return Authorization(False, call.decision_point)
     policy = call.decision_point.policy
     if policy is None:
         raise no_policy_error()
-    facts = claimed_inputs(call, releases, policy)
-    second = when is not None and any(_matches(when, policy, one) for one in facts)
-    return second, call.decision_point.bound_to_policy(policy)
+    inputs = ensure_labels_granted(call, releases, policy)
+    needs_approval = when is not None and any(_matches(when, policy, item) for item in inputs)
+    return Authorization(needs_approval, call.decision_point.bound_to_policy(policy))
 
 
-def claimed_inputs(
+def ensure_labels_granted(
     call: ApiRequest, releases: Sequence[Release], policy: CompiledPolicy | None
 ) -> Sequence[PredicateInput]:
-    """What releases say of themselves, as a policy reads it, or as it stands where there is none.
-    Raises `Refused` for a label that the caller may not claim.
+    """Return the predicate inputs of all mechanisms: resolved by the policy, or with the labels as
+    stated if there is no policy. Raise `RequestRefused` if the caller may not use a label.
     """
     if policy is None:
-        facts = [
+        inputs = [
             PredicateInput(labels=m.labels) for release in releases for m in release.mechanisms
         ]
     else:
-        facts = [
+        inputs = [
             m.predicate_input for release in releases for m in resolve_or_reject(release, policy)
         ]
-    for one in facts:
-        _check_labels(call, one)
-    return facts
+    for item in inputs:
+        _check_labels(call, item)
+    return inputs
 
 
 def ensure_owner(call: ApiRequest, owner: str) -> None:
-    """Raise `Refused` unless what is asked about is the caller's own, or they look after all."""
-    others = call.principal.roles & {Role.OFFICER}
-    if not (call.access.local or others or owner == call.principal.name):
-        raise RequestRefused("forbidden", "this is another person's release")
+    """Raise `RequestRefused` unless the caller is the owner of a release, or an officer."""
+    is_officer = Role.OFFICER in call.principal.roles
+    if not (call.access.local or is_officer or owner == call.principal.name):
+        raise RequestRefused("forbidden", "the release belongs to another person")
 
 
-def _check_labels(call: ApiRequest, facts: PredicateInput) -> None:
+def _check_labels(call: ApiRequest, predicate_input: PredicateInput) -> None:
     for label, values in call.access.restricted.items():
-        said = facts.labels.get(label, ())
-        claimed = {said} if isinstance(said, str) else set(said)
-        missing = claimed & values - call.principal.grants.get(label, frozenset())
+        claimed = predicate_input.labels.get(label, ())
+        claimed_values = {claimed} if isinstance(claimed, str) else set(claimed)
+        missing = claimed_values & values - call.principal.grants.get(label, frozenset())
         if missing:
             value = min(missing)
-            raise RequestRefused(
-                "label-not-granted", f"`{label}: {value}` may be claimed with a grant"
-            )
+            raise RequestRefused("label-not-granted", f"`{label}: {value}` needs a grant")
 
 
-def _matches(when: str, policy: CompiledPolicy, facts: PredicateInput) -> bool:
-    """Whether a condition holds; one that the policy cannot read, or that fails, holds."""
-    predicate = _predicate(when, policy)
+def _matches(when: str, policy: CompiledPolicy, predicate_input: PredicateInput) -> bool:
+    """Return whether a condition is true. It counts as true if the policy cannot resolve it or if
+    its evaluation fails.
+    """
+    predicate = _parse_condition(when, policy)
     try:
-        return predicate is None or matches(predicate, facts)
+        return predicate is None or matches(predicate, predicate_input)
     except PredicateFailed:
         return True
 
 
 @lru_cache(maxsize=8)
-def _predicate(when: str, policy: CompiledPolicy) -> Expression | None:
-    found = parse_predicate(when, policy.checked_policy_set.vocabulary.schema)
-    return found if isinstance(found, Expression) else None
+def _parse_condition(when: str, policy: CompiledPolicy) -> Expression | None:
+    parsed = parse_predicate(when, policy.checked_policy_set.vocabulary.schema)
+    return parsed if isinstance(parsed, Expression) else None

@@ -1,7 +1,7 @@
-"""A token that somebody else signed (OIDC, JWT) → the person it speaks for.
+"""Verification of signed tokens (OIDC, JWT).
 
-Only signatures with a private key are taken: a token without one (`alg: none`), or one that anybody
-could make who knows the public key (`HS256`), is refused before any key is looked at.
+Only asymmetric algorithms are accepted. A token without a signature (`alg: none`), or one that can
+be made with the public key (`HS256`), is refused before any key is used.
 """
 
 from __future__ import annotations
@@ -19,68 +19,72 @@ import jwt
 
 from dpolicy.errors import RequestRefused
 
-#: Every algorithm with a private and a public key.
+#: The accepted algorithms; all are asymmetric.
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
 #: Seconds by which the clocks of issuer and server may differ.
 LEEWAY = 30
-#: Seconds for which fetched keys are good, and between two attempts to fetch them.
+#: Seconds for which fetched keys are used, and between two attempts to fetch them.
 FRESH, RETRY = 600.0, 30.0
-#: Key sets are a few kilobytes.
+#: Upper limit for the size of a key set; usual ones have a few kilobytes.
 MAX_KEYS_BYTES = 200_000
 
-_NEEDED = ["exp", "iss", "aud"]
+_REQUIRED_CLAIMS = ["exp", "iss", "aud"]
 
 
 class IssuerKeys:
-    """The public keys of an issuer, from a file or an address. Safe to share between threads."""
+    """Public keys of an issuer, from a file or a URL. Safe to share between threads."""
 
-    def __init__(self, place: str, folder: Path) -> None:
-        self._place, self._folder = place, folder
+    def __init__(self, location: str, folder: Path) -> None:
+        self._location, self._folder = location, folder
         self._lock = Lock()
-        self._found: dict[str | None, Any] = {}
-        self._read, self._tried = -FRESH, -RETRY
+        self._keys: dict[str | None, Any] = {}
+        self._last_fetch, self._last_attempt = -FRESH, -RETRY
 
     def find(self, name: str | None) -> Any:
-        """A key by its name; asked for anew if it is old or unknown. Raises `Refused`."""
+        """Return the key with id `name`, or the only key if `name` is None.
+
+        Fetch the keys if they are old or the id is unknown. Raise `RequestRefused` if there is no
+        such key.
+        """
         with self._lock:
             now = monotonic()
-            stale = now - self._read > FRESH or name not in self._found
-            if stale and now - self._tried > (RETRY if self._remote else 0):
-                self._tried = now
-                self._found = {key.key_id: key for key in self._fetched()}
-                self._read = now
-            if name is None and len(self._found) == 1:
-                return next(iter(self._found.values()))
-            if name is None or name not in self._found:
+            stale = now - self._last_fetch > FRESH or name not in self._keys
+            if stale and now - self._last_attempt > (RETRY if self._is_remote else 0):
+                self._last_attempt = now
+                self._keys = {key.key_id: key for key in self._fetch()}
+                self._last_fetch = now
+            if name is None and len(self._keys) == 1:
+                return next(iter(self._keys.values()))
+            if name is None or name not in self._keys:
                 raise RequestRefused("unauthenticated", "the token is signed with an unknown key")
-            return self._found[name]
+            return self._keys[name]
 
     @property
-    def _remote(self) -> bool:
-        return self._place.startswith(("https://", "http://"))
+    def _is_remote(self) -> bool:
+        return self._location.startswith(("https://", "http://"))
 
-    def _fetched(self) -> Sequence[Any]:
-        """The keys that sign; those of other uses and kinds are left out by the library."""
+    def _fetch(self) -> Sequence[Any]:
+        """Return the keys for signatures; the library omits keys of other uses and types."""
         try:
-            if self._remote:
-                with urlopen(self._place, timeout=5) as answer:
-                    data = answer.read(MAX_KEYS_BYTES)
+            if self._is_remote:
+                with urlopen(self._location, timeout=5) as response:
+                    data = response.read(MAX_KEYS_BYTES)
             else:
-                data = (self._folder / self._place).read_bytes()
+                data = (self._folder / self._location).read_bytes()
             return jwt.PyJWKSet.from_dict(json.loads(data)).keys
         except (OSError, ValueError, AttributeError, TypeError, jwt.PyJWTError) as error:
-            said = f"the keys of the issuer cannot be read from `{self._place}`: {error}"
-            raise RequestRefused("access-unreadable", said) from error
+            message = f"cannot read the keys of the issuer from `{self._location}`: {error}"
+            raise RequestRefused("access-unreadable", message) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Somebody whose tokens are believed, for one audience.
+    """Identity provider whose tokens are accepted for one audience.
 
-    The claim `name` says for whom a token speaks: with `subjects` those whom these map to people,
-    and nobody else; without, the person of that name.
+    The claim called `name` identifies the person. With `subjects`, only the claims that it maps to
+    people are accepted; without it, the claim must be the name of a person.
     """
 
     issuer: str
@@ -90,12 +94,14 @@ class Issuer:
     subjects: Mapping[str, str] | None = None
 
     def verify_person(self, token: str) -> str:
-        """The person whom a token speaks for. Raises `Refused`."""
+        """Verify a token and return the name of its person. Raise `RequestRefused` if invalid."""
         header = jwt.get_unverified_header(token)
-        algorithm, number = header.get("alg"), header.get("kid")
+        algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-            raise RequestRefused("unauthenticated", "the token is not signed with a private key")
-        key = self.keys.find(number if isinstance(number, str) else None)
+            raise RequestRefused(
+                "unauthenticated", "the signature algorithm of the token is not accepted"
+            )
+        key = self.keys.find(key_id if isinstance(key_id, str) else None)
         try:
             claims = jwt.decode(
                 token,
@@ -104,29 +110,32 @@ class Issuer:
                 audience=self.audience,
                 issuer=self.issuer,
                 leeway=LEEWAY,
-                options={"require": _NEEDED},
+                options={"require": _REQUIRED_CLAIMS},
             )
         except (jwt.PyJWTError, TypeError, ValueError, AttributeError) as error:
-            raise RequestRefused("unauthenticated", f"the token is not good: {error}") from None
-        said = claims.get(self.name)
-        if not isinstance(said, str):
-            raise RequestRefused("unauthenticated", f"the token does not say its `{self.name}`")
-        person = said if self.subjects is None else self.subjects.get(said)
+            raise RequestRefused("unauthenticated", f"invalid token: {error}") from None
+        subject = claims.get(self.name)
+        if not isinstance(subject, str):
+            raise RequestRefused("unauthenticated", f"the token has no claim `{self.name}`")
+        person = subject if self.subjects is None else self.subjects.get(subject)
         if person is None:
             raise RequestRefused(
-                "unauthenticated", f"the `{self.name}` of the token is none of `subjects`"
+                "unauthenticated", f"the claim `{self.name}` of the token is not in `subjects`"
             )
         return person
 
 
 def find_issuer(token: str, issuers: Sequence[Issuer]) -> Issuer:
-    """Who says to have signed a token; nothing of it is believed yet. Raises `Refused`."""
+    """Return the issuer that a token names; the signature is not verified yet.
+
+    Raise `RequestRefused` if the token is malformed or its issuer is unknown.
+    """
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
         jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-        raise RequestRefused("unauthenticated", "the token cannot be read") from None
+        raise RequestRefused("unauthenticated", "malformed token") from None
     for issuer in issuers:
         if issuer.issuer == claims.get("iss"):
             return issuer
-    raise RequestRefused("unauthenticated", "the token is signed by nobody known here")
+    raise RequestRefused("unauthenticated", "unknown token issuer")

@@ -1,4 +1,4 @@
-"""Who asks: a person, what they may do, and which restricted labels they may claim."""
+"""Principals: authenticated people with their roles and grants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 
 class Role(StrEnum):
-    """What a person may do; a person can have several."""
+    """Role of a person; a person can have several."""
 
     ANALYST = "analyst"
     APPROVER = "approver"
@@ -19,13 +19,15 @@ class Role(StrEnum):
 
 EVERY_ROLE = frozenset(Role)
 
-#: Label → values that only those with a grant may claim; `grants` of a person look the same.
+#: Label → restricted values, or the values for which a person has a grant.
 LabelValues = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A verified person. The name comes from a token or the access file, never from a request."""
+    """Authenticated person. The name comes from the token or the access file, never from the body
+    of a request.
+    """
 
     name: str
     roles: frozenset[Role]
@@ -33,5 +35,5 @@ class Principal:
 
     @property
     def only_analyst(self) -> bool:
-        """Whether this person sees only what is their own."""
+        """Whether the person may see only their own releases."""
         return self.roles == {Role.ANALYST}

@@ -1,6 +1,7 @@
-"""What is answered → the same for somebody who sees only their own: no release of others is named.
+"""Redact responses for callers who may see only their own releases.
 
-Amounts stay, since a budget is everybody's. What the ledger records stays whole.
+Ids of other releases are removed; amounts stay, because budgets are shared. The ledger record is
+not changed.
 """
 
 from __future__ import annotations
@@ -14,60 +15,69 @@ from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.releases.decision import Decision
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse
 
-#: The keys of answers below which releases are named.
-_BELOW = frozenset({"budgets", "reasons", "decision"})
-_NAMES = "spent-most"
+#: Keys of a response below which ids of releases occur.
+_CONTAINERS = frozenset({"budgets", "reasons", "decision"})
+_SPENDERS = "spent-most"
 
 
-def redact_response(call: ApiRequest, answer: ApiResponse) -> ApiResponse:
-    """An answer as the caller may see it."""
+def redact_response(call: ApiRequest, response: ApiResponse) -> ApiResponse:
+    """Return the response without the ids of releases that the caller may not see."""
     if call.access.local or not call.principal.only_analyst:
-        return answer
-    own = _own(call.decision_point, _named(answer.value), call.principal.name)
-    return replace(answer, value=_only(answer.value, own))
+        return response
+    ids = _find_spenders(response.value)
+    visible = _select_releases_by(call.decision_point, ids, call.principal.name)
+    return replace(response, value=_keep_spenders(response.value, visible))
 
 
-def redact_decision(point: DecisionPoint, decision: Decision, own: str | None) -> Decision:
-    """A decision as `own` may see it, who is None for somebody who sees everything."""
-    if own is None:
+def redact_decision(
+    point: DecisionPoint, decision: Decision, visible_owner: str | None
+) -> Decision:
+    """Return the decision with only the releases of `visible_owner`; None if all are visible."""
+    if visible_owner is None:
         return decision
-    names = _own(point, (n for r in decision.reasons for n in r.spenders), own)
+    spenders = (release for reason in decision.reasons for release in reason.spenders)
+    visible = _select_releases_by(point, spenders, visible_owner)
     reasons = (
-        replace(r, spenders=tuple(name for name in r.spenders if name in names))
-        for r in decision.reasons
+        replace(reason, spenders=tuple(id_ for id_ in reason.spenders if id_ in visible))
+        for reason in decision.reasons
     )
     return replace(decision, reasons=tuple(reasons))
 
 
-def _own(point: DecisionPoint, named: Iterable[str], person: str) -> frozenset[str]:
-    """Those releases that are a person's; the ledger is not asked if none is named."""
-    names = frozenset(named)
+def _select_releases_by(
+    point: DecisionPoint, releases: Iterable[str], person: str
+) -> frozenset[str]:
+    """Return the releases whose author is `person`. Does not read the ledger for no releases."""
+    candidates = frozenset(releases)
 
-    def look(state: LedgerState) -> frozenset[str]:
-        entries = ((name, state.entries.get(name)) for name in names)
+    def select(state: LedgerState) -> frozenset[str]:
+        entries = ((release, state.entries.get(release)) for release in candidates)
         return frozenset(
-            n for n, e in entries if e and state.charge_groups[e.charge_group].by == person
+            release
+            for release, entry in entries
+            if entry and state.charge_groups[entry.charge_group].by == person
         )
 
-    return point.read_state(look) if names else names
+    return point.read_state(select) if candidates else candidates
 
 
-def _named(payload: Any) -> Iterator[str]:
+def _find_spenders(payload: Any) -> Iterator[str]:
     if isinstance(payload, list):
-        for one in payload:
-            yield from _named(one)
+        for item in payload:
+            yield from _find_spenders(item)
     elif isinstance(payload, dict):
-        yield from payload.get(_NAMES, ())
-        for key in _BELOW & payload.keys():
-            yield from _named(payload[key])
+        yield from payload.get(_SPENDERS, ())
+        for key in _CONTAINERS & payload.keys():
+            yield from _find_spenders(payload[key])
 
 
-def _only(payload: Any, own: frozenset[str]) -> Any:
+def _keep_spenders(payload: Any, visible: frozenset[str]) -> Any:
+    """Return a copy of the JSON value in which `spent-most` has only visible releases."""
     if isinstance(payload, list):
-        return [_only(one, own) for one in payload]
+        return [_keep_spenders(item, visible) for item in payload]
     if not isinstance(payload, dict):
         return payload
-    told = {key: _only(payload[key], own) for key in _BELOW & payload.keys()}
-    if _NAMES in payload:
-        told[_NAMES] = [name for name in payload[_NAMES] if name in own]
-    return {**payload, **told}
+    redacted = {key: _keep_spenders(payload[key], visible) for key in _CONTAINERS & payload.keys()}
+    if _SPENDERS in payload:
+        redacted[_SPENDERS] = [release for release in payload[_SPENDERS] if release in visible]
+    return {**payload, **redacted}

@@ -1,7 +1,7 @@
-"""A token typed into a form → a cookie, so that people can use the pages of the dashboard.
+"""Login and logout: a cookie with the token, for the pages of the dashboard.
 
-The cookie holds the token itself: servers share nothing but the ledger, and a token that is taken
-out of the access file ends every session. No script can read it, and no other site can send it.
+The cookie contains the token itself, because servers share only the ledger. Removing a token from
+the access file ends its sessions. Scripts cannot read the cookie, and other sites cannot send it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpolicy.service.http.middleware import COOKIE, identify_caller
 
 
 def session_routes() -> list[Route]:
-    """Logging in and out; the form itself is a page."""
+    """Return the routes for the login form and the logout button; the form is a dashboard page."""
     return [
         Route("/login", handle_login, methods=["POST"]),
         Route("/logout", handle_logout, methods=["POST"]),
@@ -25,14 +25,14 @@ def session_routes() -> list[Route]:
 
 
 async def handle_login(request: Request) -> Response:
-    """Check the token of a form and keep it in a cookie."""
+    """Check the token of the form and set the cookie."""
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = form.get("token", [""])[0].strip()
     try:
         await identify_caller(request.state.access, token)
     except RequestRefused:
         return RedirectResponse("/login?failed=1", 303)
-    response = RedirectResponse(_place(form.get("next", ["/"])[0]), 303)
+    response = RedirectResponse(_safe_target(form.get("next", ["/"])[0]), 303)
     response.set_cookie(
         COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
     )
@@ -40,12 +40,12 @@ async def handle_login(request: Request) -> Response:
 
 
 async def handle_logout(request: Request) -> Response:
-    """Forget the token."""
+    """Delete the cookie."""
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
 
-def _place(target: str) -> str:
-    """Where to go next: a path of ours and nowhere else."""
+def _safe_target(target: str) -> str:
+    """Return `target` if it is a path of this server, else `/`."""
     return target if target.startswith("/") and not target.startswith(("//", "/\\")) else "/"

@@ -1,7 +1,7 @@
-"""One line of the API: a method and a path, who may use it, what goes in and what comes out.
+"""Endpoints of the API: method, path, roles, shape of the body, schema of the response.
 
-Everything that is said of the API (routes, OpenAPI, the matrix of roles) is made of these values,
-so none of it can drift. `run` blocks, and is called in a thread.
+Routes, the OpenAPI document and the table of roles are generated from `Endpoint` values, so they
+always agree. Handlers block; the application calls them in a thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from starlette.requests import Request
 
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.auth.access_rules import AccessRules
@@ -19,7 +21,7 @@ from dpolicy.text.shapes import Shape
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request that was let in: where, by whom, and what it says."""
+    """Authenticated request with its parsed body and query, as handlers receive it."""
 
     decision_point: DecisionPoint
     access: AccessRules
@@ -31,9 +33,29 @@ class ApiRequest:
     body: Any = None
 
 
+def build_api_request(
+    request: Request, body: Any, query: Mapping[str, Any] | None = None
+) -> ApiRequest:
+    """Build the request of a handler from an HTTP request that the middleware has accepted."""
+    app_state, request_state = request.app.state, request.state
+    return ApiRequest(
+        decision_point=app_state.point,
+        access=request_state.access,
+        metrics=app_state.metrics,
+        principal=request_state.principal,
+        base_url=str(request.base_url).rstrip("/"),
+        path=request.path_params,
+        query=query or {},
+        body=body,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What is answered: plain values with the position of the ledger, or a longer text in parts."""
+    """Response of a handler: JSON values, or a text in `chunks`.
+
+    With `includes_position` the application adds the head of the ledger to the JSON values.
+    """
 
     value: dict[str, Any] = field(default_factory=dict)
     status: int = 200
@@ -43,30 +65,30 @@ class ApiResponse:
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """A parameter of the query: text, a whole number from `least` to `most`, or a choice."""
+    """Query parameter: a text, one of `choices`, or an integer from `minimum` to `maximum`."""
 
     description: str
     choices: tuple[str, ...] = ()
-    whole: bool = False
-    least: int = 0
-    most: int = 2**53
-    many: bool = False
+    integer: bool = False
+    minimum: int = 0
+    maximum: int = 2**53
+    repeatable: bool = False
     default: Any = None
 
     def schema(self) -> dict[str, Any]:
-        """The same as JSON Schema."""
-        if self.whole:
-            return {"type": "integer", "minimum": self.least, "maximum": self.most}
-        one = {"enum": list(self.choices)} if self.choices else {"type": "string"}
-        return {"type": "array", "items": one} if self.many else one
+        """Return the JSON Schema of the parameter."""
+        if self.integer:
+            return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
+        value = {"enum": list(self.choices)} if self.choices else {"type": "string"}
+        return {"type": "array", "items": value} if self.repeatable else value
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A line of the table. Without roles, it is open to everybody, known or not.
+    """One method of one path. Without roles it needs no authentication.
 
-    `answer` names a schema; `problems` are the codes that only this line can answer with. What
-    `waits` may answer 202: a second person has to agree.
+    `response_schema` is the name of a schema; `problems` are the problem codes that not every
+    endpoint can return. An endpoint that `may_need_approval` can return 202 with a proposal.
     """
 
     method: str
@@ -75,7 +97,7 @@ class Endpoint:
     summary: str
     handler: Callable[[ApiRequest], ApiResponse]
     roles: frozenset[Role]
-    answer: str
+    response_schema: str
     body: Shape | None = None
     query: Mapping[str, QueryParameter] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

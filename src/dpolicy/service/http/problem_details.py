@@ -1,6 +1,7 @@
-"""Whatever goes wrong → a problem as RFC 9457 has it, with a code that never changes its meaning.
+"""Problem details (RFC 9457) for errors, with stable codes.
 
-`PROBLEMS` is the only table of codes; `docs/http.md` and the OpenAPI document are made of it.
+`PROBLEMS` is the only table of codes. `docs/http-api.md` and the OpenAPI document are generated
+from it.
 """
 
 from __future__ import annotations
@@ -28,111 +29,111 @@ from dpolicy.text.diagnostics import Diagnostic
 
 
 class ProblemType(NamedTuple):
-    """A kind of problem: its status and what it says to everybody."""
+    """Status and title of a problem code."""
 
     status: int
     title: str
 
 
-#: Every code. The first part is about the request itself, the second about what it asks for.
+#: Problem codes: first those of the HTTP request, then those of the operation that it requests.
 PROBLEMS: dict[str, ProblemType] = {
-    "bad-request": ProblemType(400, "the request cannot be read"),
-    "unauthenticated": ProblemType(401, "nobody is known by this token"),
-    "forbidden": ProblemType(403, "this person may not do that"),
-    "label-not-granted": ProblemType(403, "this person may not claim a restricted label"),
-    "other-origin": ProblemType(403, "the request was made by a page of somebody else"),
-    "not-found": ProblemType(404, "there is no such thing"),
-    "method-not-allowed": ProblemType(405, "the path is there, the method is not"),
+    "bad-request": ProblemType(400, "malformed request"),
+    "unauthenticated": ProblemType(401, "missing or invalid token"),
+    "forbidden": ProblemType(403, "the caller may not do this"),
+    "label-not-granted": ProblemType(403, "the caller has no grant for a restricted label"),
+    "other-origin": ProblemType(403, "the request comes from a page of another site"),
+    "not-found": ProblemType(404, "not found"),
+    "method-not-allowed": ProblemType(405, "method not allowed for this path"),
     "too-slow": ProblemType(408, "the body took too long to arrive"),
     "too-large": ProblemType(413, "the body or the batch is too large"),
     "not-json": ProblemType(415, "the body must be JSON"),
-    "wrong-host": ProblemType(421, "the request was meant for another host"),
+    "wrong-host": ProblemType(421, "the request names another host"),
     "too-many-requests": ProblemType(429, "too many requests"),
-    "internal": ProblemType(500, "a mistake in the server"),
-    "invalid": ProblemType(422, "the body has mistakes"),
-    "release-rejected": ProblemType(422, "the policy cannot read the release"),
-    "invalid-value": ProblemType(422, "a value cannot mean anything"),
-    "misused": ProblemType(422, "the request makes no sense here"),
-    "id-taken": ProblemType(422, "the id was used for another release"),
-    "because-missing": ProblemType(422, "the request must say `because`"),
-    "more-than-reserved": ProblemType(422, "what was run costs more than what was reserved"),
-    "no-policy": ProblemType(409, "no policy is in force yet"),
-    "already-imported": ProblemType(409, "the release was imported: it is charged already"),
+    "internal": ProblemType(500, "internal server error"),
+    "invalid": ProblemType(422, "the body has errors"),
+    "release-rejected": ProblemType(422, "the policy cannot resolve the release"),
+    "invalid-value": ProblemType(422, "invalid value"),
+    "misused": ProblemType(422, "operation not possible"),
+    "id-taken": ProblemType(422, "the id belongs to another release"),
+    "because-missing": ProblemType(422, "`because` is required"),
+    "more-than-reserved": ProblemType(422, "the used release costs more than the reservation"),
+    "no-policy": ProblemType(409, "no active policy"),
+    "already-imported": ProblemType(409, "the release was imported and is already charged"),
     "already-voided": ProblemType(409, "the release was voided"),
-    "already-rejected": ProblemType(409, "the release was rejected by a second person"),
-    "already-answered": ProblemType(409, "the proposal was answered before"),
-    "waiting": ProblemType(409, "the release waits for a second person"),
+    "already-rejected": ProblemType(409, "the proposal for the release was rejected"),
+    "already-answered": ProblemType(409, "the proposal was already answered"),
+    "pending": ProblemType(409, "the release is pending approval"),
     "not-reserved": ProblemType(409, "the release is not reserved"),
-    "needs-second-person": ProblemType(403, "nobody gives budget back alone"),
-    "policy-changed": ProblemType(409, "another policy came into force meanwhile"),
-    "second-person": ProblemType(403, "another person than the one who proposed must answer"),
-    "conflicting": ProblemType(409, "the past has already broken rules of this policy"),
-    "access-unreadable": ProblemType(503, "the server cannot read who may do what"),
-    "ledger-unavailable": ProblemType(
-        503, "the ledger cannot be reached; ask again with the same id"
+    "needs-second-person": ProblemType(403, "returning budget requires a second approver"),
+    "policy-changed": ProblemType(409, "the active policy changed during the request"),
+    "second-person": ProblemType(403, "a person other than the proposer must answer"),
+    "conflicting": ProblemType(409, "recorded releases already exceed rules of this policy"),
+    "access-unreadable": ProblemType(
+        503, "the access file of the server or the keys of an issuer cannot be read"
     ),
-    "ledger-damaged": ProblemType(500, "the ledger does not verify"),
+    "ledger-unavailable": ProblemType(503, "the ledger is unavailable; retry with the same id"),
+    "ledger-damaged": ProblemType(500, "the ledger is damaged"),
 }
 
 MEDIA_TYPE = "application/problem+json"
 
 
 def problem_from_error(error: DPolicyError) -> tuple[str, str, dict[str, Any]]:
-    """The code, the detail and further members of an error."""
-    detail, more = str(error), dict[str, Any]()
+    """Return code, detail and further members of the problem for an error."""
+    detail = str(error)
     match error:
         case RequestRefused() | OperationRejected():
-            return error.code if error.code in PROBLEMS else "misused", detail, more
+            return error.code if error.code in PROBLEMS else "misused", detail, {}
         case PolicyRejected():
-            found = [d.as_json() for d in error.diagnostics if isinstance(d, Diagnostic)]
-            return "invalid", _first_line(detail), {"diagnostics": found}
+            diagnostics = [d.as_json() for d in error.diagnostics if isinstance(d, Diagnostic)]
+            return "invalid", _first_line(detail), {"diagnostics": diagnostics}
         case ReleaseRejected():
-            said = [{"code": p.code, "message": p.message} for p in error.problems]
-            return "release-rejected", _first_line(detail), {"problems": said}
+            problems = [_value_problem(problem) for problem in error.problems]
+            return "release-rejected", _first_line(detail), {"problems": problems}
         case InvalidValue():
-            return "invalid-value", error.message, {"problems": [_said(error)]}
+            return "invalid-value", error.message, {"problems": [_value_problem(error)]}
         case PolicyConflicts():
-            listed = [conflict_to_json(c) for c in error.conflicts if isinstance(c, RuleStatus)]
-            return "conflicting", detail, {"conflicts": listed}
+            conflicts = [conflict_to_json(c) for c in error.conflicts if isinstance(c, RuleStatus)]
+            return "conflicting", detail, {"conflicts": conflicts}
         case LedgerUnavailable():
-            return "ledger-unavailable", detail, more
+            return "ledger-unavailable", detail, {}
         case LedgerDamaged():
-            return "ledger-damaged", detail, more
-    return "internal", "a promise of the server to itself failed; it is in the server's log", more
+            return "ledger-damaged", detail, {}
+    return "internal", "an internal check failed; the error is in the log of the server", {}
 
 
 def problem_response(
-    code: str, detail: str, more: Mapping[str, Any] | None = None, headers: Any = None
+    code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Any = None
 ) -> Response:
-    """A problem as it is sent."""
+    """Return the response for a problem; `extra` has its further members."""
     kind = PROBLEMS[code]
-    said = {
+    problem = {
         "type": f"urn:dpolicy:problem:{code}",
         "title": kind.title,
         "status": kind.status,
         "code": code,
         "detail": detail,
-        **(more or {}),
+        **(extra or {}),
     }
-    body = json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+    body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, kind.status, headers, MEDIA_TYPE)
 
 
 def error_response(error: DPolicyError) -> Response:
-    """An error as it is sent."""
-    code, detail, more = problem_from_error(error)
+    """Return the response for an error, with the headers that its code requires."""
+    code, detail, extra = problem_from_error(error)
     headers = {
         "unauthenticated": {"WWW-Authenticate": 'Bearer realm="dpolicy"'},
         "too-many-requests": {"Retry-After": "1"},
         "ledger-unavailable": {"Retry-After": "1"},
         "access-unreadable": {"Retry-After": "5"},
     }
-    return problem_response(code, detail, more, headers.get(code))
+    return problem_response(code, detail, extra, headers.get(code))
 
 
 def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _said(error: InvalidValue) -> dict[str, str]:
+def _value_problem(error: InvalidValue) -> dict[str, str]:
     return {"code": error.code, "message": error.message}

@@ -45,7 +45,7 @@ from dpolicy.service.dashboard.views.dry_run import (
 )
 from dpolicy.service.dashboard.views.policy_page import policy_page, preview_policy
 from dpolicy.service.dashboard.views.release_pages import release_author
-from dpolicy.service.http.endpoint import ApiRequest
+from dpolicy.service.http.endpoint import build_api_request
 from dpolicy.text.yaml_reader import Source
 
 #: Fields of a form; a name can come several times.
@@ -74,7 +74,7 @@ def _check(request: Request, fields: FormFields) -> Response:
 
 def _decided(request: Request, release: Release) -> Decision:
     """What would be decided, in the name of whoever asks and with the labels they may claim."""
-    call = _call(request, None)
+    call = build_api_request(request, None)
     own = with_caller_as_author(call, release)
     requires_approval(call, [own])
     return redact_decision(
@@ -151,7 +151,7 @@ def _apply(request: Request, fields: FormFields) -> Response:
     sources = [Source(name, text) for name, text in _texts(fields)]
     said = {"sources": sources, "accept": fields.get("accept", []), "because": because}
     try:
-        answer = policies.handle_apply(_call(request, said))
+        answer = policies.handle_apply(build_api_request(request, said))
     except PolicyRejected:
         return _policy(request, fields, "the text has mistakes")
     except PolicyConflicts:
@@ -184,20 +184,13 @@ async def answer_form(request: Request) -> Response:
 
 
 def _answer(request: Request, fields: FormFields) -> Response:
-    call = _call(request, single_field(fields, "because").strip())
+    call = build_api_request(request, single_field(fields, "because").strip())
     agree = single_field(fields, "answer") == "approve"
     try:
         done = proposals.handle_approve(call) if agree else proposals.handle_reject(call)
     except (OperationRejected, PolicyConflicts, ReleaseRejected) as error:
         return approvals_form_page(request, str(error))
     return RedirectResponse(f"/approvals?done={done.value['sequence']}", 303)
-
-
-def _call(request: Request, body: Any) -> ApiRequest:
-    """The same request as the API would see it, so that one set of rules says who may do what."""
-    state, base = request.app.state, str(request.base_url).rstrip("/")
-    access, principal, path = request.state.access, request.state.principal, request.path_params
-    return ApiRequest(state.point, access, state.metrics, principal, base, path, {}, body)
 
 
 async def _fields(request: Request) -> FormFields:
