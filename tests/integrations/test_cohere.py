@@ -22,8 +22,7 @@ from dpolicy.balances.partition_space import (
     partition_space_for,
 )
 from dpolicy.decisions.resolution import resolve_release
-from dpolicy.integrations.cohere.cohere_export import _certificates
-from dpolicy.integrations.cohere.cohere_import import (
+from dpolicy.integrations.cohere import (
     CohereBlock,
     CohereRequest,
     CohereSchema,
@@ -43,6 +42,7 @@ from dpolicy.integrations.cohere.cohere_import import (
     requests_json,
     schema_json,
 )
+from dpolicy.integrations.cohere.cohere_export import _renyi_certificates
 from dpolicy.integrations.cohere.cohere_model import (
     PROBLEMS,
     RULES,
@@ -393,20 +393,20 @@ def test_every_problem_of_a_file_is_told() -> None:
     assert requests is None
     assert [str(problem) for problem in problems] == [
         "C007: requests[0].request_cost.User: 2 costs for 5 orders",
-        "C003: requests[0].request_cost.Household.Rdp.eps_values[3]: a number of at least 0 is"
-        " expected, not `-0.4`",
+        "C003: requests[0].request_cost.Household.Rdp.eps_values[3]: expected a number of at least"
+        " 0, got `-0.4`",
         "C004: requests[0].request_cost: the schema has no unit `Household`",
-        "C001: requests[0].profit: a whole number from 0 to 1000000000000 is expected, not `2.5`",
+        "C001: requests[0].profit: expected an integer from 0 to 1000000000000, got `2.5`",
         "C005: requests[0].dnf.conjunctions[0].predicates.country: `FR` is not in the domain",
         "C004: requests[0].dnf.conjunctions[0].predicates.county: the schema has no attribute"
         " `county`",
         "C005: requests[0].dnf.conjunctions[0].predicates.slot: `5 to 12` is not in the domain",
-        "C001: requests[0].dnf.conjunctions[0].predicates.Rules: one of Between, Eq, In, Neq is"
-        " expected, not `{'Like': 'all'}`",
-        "C011: requests[1].request_cost: a request needs the cost for a unit",
+        "C001: requests[0].dnf.conjunctions[0].predicates.Rules: expected one of Between, Eq, In,"
+        " Neq, got `{'Like': 'all'}`",
+        "C011: requests[1].request_cost: a request needs the cost for at least one unit",
         "C002: requests[1].dnf: `conjunctions` is missing",
-        "C001: requests[2]: a map is expected, not `request`",
-        "C006: requests: the request_id `1` stands 2 times",
+        "C001: requests[2]: expected a map, got `request`",
+        "C006: requests: request_id `1` occurs 2 times",
     ]
 
 
@@ -616,7 +616,7 @@ def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> Non
     (request,) = requests
     assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
     of, _ = enforced_sections(POLICY)
-    (mechanism,), _ = resolve_release(release, POLICY, _certificates(POLICY))
+    (mechanism,), _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
     matched = of.compiled.index.matching_rules(mechanism.predicate_input)
     names = {
         of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched
@@ -641,7 +641,7 @@ def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> 
     assert schema is not None and requests is not None, problems
     (request,) = requests
     of, _ = enforced_sections(POLICY)
-    mechanisms, _ = resolve_release(release, POLICY, _certificates(POLICY))
+    mechanisms, _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
     day = date(2026, 1, 11).toordinal()
     for point in every_point({**schema.domains, "cohort": CohereRange(0, 4)}):
         cohort = int(point.pop("cohort"))
@@ -675,7 +675,7 @@ def test_what_was_written_can_be_read_and_submitted() -> None:
     assert point.submit(body).allowed
     again = parse_request(body)
     (one,), (other,) = (
-        resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again)
+        resolve_release(r, POLICY, _renyi_certificates(POLICY))[0] for r in (asked, again)
     )
     assert one.region == other.region and (one.costs == other.costs).all()
     assert partition_space_for(POLICY).axes[2].name == "cohort"

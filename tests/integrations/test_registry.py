@@ -20,7 +20,7 @@ from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.cli.main import exit_code
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import resolve_or_reject
-from dpolicy.integrations.registry.registry_export import (
+from dpolicy.integrations.registry import (
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
     RegistryImportOptions,
@@ -469,7 +469,7 @@ def test_how_an_import_goes_wrong(dpolicy: Any) -> None:
     Path("twice.yaml").write_text("deployment: {}\n---\nurl_slug: x\ndeployment: {a: 1, a: 2}\n")
     assert "twice.yaml#2:3" in dpolicy("import twice.yaml --ledger a.db", 3)[1]
     Path("mixed.yaml").write_text("deployment: {}\n---\nrelease: x\n")
-    assert "mixed.yaml#2: it is no entry" in dpolicy("import mixed.yaml --ledger a.db", 3)[1]
+    assert "mixed.yaml#2: not a registry entry" in dpolicy("import mixed.yaml --ledger a.db", 3)[1]
     Path("long.yaml").write_text("deployment: {}\n" + "---\ndeployment: {}\n" * 120_000)
     assert "larger than" in dpolicy("import long.yaml --ledger a.db", 3)[1]
     Path("empty.yaml").write_text("# nothing\n---\n")
