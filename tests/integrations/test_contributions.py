@@ -155,13 +155,13 @@ def test_no_neighbour_changes_more_than_is_stated(scene: Scene) -> None:
 def without_back_fill(scene: Scene) -> Sensitivity:
     """The mistake: a day's limit bounds what a day changes, whatever comes after it."""
     said = stated(scene)
-    return Sensitivity(said.removed, 0, said.of_one_cell)
+    return Sensitivity(said.removed, 0, said.in_one_cell)
 
 
 def only_the_coarsest(scene: Scene) -> Sensitivity:
     """The mistake: a group that a unit cuts is one group."""
-    said, most = stated(scene), scene.limits.limits[-1].most
-    return Sensitivity(min(said.removed, most), min(said.added, most), said.of_one_cell)
+    said, most = stated(scene), scene.limits.limits[-1].maximum
+    return Sensitivity(min(said.removed, most), min(said.added, most), said.in_one_cell)
 
 
 @pytest.mark.parametrize("wrong", [without_back_fill, only_the_coarsest])
@@ -241,7 +241,7 @@ def test_a_monthly_limit_reads_the_whole_month_for_one_day() -> None:
     assert both.days_read(day) == JANUARY
     assert both.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE, day).l1 == 10
     quota = both.without_sharing()
-    assert [(limit.unit.name, limit.most) for limit in quota.limits] == [("user-day", 2)]
+    assert [(limit.unit.name, limit.maximum) for limit in quota.limits] == [("user-day", 2)]
     assert quota.days_read(day) == day
     assert quota.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l1 == 2
     assert sizes(quota, MONTH)[0] == 62
@@ -250,7 +250,7 @@ def test_a_monthly_limit_reads_the_whole_month_for_one_day() -> None:
 def test_a_week_of_a_month_has_larger_quotas() -> None:
     week = (date(2026, 1, 5), date(2026, 1, 11))
     both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, week)
-    assert both.without_sharing().limits[0].most == 10
+    assert both.without_sharing().limits[0].maximum == 10
 
 
 def test_records_of_distinct_cells_add_squared() -> None:

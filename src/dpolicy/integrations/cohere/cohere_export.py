@@ -74,9 +74,9 @@ def export_schema(
         for axis in partition_space_for(policy).axes
         if axis.name != cohort
     }
-    rules = _exported_rules(policy).values()
+    rules = _rules_to_export(policy).values()
     domains[RULES] = tuple(dict.fromkeys(rule.name for rule in rules))
-    units = tuple(map(cohere_unit_name, _exported_units(policy)))
+    units = tuple(map(cohere_unit_name, _units_to_export(policy)))
     return CohereSchema(domains, units, window, policy.policy_set.accounting.orders), ()
 
 
@@ -93,10 +93,10 @@ def export_blocks(
     sections = {
         unit: tuple(
             CohereSection(rule.budget, ({RULES: Eq(rule.name)},))
-            for rule in _exported_rules(policy).values()
+            for rule in _rules_to_export(policy).values()
             if rule.unit == unit
         )
-        for unit in _exported_units(policy)
+        for unit in _units_to_export(policy)
     }
     pairs = [(cohort, unit) for cohort in cohorts for unit in sections]
     return tuple(
@@ -152,7 +152,7 @@ class _ExportedRule:
 
 
 @lru_cache(maxsize=8)
-def _exported_rules(policy: CompiledPolicy) -> dict[int, _ExportedRule]:
+def _rules_to_export(policy: CompiledPolicy) -> dict[int, _ExportedRule]:
     """Return the kept cumulative rules by number, without unlimited ones, which never deny."""
     section = policy.cumulative
     kept = (section.rules[int(number)] for number in section.pruning.kept.nonzero()[0])
@@ -163,9 +163,9 @@ def _exported_rules(policy: CompiledPolicy) -> dict[int, _ExportedRule]:
     }
 
 
-def _exported_units(policy: CompiledPolicy) -> tuple[str, ...]:
+def _units_to_export(policy: CompiledPolicy) -> tuple[str, ...]:
     """Return the units of exported rules, in the order of the policy."""
-    used = {rule.unit for rule in _exported_rules(policy).values()}
+    used = {rule.unit for rule in _rules_to_export(policy).values()}
     return tuple(name for name in policy.checked_policy_set.vocabulary.units if name in used)
 
 
@@ -179,7 +179,7 @@ def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[Inv
         if pure or not isinstance(budget, EpsilonDelta):
             message = f"rule `{rule.name}` has the budget {format_budget(budget)}"
             yield InvalidValue("C020", f"{message}; Cohere's files only hold ε with a δ above 0")
-    for unit in _exported_units(policy):
+    for unit in _units_to_export(policy):
         if dpolicy_unit_name(cohere_unit_name(unit)) != unit:
             yield InvalidValue("C021", f"unit `{unit}` would be imported under another name")
     axes = {axis.name: axis for axis in partition_space_for(policy).axes}
@@ -218,7 +218,7 @@ def _release_charge(
     rows = []
     for mechanism in mechanisms:
         try:
-            charged_boxes = _charged_boxes(mechanism, policy)
+            charged_boxes = _boxes_with_rules(mechanism, policy)
         except (InvalidValue, PredicateFailed) as error:
             code = error.code if isinstance(error, InvalidValue) else "C024"
             message = error.message if isinstance(error, InvalidValue) else str(error)
@@ -241,7 +241,7 @@ def _renyi_certificates(policy: CompiledPolicy) -> Certificates:
     return tuple(map(renyi, policy.policy_set.accounting.orders))
 
 
-def _charged_boxes(
+def _boxes_with_rules(
     mechanism: ResolvedMechanism, policy: CompiledPolicy
 ) -> list[tuple[Box, tuple[str, ...]]]:
     """Return the boxes in which a mechanism is charged, each with the rules charged there."""
@@ -249,7 +249,7 @@ def _charged_boxes(
     numbers = section.compiled.index.matching_rules(mechanism.predicate_input)
     if not numbers and not policy.policy_set.accounting.allow_uncovered:
         raise InvalidValue("C023", "no cumulative rule covers the mechanism")
-    exported, units = _exported_rules(policy), list(policy.checked_policy_set.vocabulary.units)
+    exported, units = _rules_to_export(policy), list(policy.checked_policy_set.vocabulary.units)
     by_box: dict[Box, list[str]] = {}
     for number in numbers:
         if number not in exported:
@@ -272,7 +272,7 @@ def _request(
     cohort: str | None,
 ) -> CohereRequest:
     axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
-    exported = _exported_units(policy)
+    exported = _units_to_export(policy)
     conjunctions = [_conjunction(box, rules, axes, cohort) for box, rules in charge.boxes]
     selection: dict[str, Intervals] = {}
     for position, axis in enumerate(axes):

@@ -75,9 +75,11 @@ def release_body_from_request(
     one mechanism for each set of rules that is charged in the same region. Without it, the rules
     are dropped.
     """
-    losses = {unit: _declared_curve(costs, schema.orders) for unit, costs in request.costs.items()}
+    losses = {
+        unit: _curve_to_declare(costs, schema.orders) for unit, costs in request.costs.items()
+    }
     units = [unit for unit in schema.units if losses.get(unit)]
-    intervals = _selected_intervals(request, cohort)
+    intervals = _select_intervals(request, cohort)
     groups = _group_rules(request.dnf, schema) if rules_label else ((request.dnf, ()),)
     try:
         if not units:
@@ -157,14 +159,14 @@ def boxes_from_formula(
 
 def _selections(test: CohereTest, domain: CohereDomain) -> list[Any]:
     """Return the selected part of a domain as the fewest selections of a release."""
-    runs = _selected_runs(test, domain)
+    runs = _select_runs(test, domain)
     if isinstance(domain, CohereRange):
         return [{"from": low, "to": high - 1} for low, high in runs]
     values = [str(value) for low, high in runs for value in domain[low:high]]
     return [sorted(values)] if values else []
 
 
-def _selected_runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]:
+def _select_runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]:
     """Return half-open intervals of the selected integers, or of positions in a listed domain."""
     low, high = (
         (domain.first, domain.last + 1) if isinstance(domain, CohereRange) else (0, len(domain))
@@ -216,7 +218,7 @@ def _group_rules(dnf: Dnf, schema: CohereSchema) -> tuple[_RuleGroup, ...]:
     start = domain.first if isinstance(domain, CohereRange) else 0
     conjunctions_by_rule: list[list[int]] = [[] for _ in names]
     for number, conjunction in enumerate(dnf):
-        for low, high in _selected_runs(conjunction.get(RULES), domain):
+        for low, high in _select_runs(conjunction.get(RULES), domain):
             for position in range(low - start, high - start):
                 conjunctions_by_rule[position].append(number)
     groups: dict[tuple[int, ...], list[str]] = {}
@@ -229,7 +231,7 @@ def _group_rules(dnf: Dnf, schema: CohereSchema) -> tuple[_RuleGroup, ...]:
     )
 
 
-def _selected_intervals(request: CohereRequest, cohort: str | None) -> Intervals | None:
+def _select_intervals(request: CohereRequest, cohort: str | None) -> Intervals | None:
     """Return the union of selected privacy units over all units with a cost; None for all."""
     if cohort is None or any(unit not in request.selection for unit in request.costs):
         return None
@@ -237,7 +239,7 @@ def _selected_intervals(request: CohereRequest, cohort: str | None) -> Intervals
     return tuple((low, high - 1) for low, high in _merge_runs(runs))
 
 
-def _declared_curve(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fraction]:
+def _curve_to_declare(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fraction]:
     """Return the costs that a release can declare; a cost below 1e-9 is declared as 1e-9."""
     return {
         format_order(order): max(cost, SMALLEST)

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dpolicy.integrations.registry.registry_totals import stated_unit, total_costs
+from dpolicy.integrations.registry.registry_totals import total_costs, unit_name
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
@@ -95,7 +95,7 @@ def _loss_fields(release: Release, policy: CompiledPolicy) -> dict[str, Any]:
     """
     costs = total_costs(release, policy)
     delta = policy.policy_set.accounting.delta or _DEFAULT_DELTA
-    stated = [stated_unit(request, policy) for request in release.mechanisms]
+    stated = [unit_name(request, policy) for request in release.mechanisms]
     for name in dict.fromkeys([*stated, *costs] if costs else []):
         parameters = _privacy_parameters(costs[name], delta)
         if parameters is None:

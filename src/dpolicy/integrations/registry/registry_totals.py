@@ -20,7 +20,7 @@ def total_costs(release: Release, policy: CompiledPolicy) -> dict[str, CostRepor
     named_units = {
         name
         for request in release.mechanisms
-        for name in (stated_unit(request, policy), *request.restatements)
+        for name in (unit_name(request, policy), *request.restatements)
     }
     if not named_units <= units.keys():
         return {}
@@ -31,7 +31,7 @@ def total_costs(release: Release, policy: CompiledPolicy) -> dict[str, CostRepor
     }
 
 
-def stated_unit(request: MechanismRequest, policy: CompiledPolicy) -> str:
+def unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str:
     """Return the unit that a mechanism states; by default the only unit, or `user`."""
     units = policy.checked_policy_set.vocabulary.units
     return request.unit or (next(iter(units)) if len(units) == 1 else "user")
@@ -39,7 +39,7 @@ def stated_unit(request: MechanismRequest, policy: CompiledPolicy) -> str:
 
 def _costs_by_unit(request: MechanismRequest, policy: CompiledPolicy) -> list[CostReport]:
     vocabulary = policy.checked_policy_set.vocabulary
-    units, name = vocabulary.units, stated_unit(request, policy)
+    units, name = vocabulary.units, unit_name(request, policy)
     relation = request.relation or units[name].relation
     context = GroupContext(
         tuple(units.values()), request.additive, request.days_read, vocabulary.covers
