@@ -234,9 +234,12 @@ def region_point(point: dict[str, CohereValue], schema: CohereSchema) -> tuple[i
     coordinates = []
     for name, value in point.items():
         domain = schema.domains[name]
-        if name != RULES:
-            is_range = isinstance(domain, CohereRange)
-            coordinates.append(int(value) if is_range else domain.index(value))
+        if name == RULES:
+            continue
+        if isinstance(domain, CohereRange):
+            coordinates.append(int(value))
+        else:
+            coordinates.append(domain.index(value))
     return (*coordinates, ALL_TIME[0])
 
 
