@@ -361,6 +361,21 @@ def test_all_problems_are_reported(entry: dict[str, Any], codes: list[str]) -> N
     assert all(p.code in PROBLEMS or p.code.startswith("M") for p in problems)
 
 
+def test_problems_name_the_path_of_the_value() -> None:
+    entry = make_entry("Pure DP", {"epsilon": "two", "delta": True}, "household")
+    del entry["url_slug"], entry["deployment"]["deployment_model"]
+    _, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
+    assert [str(problem) for problem in problems] == [
+        "G003: deployment.privacy_loss.privacy_unit: the policy has no unit `household`; help: pass"
+        " `--unit` with one of `user`, `user-month`, `user-day`",
+        "G001: deployment.privacy_loss.privacy_parameters.epsilon: expected a number, got `two`",
+        "G001: deployment.privacy_loss.privacy_parameters.delta: expected a number, got `True`",
+        "G004: deployment.deployment_model: the entry does not state that it covers one release;"
+        " help: pass `--times` with the number of publications for the same unit",
+        "G001: the entry: `url_slug` and `name` are missing",
+    ]
+
+
 def entry_with_release(text: str, **parameters: Any) -> dict[str, Any]:
     entry = make_entry("Zero-concentrated DP", parameters or {"rho": 0.1})
     entry["deployment"]["implementation"] = {
