@@ -1,12 +1,12 @@
-"""Writes the 2020 Census as a release: python make_release.py > releases/redistricting.yaml
+"""Generator of the 2020 Census as a release: python make_release.py > releases/redistricting.yaml
 
 The numbers are the settings of the production run for the United States, from the public code of
 the US Census Bureau (DAS_2020_Redistricting_Production_Code): the global scale of
 `person_default.ini`, the geographic shares of `person_US.ini`, and the query shares of the strategy
-that it names, `ProductionCandidate20210527US_mult8_add02_dsepJune3`.
+that this file names, `ProductionCandidate20210527US_mult8_add02_dsepJune3`.
 
 Each of the 65 measurements is a histogram with discrete Gaussian noise. Its ρ is an exact fraction
-of the total; the file has it rounded up to twelve decimals, since a file holds decimals only.
+of the total; the file states it rounded up to twelve decimals, because it can only hold decimals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from fractions import Fraction
 
-#: ρ of everything is one over the square of the global scale, 339/542.
+#: Total ρ: one over the square of the global scale, 339/542.
 TOTAL = Fraction(542, 339) ** 2
 
 LEVELS = {
@@ -28,7 +28,7 @@ LEVELS = {
     "block": Fraction(165, 4099),
 }
 
-#: Query → the attributes it is a histogram over. Levels of institutions are a coarser `hhgq`.
+#: Attributes of the histogram of each query. `hhinstlevels` is a coarser `hhgq`.
 QUERIES = {
     "total": (),
     "cenrace": ("cenrace",),
@@ -43,7 +43,7 @@ QUERIES = {
     "detailed": ("hhgq", "votingage", "hispanic", "cenrace"),
 }
 
-#: Level → the parts of each query, and of how many; the country has no noisy total.
+#: For each level, the numerators of the query shares and their denominator; `us` has no total.
 PARTS = {
     "us": ((0, 52, 26, 26, 26, 26, 130, 130, 26, 442, 3213), 4097),
     "state": ((3773, 6, 6, 6, 6, 6, 12, 12, 6, 34, 230), 4097),
@@ -57,16 +57,17 @@ DIGITS = 12
 
 
 def measurements() -> Iterator[tuple[str, str, tuple[str, ...], Fraction]]:
-    """Level, query, attributes and exact ρ of every measurement."""
-    for level, share in LEVELS.items():
-        parts, whole = PARTS[level]
-        for (query, attributes), part in zip(QUERIES.items(), parts, strict=True):
-            if part:
-                yield level, query, attributes, TOTAL * share * Fraction(part, whole)
+    """Yield level, query, attributes and exact ρ of every measurement."""
+    for level, level_share in LEVELS.items():
+        numerators, denominator = PARTS[level]
+        for (query, attributes), numerator in zip(QUERIES.items(), numerators, strict=True):
+            if numerator:
+                query_share = Fraction(numerator, denominator)
+                yield level, query, attributes, TOTAL * level_share * query_share
 
 
-def rounded_up(rho: Fraction) -> str:
-    """A decimal that is no less."""
+def format_rounded_up(rho: Fraction) -> str:
+    """Format ρ as a decimal, rounded up."""
     quanta = math.ceil(rho * 10**DIGITS)
     return f"{quanta // 10**DIGITS}.{quanta % 10**DIGITS:0{DIGITS}}"
 
@@ -78,7 +79,7 @@ def main() -> None:
     for level, query, attributes, rho in measurements():
         lines += [
             f"  - name: {level}/{query}",
-            f"    mechanism: {{kind: declared, rho: {rounded_up(rho)}}}",
+            f"    mechanism: {{kind: declared, rho: {format_rounded_up(rho)}}}",
             f"    attributes: [{', '.join(attributes)}]",
             f"    labels: {{geolevel: {level}, query: {query}}}",
         ]

@@ -1,7 +1,7 @@
-"""Writes the policy set of scenario S2: python make_scope.py [TOTAL] > scope/policy.yaml
+"""Generator of the policy set of scenario S2: python make_scope.py [TOTAL] > scope/policy.yaml
 
-The paper gives the distribution of the schema, not the schema. It is drawn here from a fixed seed,
-with `random()` only, which gives the same numbers in every version of Python.
+The paper gives the distribution of the schema, not the schema itself. The script draws a schema
+from a fixed seed. It uses only `random()`, which returns the same numbers in every Python version.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from random import Random
 SEED = 2025
 ATTRIBUTES, CATEGORIES = 150, 10
 CATEGORY_RISKS = ("low",) * 5 + ("medium",) * 4 + ("high",)
-#: After the category it is a member of an attribute has at least one more, and goes on like this.
-CONTINUE = 0.6
+#: An attribute has at least two categories; each further one is added with this probability.
+FURTHER_CATEGORY = 0.6
 ZIPF_EXPONENT = 0.1
 
 ATTRIBUTE_BUDGETS = {"low": 20, "medium": 9, "high": 3}
@@ -21,16 +21,16 @@ CATEGORY_BUDGETS = {"low": 12, "medium": 10, "high": 5}
 
 
 def main() -> None:
-    """Print the policy set for the total budget on the command line, 10 if there is none."""
+    """Print the policy set for the total budget on the command line; the default is 10."""
     sys.stdout.write(scope_policy(int(sys.argv[1]) if len(sys.argv) > 1 else 10))
 
 
 def scope_policy(total: int) -> str:
-    """The policy text for one total budget, in canonical layout."""
-    draw = Random(SEED)
-    risks = _risks(draw)
+    """Return the text of the policy for one total budget, in canonical layout."""
+    random = Random(SEED)
+    risks = _draw_risks(random)
     attributes = "\n".join(
-        f"    a{number:03}: {{risk: {risk}, {_memberships(draw)}}}"
+        f"    a{number:03}: {{risk: {risk}, {_draw_memberships(random)}}}"
         for number, risk in enumerate(risks)
     )
     categories = "\n".join(f"    c{n}: {{risk: {risk}}}" for n, risk in enumerate(CATEGORY_RISKS))
@@ -38,58 +38,58 @@ def scope_policy(total: int) -> str:
         total=total,
         categories=categories,
         attributes=attributes,
-        attribute_budgets=_budgets(ATTRIBUTE_BUDGETS, total),
-        category_budgets=_budgets(CATEGORY_BUDGETS, total),
+        attribute_budgets=_format_budgets(ATTRIBUTE_BUDGETS, total),
+        category_budgets=_format_budgets(CATEGORY_BUDGETS, total),
     )
 
 
-def _risks(draw: Random) -> list[str]:
-    """Of every ten attributes eight are low, one medium and one high, somewhere among the ten."""
+def _draw_risks(random: Random) -> list[str]:
+    """Draw the risks: of every ten attributes, eight are low, one is medium and one is high."""
     risks = []
     for _ in range(ATTRIBUTES // 10):
         ten = ["low"] * 8
-        ten.insert(int(draw.random() * 9), "medium")
-        ten.insert(int(draw.random() * 10), "high")
+        ten.insert(int(random.random() * 9), "medium")
+        ten.insert(int(random.random() * 10), "high")
         risks += ten
     return risks
 
 
-def _memberships(draw: Random) -> str:
-    """Member of the first category drawn; strongly or weakly tied to the others, half each."""
-    categories = _categories(draw)
+def _draw_memberships(random: Random) -> str:
+    """Draw categories: `member` of the first; `strong` or `weak` ties to the others, half each."""
+    categories = _draw_categories(random)
     ties: dict[str, list[int]] = {"member": categories[:1], "strong": [], "weak": []}
     for category in categories[1:]:
-        ties["strong" if draw.random() < 0.5 else "weak"].append(category)
+        ties["strong" if random.random() < 0.5 else "weak"].append(category)
     return ", ".join(
-        f"{level}: [{', '.join(f'c{n}' for n in sorted(found))}]"
-        for level, found in ties.items()
-        if found
+        f"{level}: [{', '.join(f'c{n}' for n in sorted(numbers))}]"
+        for level, numbers in ties.items()
+        if numbers
     )
 
 
-def _categories(draw: Random) -> list[int]:
-    """Different categories, the n-th with a weight of 1 / n^0.1."""
+def _draw_categories(random: Random) -> list[int]:
+    """Draw distinct categories; the n-th has the weight 1 / n^0.1."""
     size = 2
-    while size < CATEGORIES and draw.random() < CONTINUE:
+    while size < CATEGORIES and random.random() < FURTHER_CATEGORY:
         size += 1
-    left = list(range(CATEGORIES))
-    return [left.pop(_position(left, draw)) for _ in range(size)]
+    remaining = list(range(CATEGORIES))
+    return [remaining.pop(_draw_position(remaining, random)) for _ in range(size)]
 
 
-def _position(left: list[int], draw: Random) -> int:
-    """The place in the list that a random point of its summed weights falls on."""
-    weights = [1 / (number + 1) ** ZIPF_EXPONENT for number in left]
-    point = draw.random() * sum(weights)
+def _draw_position(remaining: list[int], random: Random) -> int:
+    """Draw a position in the list, in proportion to the weights of its categories."""
+    weights = [1 / (number + 1) ** ZIPF_EXPONENT for number in remaining]
+    point = random.random() * sum(weights)
     for position, weight in enumerate(weights):
         point -= weight
         if point < 0:
             return position
-    return len(left) - 1
+    return len(remaining) - 1
 
 
-def _budgets(by_risk: dict[str, int], total: int) -> str:
-    """No scope has more than everything together."""
-    parts = (f"{risk}: {{epsilon: {min(most, total)}}}" for risk, most in by_risk.items())
+def _format_budgets(by_risk: dict[str, int], total: int) -> str:
+    """Format budgets by risk; no budget exceeds the total."""
+    parts = (f"{risk}: {{epsilon: {min(budget, total)}}}" for risk, budget in by_risk.items())
     return f"{{{', '.join(parts)}}}"
 
 

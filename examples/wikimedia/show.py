@@ -1,6 +1,6 @@
-"""What a daily release of ρ = 0.015 costs a user-day and a user-month, by four ways of counting.
+"""Cost of a daily release of ρ = 0.015 for a user-day and a user-month, in four cases.
 
-Run as `python examples/wikimedia/show.py`.
+Run `python examples/wikimedia/show.py`.
 """
 
 from __future__ import annotations
@@ -9,36 +9,42 @@ from datetime import date
 from fractions import Fraction
 
 from dpolicy.privacy.conversion import zcdp_to_epsilon
-from dpolicy.privacy.cost_report import report
+from dpolicy.privacy.cost_report import report_costs
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
-from dpolicy.privacy.units.group_privacy import Setting, no_covers
-from dpolicy.privacy.units.privacy_units import Relation, Touched, Unit, parse_period, touched
+from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
+from dpolicy.privacy.units.privacy_units import (
+    NeighbouringRelation,
+    PrivacyUnit,
+    TouchedDays,
+    parse_period,
+    touched_days,
+)
 
 DELTA = Fraction("1e-6")
-DAY = Unit("user-day", "user", parse_period("day"), Relation.CHANGE)
-MONTH = Unit("user-month", "user", parse_period("month"), Relation.CHANGE)
+DAY = PrivacyUnit("user-day", "user", parse_period("day"), NeighbouringRelation.CHANGE)
+MONTH = PrivacyUnit("user-month", "user", parse_period("month"), NeighbouringRelation.CHANGE)
 #: σ² = Δ²/(2ρ) with Δ = 10 visits a day and ρ = 0.015; rounded up, ρ stays within 0.015.
 SIGMA = Fraction("57.7351")
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 
 
-def rho(days: Touched | None, monthly: int | None = None) -> dict[str, Fraction]:
-    """ρ of one release for a user-day and a user-month; `monthly` bounds the visits of a month."""
-    setting = Setting((DAY, MONTH), additive=False, touched=days, covers=no_covers)
+def rho(days: TouchedDays | None, monthly: int | None = None) -> dict[str, Fraction]:
+    """Return ρ of one release for both units; `monthly` bounds the visits of a month."""
+    context = GroupContext((DAY, MONTH), additive=False, touched=days, covers=no_covers)
     daily = Gaussian(SIGMA, Fraction(10))
     also = {} if monthly is None else {"user-month": Gaussian(SIGMA, Fraction(monthly))}
-    costs = report(daily, 0, also, Relation.CHANGE, setting, ())
-    found = {}
-    for unit, cost in zip(setting.units, costs, strict=True):
+    costs = report_costs(daily, 0, also, NeighbouringRelation.CHANGE, context, ())
+    rho_by_unit = {}
+    for unit, cost in zip(context.units, costs, strict=True):
         if cost.rho is None:
             raise ValueError(f"{unit.name} has no ρ")
-        found[unit.name] = cost.rho
-    return found
+        rho_by_unit[unit.name] = cost.rho
+    return rho_by_unit
 
 
 def rows() -> list[tuple[str, Fraction, str, str]]:
-    """What is counted, its ρ, what the paper prints, and what it assumes."""
-    daily = [rho(touched((day, day))) for day in JANUARY]
+    """Return description, ρ, ρ in the paper and assumption of each case."""
+    daily = [rho(touched_days((day, day))) for day in JANUARY]
     month = sum((costs["user-month"] for costs in daily), Fraction(0))
     return [
         ("one release, user-day", daily[0]["user-day"], "0.015", "10 visits a user and day"),

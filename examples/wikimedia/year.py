@@ -1,7 +1,7 @@
-"""A year of daily releases on a ledger in memory: what units have spent, how long budgets last.
+"""A year of daily releases on an in-memory ledger: balances of units, and how long budgets last.
 
-Run as `python examples/wikimedia/year.py`. The releases are those of `show.py`: at most ten visits
-a user and day, ρ = 0.015 for a user-day.
+Run `python examples/wikimedia/year.py`. The releases are those of `show.py`: at most ten visits per
+user and day, ρ = 0.015 for a user-day.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dpolicy.text.yaml_reader import Source
 NEW_YEAR, DAYS = date(2026, 1, 1), 365
 DELTA = Fraction("1e-6")
 POLICY = (Path(__file__).parent / "policy.yaml").read_text("utf-8")
-#: What the policy gives a user for ever, and budgets that people would rather hear.
-FOR_EVER = "{rho: 5.475}"
-PROMISES = (1, 2, 5, 10, 20)
+#: Lifetime budget of a user in the policy, and alternative lifetime budgets as ε.
+LIFETIME_BUDGET = "{rho: 5.475}"
+LIFETIME_EPSILONS = (1, 2, 5, 10, 20)
 
 
 def release(day: date) -> dict[str, Any]:
-    """The page views of one day."""
+    """Return the release of the page views of one day."""
     noise = {"kind": "gaussian", "sigma": 57.7351, "sensitivity": 10}
     mechanism = {"mechanism": noise, "unit": "user-day", "attributes": ["page-views"]}
     when = {"from": day.isoformat(), "to": day.isoformat()}
@@ -35,7 +35,7 @@ def release(day: date) -> dict[str, Any]:
 
 
 def days_allowed(point: DecisionPoint) -> Iterator[date]:
-    """The days from the first of the year on whose releases are allowed, up to one that is not."""
+    """Submit one day after another and yield the allowed days, until a release is denied."""
     day = NEW_YEAR
     while day < NEW_YEAR + timedelta(2 * DAYS) and point.submit(release(day)).allowed:
         yield day
@@ -43,8 +43,8 @@ def days_allowed(point: DecisionPoint) -> Iterator[date]:
 
 
 def year() -> tuple[int, dict[str, tuple[str, float]]]:
-    """How many days are allowed; by unit its rule and the most ρ that a block has spent."""
-    point = _point(POLICY)
+    """Return the number of allowed days, and the rule and ρ of the fullest block by unit."""
+    point = _start_decision_point(POLICY)
     allowed = len(list(days_allowed(point)))
     worst: dict[str, tuple[str, float]] = {}
     for balance in point.budgets():
@@ -55,25 +55,25 @@ def year() -> tuple[int, dict[str, tuple[str, float]]]:
 
 
 def lasts(epsilon: int) -> int:
-    """For how many days releases go on if a user has this ε for ever."""
-    text = POLICY.replace(FOR_EVER, f"{{epsilon: {epsilon}}}")
-    return len(list(days_allowed(_point(text))))
+    """Return the number of days that are allowed if a user has this lifetime ε."""
+    text = POLICY.replace(LIFETIME_BUDGET, f"{{epsilon: {epsilon}}}")
+    return len(list(days_allowed(_start_decision_point(text))))
 
 
-def _point(text: str) -> DecisionPoint:
+def _start_decision_point(text: str) -> DecisionPoint:
     point = DecisionPoint(MemoryStore())
     point.apply(compile_policy([Source("policy.yaml", text)]))
     return point
 
 
 def main() -> None:
-    """Print what a year costs each unit, and what smaller promises allow."""
+    """Print the cost of a year for each unit, and the days that smaller lifetime budgets allow."""
     allowed, worst = year()
     print(f"{allowed} daily releases are allowed; then `for-ever` ends it")
     print(f"{'unit':<12}{'rule':<12}{'ρ':>8}{'ε at 1e-6':>11}")
     for unit, (rule, rho) in sorted(worst.items(), key=lambda item: item[1][1]):
         print(f"{unit:<12}{rule:<12}{rho:>8.3f}{zcdp_to_epsilon(Fraction(rho), DELTA):>11.3f}")
-    for epsilon in PROMISES:
+    for epsilon in LIFETIME_EPSILONS:
         print(f"with ε {epsilon} for ever, they end after {lasts(epsilon)} days")
 
 

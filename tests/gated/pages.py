@@ -1,4 +1,4 @@
-"""The examples of docs/integrations, as the pages show them."""
+"""Examples on the pages of docs/integrations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
 
 
-def run_example(page: str, **given: Any) -> dict[str, Any]:
-    """Run the first Python block of a page with what it takes as given; what it then knows."""
+def run_example(page: str, **names: Any) -> dict[str, Any]:
+    """Run the first Python block of a page with these names; return its variables."""
     text = (PAGES / f"{page}.md").read_text("utf-8")
-    found = re.search(r"```python\n(.+?)```", text, re.DOTALL)
-    assert found is not None, f"{page} has no example"
-    names = dict(given)
-    exec(compile(found.group(1), f"{page}.md", "exec"), names)
-    return names
+    block = re.search(r"```python\n(.+?)```", text, re.DOTALL)
+    assert block is not None, f"{page} has no example"
+    variables = dict(names)
+    exec(compile(block.group(1), f"{page}.md", "exec"), variables)
+    return variables

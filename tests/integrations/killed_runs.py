@@ -1,7 +1,7 @@
-"""What a process does that is killed while it reads data: `python -m … WAY LEDGER`.
+"""Process that the test kills while it reads data: `python -m … MODE LEDGER`.
 
 gated     reserve, read, commit
-trusting  the canary: read, and charge when the result is there
+trusting  the canary: read, and charge when the result exists
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
 
 
-def gated(point: DecisionPoint, read: Callable[[], None]) -> None:
-    """As it should be."""
+def run_gated(point: DecisionPoint, read: Callable[[], None]) -> None:
+    """Reserve the cost before reading."""
     with Gate(point).reserve("run", mechanism(epsilon=2), release="run"):
         read()
 
 
-def trusting(point: DecisionPoint, read: Callable[[], None]) -> None:
-    """As many pipelines do it."""
+def run_trusting(point: DecisionPoint, read: Callable[[], None]) -> None:
+    """Charge after reading, which is the mistake."""
     read()
     point.submit({"release": "run", "mechanisms": [mechanism(epsilon=2)]})
 
 
-WAYS = {"gated": gated, "trusting": trusting}
+MODES = {"gated": run_gated, "trusting": run_trusting}
 
 
-def say_and_wait() -> None:
-    """Read data, for ever."""
+def read_slowly() -> None:
+    """Print that reading has begun, and do not return."""
     print("reading", flush=True)
     time.sleep(600)
 
@@ -40,4 +40,4 @@ def say_and_wait() -> None:
 if __name__ == "__main__":
     point = DecisionPoint(sys.argv[2])
     point.apply(policy(GLOBAL))
-    WAYS[sys.argv[1]](point, say_and_wait)
+    MODES[sys.argv[1]](point, read_slowly)

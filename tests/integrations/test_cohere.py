@@ -1,4 +1,4 @@
-"""Cohere's files and ours say the same: what is read is what was written, and who is charged."""
+"""Cohere's files: round trips keep all values, and conversions never charge less."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from dpolicy.balances.partition_space import (
     partition_space_for,
 )
 from dpolicy.decisions.resolution import resolve_release
-from dpolicy.integrations.cohere.cohere_export import _certificates
-from dpolicy.integrations.cohere.cohere_import import (
+from dpolicy.integrations.cohere import (
     CohereBlock,
     CohereRequest,
     CohereSchema,
@@ -43,6 +42,7 @@ from dpolicy.integrations.cohere.cohere_import import (
     requests_json,
     schema_json,
 )
+from dpolicy.integrations.cohere.cohere_export import _renyi_certificates
 from dpolicy.integrations.cohere.cohere_model import (
     PROBLEMS,
     RULES,
@@ -70,37 +70,37 @@ ORDERS = tuple(Fraction(order) for order in ("1.5", "2", "8", "64"))
 
 unhurried = settings(deadline=None)
 
-# A naive reading of formulas: point by point
+# Naive evaluation of formulas, point by point
 
 
-def values_of(domain: CohereDomain) -> list[CohereValue]:
+def domain_values(domain: CohereDomain) -> list[CohereValue]:
     return (
         list(range(domain.first, domain.last + 1)) if isinstance(domain, CohereRange) else [*domain]
     )
 
 
-def holds(test: Tested, value: CohereValue) -> bool:
+def passes(test: Tested, value: CohereValue) -> bool:
     match test:
-        case Eq(value=said):
-            return value == said
-        case Neq(value=said):
-            return value != said
-        case In(values=said_values):
-            return value in said_values
+        case Eq(value=operand):
+            return value == operand
+        case Neq(value=operand):
+            return value != operand
+        case In(values=operands):
+            return value in operands
         case Between(first=first, last=last):
             return isinstance(value, int) and first <= value <= last
 
 
-def satisfied(dnf: Dnf, point: dict[str, CohereValue]) -> bool:
-    return any(all(holds(test, point[name]) for name, test in c.items()) for c in dnf)
+def selects(dnf: Dnf, point: dict[str, CohereValue]) -> bool:
+    return any(all(passes(test, point[name]) for name, test in c.items()) for c in dnf)
 
 
-def every_point(domains: dict[str, CohereDomain]) -> Iterator[dict[str, CohereValue]]:
-    for values in product(*(values_of(domain) for domain in domains.values())):
+def all_points(domains: dict[str, CohereDomain]) -> Iterator[dict[str, CohereValue]]:
+    for values in product(*(domain_values(domain) for domain in domains.values())):
         yield dict(zip(domains, values, strict=True))
 
 
-# What Hypothesis makes
+# Strategies
 
 names = st.sampled_from(["AT", "CH", "DE", "FR", "é", "a b", 'q"'])
 rounds = st.integers(0, 40)
@@ -128,7 +128,7 @@ def schemas(draw: st.DrawFn) -> CohereSchema:
 @st.composite
 def formulas(draw: st.DrawFn, schema: CohereSchema) -> Dnf:
     def test(domain: CohereDomain) -> Tested:
-        value = st.sampled_from(values_of(domain))
+        value = st.sampled_from(domain_values(domain))
         kinds: list[st.SearchStrategy[Tested]] = [
             value.map(Eq),
             value.map(Neq),
@@ -151,9 +151,9 @@ def requests_and_schemas(draw: st.DrawFn) -> tuple[CohereRequest, CohereSchema]:
     units = draw(st.lists(st.sampled_from(schema.units), min_size=1, unique=True))
     costs = {unit: tuple(draw(costs_) for _ in schema.orders) for unit in units}
     selection = draw(st.dictionaries(st.sampled_from(schema.units), intervals))
-    whole = st.integers(0, 10**6)
+    naturals = st.integers(0, 10**6)
     request = CohereRequest(
-        draw(whole), draw(rounds), draw(whole), costs, draw(formulas(schema)), selection
+        draw(naturals), draw(rounds), draw(naturals), costs, draw(formulas(schema)), selection
     )
     return request, schema
 
@@ -187,26 +187,26 @@ def through_text(data: Any) -> Any:
     return json.loads(json.dumps(data, allow_nan=False))
 
 
-# Laws
+# Properties
 
 
 @unhurried
 @given(schemas())
-def test_a_schema_comes_back(schema: CohereSchema) -> None:
+def test_a_schema_survives_a_round_trip(schema: CohereSchema) -> None:
     assert read_schema(through_text(schema_json(schema))) == (schema, ())
 
 
 @unhurried
 @given(requests_and_schemas())
-def test_a_request_comes_back(made: tuple[CohereRequest, CohereSchema]) -> None:
-    request, schema = made
+def test_a_request_survives_a_round_trip(pair: tuple[CohereRequest, CohereSchema]) -> None:
+    request, schema = pair
     assert read_requests(through_text(requests_json([request])), schema) == ((request,), ())
 
 
 @unhurried
 @given(blocks_and_schemas())
-def test_a_block_comes_back(made: tuple[CohereBlock, CohereSchema]) -> None:
-    block, schema = made
+def test_a_block_survives_a_round_trip(pair: tuple[CohereBlock, CohereSchema]) -> None:
+    block, schema = pair
     assert read_blocks(through_text(blocks_json([block])), schema) == ((block,), ())
 
 
@@ -223,20 +223,24 @@ def space_for(schema: CohereSchema, cohorts: CohereRange | None = None) -> Parti
     return PartitionSpace(tuple(axes))
 
 
-def regions_of(body: Any, space: PartitionSpace) -> list[Region]:
+def release_regions(body: Any, space: PartitionSpace) -> list[Region]:
     release = parse_request(body)
-    found = [space.region(m.where, m.days_read) for m in release.mechanisms]
-    return [Region((space.box,)) if region is None else region for region in found]
+    regions = [space.region(m.where, m.days_read) for m in release.mechanisms]
+    return [Region((space.box,)) if region is None else region for region in regions]
 
 
-def at(point: dict[str, CohereValue], schema: CohereSchema) -> tuple[int, ...]:
-    """A point as a region counts it: numbers, positions in lists, and any day."""
-    places = []
+def region_point(point: dict[str, CohereValue], schema: CohereSchema) -> tuple[int, ...]:
+    """Return a point in the coordinates of a region: integers, positions in lists, and any day."""
+    coordinates = []
     for name, value in point.items():
         domain = schema.domains[name]
-        if name != RULES:
-            places.append(int(value) if isinstance(domain, CohereRange) else domain.index(value))
-    return (*places, ALL_TIME[0])
+        if name == RULES:
+            continue
+        if isinstance(domain, CohereRange):
+            coordinates.append(int(value))
+        else:
+            coordinates.append(domain.index(value))
+    return (*coordinates, ALL_TIME[0])
 
 
 def plain_request(dnf: Dnf) -> CohereRequest:
@@ -248,7 +252,7 @@ def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
     ascii_ = st.lists(st.sampled_from(["AT", "CH", "DE"]), min_size=1, unique=True).map(tuple)
     numbers = ranges.map(
         lambda r: CohereRange(r.first + 3, r.last + 3)
-    )  # a rule's name has no sign
+    )  # names of rules have no minus sign
     kinds: st.SearchStrategy[CohereDomain] = numbers | ascii_
     domains = draw(st.dictionaries(st.sampled_from(["x", "y", RULES]), kinds, max_size=3))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
@@ -257,70 +261,75 @@ def formulas_and_schemas(draw: st.DrawFn) -> tuple[Dnf, CohereSchema]:
 
 @unhurried
 @given(formulas_and_schemas())
-def test_a_formula_and_its_region_have_the_same_points(made: tuple[Dnf, CohereSchema]) -> None:
-    dnf, schema = made
+def test_a_formula_and_its_region_have_the_same_points(pair: tuple[Dnf, CohereSchema]) -> None:
+    dnf, schema = pair
     body, problems = release_body_from_request(plain_request(dnf), schema)
-    places = {n: d for n, d in schema.domains.items() if n != RULES}
-    # `Rules` says nothing about places: without a label, a request is charged at all it names.
-    named = tuple({n: t for n, t in c.items() if n != RULES} for c in dnf)
-    expected = {at(p, schema) for p in every_point(places) if satisfied(named, p)}
+    partitions = {n: d for n, d in schema.domains.items() if n != RULES}
+    # `Rules` does not restrict the region if there is no label for rules.
+    formula = tuple({n: t for n, t in c.items() if n != RULES} for c in dnf)
+    points = list(all_points(partitions))
+    expected = {region_point(p, schema) for p in points if selects(formula, p)}
     if body is None:
         assert not expected and [p.code for p in problems] == ["C009"]
         return
-    (region,) = regions_of(body, space_for(schema))
-    assert {p for p in (at(p, schema) for p in every_point(places)) if contains(region, p)} == (
-        expected
-    )
+    (region,) = release_regions(body, space_for(schema))
+    charged = {p for p in (region_point(p, schema) for p in points) if contains(region, p)}
+    assert charged == expected
 
 
 @unhurried
 @given(formulas_and_schemas())
-def test_each_rule_is_charged_once_where_the_formula_says(made: tuple[Dnf, CohereSchema]) -> None:
-    dnf, schema = made
+def test_each_rule_is_charged_once_in_the_region_of_the_formula(
+    pair: tuple[Dnf, CohereSchema],
+) -> None:
+    dnf, schema = pair
     body, _ = release_body_from_request(plain_request(dnf), schema, rules_label="rules")
-    every = list(every_point(dict(schema.domains)))
+    points = list(all_points(dict(schema.domains)))
     if body is None:
-        assert not any(satisfied(dnf, point) for point in every)
+        assert not any(selects(dnf, point) for point in points)
         return
-    regions = regions_of(body, space_for(schema))
-    told = [said.get("labels", {}).get("rules") for said in body["mechanisms"]]
-    for point in every:
+    regions = release_regions(body, space_for(schema))
+    labels = [fields.get("labels", {}).get("rules") for fields in body["mechanisms"]]
+    for point in points:
         rule = str(point[RULES]) if RULES in point else None
-        pairs = zip(regions, told, strict=True)
-        hits = [contains(r, at(point, schema)) for r, t in pairs if rule is None or rule in t]
-        assert sum(hits) == satisfied(dnf, point)
+        hits = [
+            contains(region, region_point(point, schema))
+            for region, rules in zip(regions, labels, strict=True)
+            if rule is None or rule in rules
+        ]
+        assert sum(hits) == selects(dnf, point)
 
 
 @unhurried
 @given(formulas_and_schemas())
-def test_the_rules_of_a_request_are_those_of_its_points(made: tuple[Dnf, CohereSchema]) -> None:
-    dnf, schema = made
-    ruled = tuple({n: t for n, t in c.items() if n == RULES} for c in dnf)
+def test_the_rules_of_a_request_are_those_of_its_points(pair: tuple[Dnf, CohereSchema]) -> None:
+    dnf, schema = pair
+    rule_tests = tuple({n: t for n, t in c.items() if n == RULES} for c in dnf)
     domain = schema.domains.get(RULES, ())
-    expected = [str(v) for v in values_of(domain) if satisfied(ruled, {RULES: v})]
+    expected = [str(v) for v in domain_values(domain) if selects(rule_tests, {RULES: v})]
     assert list(charged_rules(plain_request(dnf), schema)) == expected
 
 
-# The small files
+# Small files
 
 
-def loaded(name: str) -> Any:
+def load_file(name: str) -> Any:
     return json.loads((DATA / name).read_text("utf-8"))
 
 
 def small_schema() -> CohereSchema:
-    schema, problems = read_schema(loaded("schema.json"))
+    schema, problems = read_schema(load_file("schema.json"))
     assert schema is not None and not problems
     return schema
 
 
 def small_requests() -> tuple[CohereRequest, ...]:
-    requests, problems = read_requests(loaded("requests_11.json"), small_schema())
+    requests, problems = read_requests(load_file("requests_11.json"), small_schema())
     assert requests is not None and not problems
     return requests
 
 
-def test_a_schema_is_partitions_and_orders() -> None:
+def test_a_schema_becomes_partitions_and_orders() -> None:
     schema = small_schema()
     assert partitions_from_schema(schema) == {
         "country": {"values": ["AT", "CH", "DE"]},
@@ -329,10 +338,10 @@ def test_a_schema_is_partitions_and_orders() -> None:
     assert schema.orders == (*ORDERS, Fraction(10**10))
 
 
-def test_a_request_is_a_release() -> None:
+def test_a_request_becomes_a_release() -> None:
     body, problems = release_body_from_request(small_requests()[0], small_schema(), cohort="cohort")
     assert not problems and body is not None
-    chosen = {"from": 0, "to": 10}
+    cohorts = {"from": 0, "to": 10}
     assert body == {
         "release": "5",
         "utility": 42,
@@ -341,7 +350,7 @@ def test_a_request_is_a_release() -> None:
                 "mechanism": {
                     "kind": "declared",
                     "renyi": {
-                        "1.5": Fraction("1e-9"),  # nothing at all cannot be declared
+                        "1.5": Fraction("1e-9"),  # a release cannot declare a zero cost
                         "2": Fraction("0.02"),
                         "8": Fraction("0.08"),
                         "64": Fraction("0.64"),
@@ -359,54 +368,54 @@ def test_a_request_is_a_release() -> None:
                     }
                 },
                 "where": [
-                    {"country": ["CH", "DE"], "slot": {"from": 1, "to": 3}, "cohort": chosen},
-                    {"country": ["CH", "DE"], "slot": {"from": 7, "to": 7}, "cohort": chosen},
-                    {"country": ["AT"], "slot": {"from": 0, "to": 3}, "cohort": chosen},
-                    {"country": ["AT"], "slot": {"from": 5, "to": 9}, "cohort": chosen},
+                    {"country": ["CH", "DE"], "slot": {"from": 1, "to": 3}, "cohort": cohorts},
+                    {"country": ["CH", "DE"], "slot": {"from": 7, "to": 7}, "cohort": cohorts},
+                    {"country": ["AT"], "slot": {"from": 0, "to": 3}, "cohort": cohorts},
+                    {"country": ["AT"], "slot": {"from": 5, "to": 9}, "cohort": cohorts},
                 ],
             }
         ],
     }
 
 
-def test_everybody_is_selected_where_nothing_is_said() -> None:
+def test_a_request_without_a_selection_is_charged_to_all_users() -> None:
     body, _ = release_body_from_request(small_requests()[1], small_schema(), cohort="cohort")
     assert body is not None and "where" not in body["mechanisms"][0]
 
 
-def test_blocks_say_what_they_were_charged() -> None:
-    blocks, problems = read_blocks(loaded("blocks_11.json"), small_schema())
+def test_blocks_list_the_requests_charged_to_them() -> None:
+    blocks, problems = read_blocks(load_file("blocks_11.json"), small_schema())
     assert blocks is not None and not problems
     assert [(b.id, b.request_ids, b.created, b.retired) for b in blocks] == [
         (0, (5,), 0, 12),
         (1, (), 1, None),
     ]
     assert [len(b.sections) for b in blocks] == [2, 0]
-    assert through_text(blocks_json(blocks)) == loaded("blocks_11.json")
+    assert through_text(blocks_json(blocks)) == load_file("blocks_11.json")
 
 
-# What is wrong is told, all of it
+# Problems
 
 
-def test_every_problem_of_a_file_is_told() -> None:
-    requests, problems = read_requests(loaded("bad_requests.json"), small_schema())
+def test_all_problems_of_a_file_are_reported() -> None:
+    requests, problems = read_requests(load_file("bad_requests.json"), small_schema())
     assert requests is None
     assert [str(problem) for problem in problems] == [
         "C007: requests[0].request_cost.User: 2 costs for 5 orders",
-        "C003: requests[0].request_cost.Household.Rdp.eps_values[3]: a number of at least 0 is"
-        " expected, not `-0.4`",
+        "C003: requests[0].request_cost.Household.Rdp.eps_values[3]: expected a number of at least"
+        " 0, got `-0.4`",
         "C004: requests[0].request_cost: the schema has no unit `Household`",
-        "C001: requests[0].profit: a whole number from 0 to 1000000000000 is expected, not `2.5`",
+        "C001: requests[0].profit: expected an integer from 0 to 1000000000000, got `2.5`",
         "C005: requests[0].dnf.conjunctions[0].predicates.country: `FR` is not in the domain",
         "C004: requests[0].dnf.conjunctions[0].predicates.county: the schema has no attribute"
         " `county`",
         "C005: requests[0].dnf.conjunctions[0].predicates.slot: `5 to 12` is not in the domain",
-        "C001: requests[0].dnf.conjunctions[0].predicates.Rules: one of Between, Eq, In, Neq is"
-        " expected, not `{'Like': 'all'}`",
-        "C011: requests[1].request_cost: a request needs the cost for a unit",
+        "C001: requests[0].dnf.conjunctions[0].predicates.Rules: expected one of Between, Eq, In,"
+        " Neq, got `{'Like': 'all'}`",
+        "C011: requests[1].request_cost: a request needs the cost for at least one unit",
         "C002: requests[1].dnf: `conjunctions` is missing",
-        "C001: requests[2]: a map is expected, not `request`",
-        "C006: requests: the request_id `1` stands 2 times",
+        "C001: requests[2]: expected a map, got `request`",
+        "C006: requests: request_id `1` occurs 2 times",
     ]
 
 
@@ -428,35 +437,35 @@ junk = st.recursive(
 
 @unhurried
 @given(st.data())
-def test_whatever_a_file_holds_it_is_read_or_refused(data: st.DataObject) -> None:
-    """One part of a good file is replaced by anything: a value or problems, never a traceback."""
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    """Replace one part of a valid file: the result is a value or problems, never a traceback."""
     kind = data.draw(st.sampled_from(["schema.json", "requests_11.json", "blocks_11.json"]))
-    content = loaded(kind)
+    content = load_file(kind)
     holders = [content]
-    for holder in holders:  # grows while it is walked
+    for holder in holders:  # the list grows during the iteration
         inner = holder.values() if isinstance(holder, dict) else holder
         holders += [item for item in inner if isinstance(item, dict | list) and item]
     holder = data.draw(st.sampled_from(holders))
     keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
     holder[data.draw(st.sampled_from(keys))] = data.draw(junk)
-    read: Any
+    value: Any
     if kind == "schema.json":
-        read, problems = read_schema(content)
+        value, problems = read_schema(content)
     elif kind == "blocks_11.json":
-        read, problems = read_blocks(content, small_schema())
+        value, problems = read_blocks(content, small_schema())
     else:
-        read, problems = read_requests(content, small_schema())
-    assert (read is None) == bool(problems)
+        value, problems = read_requests(content, small_schema())
+    assert (value is None) == bool(problems)
     assert all(problem.code in PROBLEMS for problem in problems)
-    for request in read or () if kind == "requests_11.json" else ():
-        body, wrong = release_body_from_request(
+    for request in value or () if kind == "requests_11.json" else ():
+        body, request_problems = release_body_from_request(
             request, small_schema(), cohort="cohort", rules_label="rules"
         )
-        assert (body is None) == bool(wrong)
+        assert (body is None) == bool(request_problems)
 
 
-def test_orders_are_said_where_the_schema_has_other_numbers() -> None:
-    data = {**loaded("schema.json"), "accounting_type": {"Rdp": {"eps_values": [0, 0, 0]}}}
+def test_orders_are_passed_if_the_schema_has_other_numbers() -> None:
+    data = {**load_file("schema.json"), "accounting_type": {"Rdp": {"eps_values": [0, 0, 0]}}}
     assert [p.code for p in read_schema(data)[1]] == ["C008"]
     assert [p.code for p in read_schema(data, ORDERS)[1]] == ["C007"]
     schema, problems = read_schema(data, ORDERS[:3])
@@ -488,7 +497,7 @@ def test_a_request_that_cannot_be_a_release(changes: dict[str, Any], code: str) 
     assert body is None and [problem.code for problem in problems] == [code]
 
 
-def test_too_many_boxes_are_refused_at_once() -> None:
+def test_too_many_boxes_are_refused_quickly() -> None:
     domains: dict[str, CohereDomain] = dict.fromkeys("abcdef", CohereRange(0, 999))
     schema = CohereSchema(domains, ("User",), 12, ORDERS)
     odd = In(tuple(range(1, 999, 2)))
@@ -503,10 +512,10 @@ def test_units_keep_their_names(name: str) -> None:
     assert dpolicy_unit_name(cohere_unit_name(name)) == name
 
 
-# From policies
+# Export
 
 
-def compiled(**schema: Any) -> CompiledPolicy:
+def compile_with(**sections: Any) -> CompiledPolicy:
     policy = {
         "dpolicy": 1,
         "accounting": {"delta": 1e-7},
@@ -539,24 +548,25 @@ def compiled(**schema: Any) -> CompiledPolicy:
                 "budgets": {"low": {"epsilon": 5}, "high": {"epsilon": 2}},
             },
             {
-                "name": "seen",
+                "name": "unlimited",
                 "kind": "custom",
                 "when": "always",
                 "unit": "user-month",
                 "budget": "unlimited",
             },
         ],
-        **schema,
+        **sections,
     }
     return compile_policy([Source("policy.yaml", json.dumps(policy))])
 
 
-def released(name: str, *mechanisms: dict[str, Any], **more: Any) -> Any:
-    said = [{"mechanism": {"kind": "gaussian", "sigma": 20}, **m} for m in mechanisms]
-    return parse_request({"release": name, "mechanisms": said, **more})
+def make_release(name: str, *mechanisms: dict[str, Any], **fields: Any) -> Any:
+    noise = {"kind": "gaussian", "sigma": 20}
+    bodies = [{"mechanism": noise, **mechanism} for mechanism in mechanisms]
+    return parse_request({"release": name, "mechanisms": bodies, **fields})
 
 
-def test_the_paper_is_written() -> None:
+def test_the_policy_of_the_paper_is_exported() -> None:
     policy = load_policy(EXAMPLES / "scope")
     schema, problems = export_schema(policy, window=12)
     assert schema is not None and not problems
@@ -567,8 +577,8 @@ def test_the_paper_is_written() -> None:
     assert blocks is not None and read_blocks(blocks_json(blocks), schema) == (blocks, ())
     assert [(b.created, b.retired, b.selection) for b in blocks][-1] == (10, 22, ((10, 10),))
     assert {s.budget.epsilon for s in blocks[0].sections} == {3, 5, Fraction(15, 2), 9, 10}
-    asked = released("7", {"attributes": ["a006", "a000"]}, utility=12)
-    requests, _ = export_requests(policy, [asked], created=3)
+    release = make_release("7", {"attributes": ["a006", "a000"]}, utility=12)
+    requests, _ = export_requests(policy, [release], created=3)
     assert requests is not None and read_requests(requests_json(requests), schema) == (requests, ())
     (request,) = requests
     assert (request.id, request.profit, request.created) == (7, 12, 3)
@@ -602,60 +612,62 @@ mechanism_ = st.fixed_dictionaries(
         "time": st.just({"from": "2026-01-10", "to": "2026-01-12"}),
     },
 )
-POLICY = compiled()
+POLICY = compile_with()
 
 
 @unhurried
 @given(mechanism_)
-def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> None:
-    """Every rule at every place and day that we charge is charged, at the same cost."""
-    release = released("a", said)
+def test_an_exported_release_is_charged_in_the_same_region(fields: dict[str, Any]) -> None:
+    """The request is charged to the same rules at the same points, at the same cost."""
+    release = make_release("a", fields)
     schema, _ = export_schema(POLICY, window=3)
     requests, problems = export_requests(POLICY, [release], created=0)
     assert schema is not None and requests is not None, problems
     (request,) = requests
     assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
-    of, _ = enforced_sections(POLICY)
-    (mechanism,), _ = resolve_release(release, POLICY, _certificates(POLICY))
-    matched = of.compiled.index.matching_rules(mechanism.predicate_input)
+    section, _ = enforced_sections(POLICY)
+    (mechanism,), _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
+    matched = section.compiled.index.matching_rules(mechanism.predicate_input)
     names = {
-        of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched
+        section.compiled.rules[n].name: section.granularities.blocks(mechanism.region, n)
+        for n in matched
     }
-    del names["seen"]
+    del names["unlimited"]
     day = date(2026, 1, 11).toordinal()
-    for point in every_point(dict(schema.domains)):
+    for point in all_points(dict(schema.domains)):
         region = names.get(str(point[RULES]))
-        ours = region is not None and contains(region, (*at(point, schema)[:-1], day))
-        assert satisfied(request.dnf, point) == ours
+        ours = region is not None and contains(region, (*region_point(point, schema)[:-1], day))
+        assert selects(request.dnf, point) == ours
     for row, unit in zip(mechanism.costs, ("User", "UserMonth"), strict=True):
         assert request.costs[unit] == tuple(Fraction(int(a), 10**12) for a in row[:-1])
 
 
 @unhurried
 @given(st.lists(mechanism_, min_size=1, max_size=3))
-def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> None:
-    """Mechanisms together, and cohorts as the selection of privacy units: at least what we do."""
-    release = released("a", *said)
+def test_an_exported_release_is_never_charged_less(mechanism_fields: list[dict[str, Any]]) -> None:
+    """Several mechanisms together, with cohorts as the selection of privacy units."""
+    release = make_release("a", *mechanism_fields)
     schema, _ = export_schema(POLICY, window=3, cohort="cohort")
     requests, problems = export_requests(POLICY, [release], created=0, cohort="cohort")
     assert schema is not None and requests is not None, problems
     (request,) = requests
-    of, _ = enforced_sections(POLICY)
-    mechanisms, _ = resolve_release(release, POLICY, _certificates(POLICY))
+    section, _ = enforced_sections(POLICY)
+    mechanisms, _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
     day = date(2026, 1, 11).toordinal()
-    for point in every_point({**schema.domains, "cohort": CohereRange(0, 4)}):
+    for point in all_points({**schema.domains, "cohort": CohereRange(0, 4)}):
         cohort = int(point.pop("cohort"))
-        chosen = all(any(a <= cohort <= b for a, b in i) for i in request.selection.values())
-        place = (*at(point, schema)[:-1], cohort, day)
+        selected = all(any(a <= cohort <= b for a, b in i) for i in request.selection.values())
+        location = (*region_point(point, schema)[:-1], cohort, day)
         costs = [
             m.costs
             for m in mechanisms
-            for n in of.compiled.index.matching_rules(m.predicate_input)
-            if of.compiled.rules[n].name == point[RULES] and of.compiled.rules[n].unit == "user"
-            if contains(of.granularities.blocks(m.region, n), place)
+            for n in section.compiled.index.matching_rules(m.predicate_input)
+            if section.compiled.rules[n].name == point[RULES]
+            and section.compiled.rules[n].unit == "user"
+            if contains(section.granularities.blocks(m.region, n), location)
         ]
         if costs:
-            assert chosen and satisfied(request.dnf, point)
+            assert selected and selects(request.dnf, point)
             ours = [
                 sum(int(rows[0][order]) for rows in costs) for order in range(len(schema.orders))
             ]
@@ -663,33 +675,35 @@ def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> 
             assert all(t is not None and t * 10**12 >= o for t, o in zip(theirs, ours, strict=True))
 
 
-def test_what_was_written_can_be_read_and_submitted() -> None:
+def test_an_exported_release_can_be_imported_and_submitted() -> None:
     schema, _ = export_schema(POLICY, window=3, cohort="cohort")
-    asked = released("a", {"where": {"cohort": {"from": 1, "to": 2}, "country": "CH"}}, utility=3)
-    requests, _ = export_requests(POLICY, [asked], created=0, cohort="cohort")
+    release = make_release(
+        "a", {"where": {"cohort": {"from": 1, "to": 2}, "country": "CH"}}, utility=3
+    )
+    requests, _ = export_requests(POLICY, [release], created=0, cohort="cohort")
     assert schema is not None and requests is not None
     body, problems = release_body_from_request(requests[0], schema, cohort="cohort")
     assert body is not None and not problems
     point = DecisionPoint(MemoryStore())
     point.apply(POLICY)
     assert point.submit(body).allowed
-    again = parse_request(body)
+    imported = parse_request(body)
     (one,), (other,) = (
-        resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again)
+        resolve_release(r, POLICY, _renyi_certificates(POLICY))[0] for r in (release, imported)
     )
     assert one.region == other.region and (one.costs == other.costs).all()
     assert partition_space_for(POLICY).axes[2].name == "cohort"
 
 
-def test_ids_that_are_no_numbers_are_numbered() -> None:
-    releases = [released(name, {}) for name in ("b", "0", "a", "3", "007")]
+def test_ids_that_are_not_integers_get_unused_integers() -> None:
+    releases = [make_release(name, {}) for name in ("b", "0", "a", "3", "007")]
     requests, _ = export_requests(POLICY, releases, created=0)
     assert requests is not None and [request.id for request in requests] == [1, 0, 2, 3, 4]
 
 
-def test_everything_that_cannot_be_written_is_told() -> None:
+def test_all_properties_that_cannot_be_exported_are_reported() -> None:
     base = {"name": "b", "kind": "custom", "when": "always", "unit": "Other", "budget": {"rho": 1}}
-    policy = compiled(
+    policy = compile_with(
         units={"user": {}, "Other": {}},
         schema={"partitions": {"Rules": {"values": ["a"]}}},
         policies=[
@@ -706,15 +720,15 @@ def test_everything_that_cannot_be_written_is_told() -> None:
         "C021",
     ]
     assert export_blocks(policy, [1], window=1)[0] is None
-    leaky = released("x", {"mechanism": {"kind": "declared", "epsilon": 1, "delta": 1e-9}})
-    unknown = released("y", {"attributes": ["nothing"]})
+    leaky = make_release("x", {"mechanism": {"kind": "declared", "epsilon": 1, "delta": 1e-9}})
+    unknown = make_release("y", {"attributes": ["nothing"]})
     twice = [leaky, unknown, leaky]
     assert [p.code for p in export_requests(POLICY, twice, created=0)[1]] == ["C006"]
     assert [p.code for p in export_requests(POLICY, twice[:2], created=0)[1]] == ["C022", "R002"]
 
 
-def test_a_release_that_no_rule_bounds_is_told() -> None:
-    policy = compiled(
+def test_a_release_without_a_rule_is_reported() -> None:
+    policy = compile_with(
         policies=[
             {
                 "name": "z",
@@ -725,6 +739,9 @@ def test_a_release_that_no_rule_bounds_is_told() -> None:
             },
         ]
     )
-    asked = [released("x", {"attributes": ["views"]}), released("y", {"attributes": ["zip"]})]
-    requests, problems = export_requests(policy, asked, created=0)
+    releases = [
+        make_release("x", {"attributes": ["views"]}),
+        make_release("y", {"attributes": ["zip"]}),
+    ]
+    requests, problems = export_requests(policy, releases, created=0)
     assert requests is None and [p.code for p in problems] == ["C023"]

@@ -1,7 +1,7 @@
-"""Limits on contributions: what is stated is never less than what a neighbour can change.
+"""Contribution limits: a neighbour never changes a histogram by more than the stated sensitivity.
 
-The sensitivities of whole chains against random neighbours on the naive twin, with canaries that
-leave out one trap each of theory 5.4; and the two frames against the twin.
+The tests compare sensitivities of chains of limits with random neighbours on the naive twin, and
+the two DataFrame libraries with the twin. Each canary omits one effect of theory 5.4.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNITS = {
 }
 DAY, MONTH, USER = UNITS["user-day"], UNITS["user-month"], UNITS["user"]
 
-#: Nine days of two months and three weeks, neither within the other.
+#: Nine days in two months and three weeks; the weeks do not lie within the months.
 DAYS = [date(2024, 1, 27) + timedelta(days=n) for n in range(9)]
 
 CHAINS = (
@@ -58,7 +58,7 @@ CHAINS = (
     ("user-day", "user-month", "user"),
 )
 
-#: How a canary looks for a mistake; what it finds need not be small.
+#: Settings of a canary: it needs any counterexample, not a small one.
 SEARCH = settings(
     max_examples=20_000, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
 )
@@ -68,7 +68,7 @@ JANUARY = (date(2026, 1, 1), date(2026, 1, 31))
 
 @dataclass(frozen=True)
 class Scene:
-    """Two neighbouring databases, and what is computed of them."""
+    """Two neighbouring databases and the histogram that is computed from them."""
 
     limits: Contributions
     unit: PrivacyUnit
@@ -79,9 +79,10 @@ class Scene:
 
     @property
     def change(self) -> tuple[int, int]:
-        """How far apart the two histograms are: L1, and L2 squared."""
-        shown = [histogram(kept(d, self.limits), self.about) for d in (self.one, self.other)]
-        return distances(*shown)
+        """L1 distance and squared L2 distance of the two histograms."""
+        databases = (self.one, self.other)
+        histograms = [histogram(kept(d, self.limits), self.about) for d in databases]
+        return distances(*histograms)
 
 
 @st.composite
@@ -93,9 +94,9 @@ def spans(draw: st.DrawFn, days: list[date]) -> tuple[date, date]:
 @st.composite
 def all_limits(draw: st.DrawFn) -> Contributions:
     chain = draw(st.sampled_from(CHAINS))
-    most = {name: draw(st.integers(1, 4)) for name in chain}
+    maxima = {name: draw(st.integers(1, 4)) for name in chain}
     per_cell = draw(st.sampled_from([None, None, 1, 2]))
-    limits = contributions_from_limits(UNITS, most, draw(spans(DAYS)), per_cell)
+    limits = contributions_from_limits(UNITS, maxima, draw(spans(DAYS)), per_cell)
     try:
         return limits.without_sharing() if draw(st.booleans()) else limits
     except OperationRejected:
@@ -114,117 +115,119 @@ def scenes(draw: st.DrawFn) -> Scene:
         Record(draw(st.sampled_from("aab")), draw(st.sampled_from(DAYS)), key, draw(_cell))
         for key, _ in zip(keys, range(size), strict=False)
     ]
-    changed = days_of_one(unit, draw(st.sampled_from(DAYS)))
-    rest = [r for r in records if r.person != "a" or r.day not in changed]
+    changed = days_in_block(unit, draw(st.sampled_from(DAYS)))
+    neighbour = [r for r in records if r.person != "a" or r.day not in changed]
     if relation is NeighbouringRelation.CHANGE:
         new = draw(st.integers(0, 4))
-        places = [day for day in DAYS if day in changed]
-        rest += [
-            Record("a", draw(st.sampled_from(places)), key, draw(_cell))
+        changed_days = [day for day in DAYS if day in changed]
+        neighbour += [
+            Record("a", draw(st.sampled_from(changed_days)), key, draw(_cell))
             for key, _ in zip(keys, range(new), strict=False)
         ]
-    both = [tuple(records), tuple(rest)]
+    both = [tuple(records), tuple(neighbour)]
     return Scene(limits, unit, relation, draw(spans(within)), *both)
 
 
 _cell = st.sampled_from("xyz")
 
 
-def days_of_one(unit: PrivacyUnit, day: date) -> set[date]:
-    """All days of one block of a unit."""
+def days_in_block(unit: PrivacyUnit, day: date) -> set[date]:
+    """Return all days of the block of a unit that contains a day."""
     if unit.period is not None and unit.period.kind is PeriodKind.SLIDING:
         return {day + timedelta(days=n) for n in range(unit.period.days)}
     return {other for other in DAYS if block(unit.period, other) == block(unit.period, day)}
 
 
-def holds(scene: Scene, said: Callable[[Scene], Sensitivity]) -> bool:
+def is_bound(scene: Scene, sensitivity: Callable[[Scene], Sensitivity]) -> bool:
     l1, square = scene.change
-    return l1 <= said(scene).l1 and square <= said(scene).l2 ** 2
+    return l1 <= sensitivity(scene).l1 and square <= sensitivity(scene).l2 ** 2
 
 
-def stated(scene: Scene) -> Sensitivity:
+def correct_sensitivity(scene: Scene) -> Sensitivity:
     return scene.limits.sensitivity(scene.unit, scene.relation, scene.about)
 
 
 @given(scenes())
 @settings(max_examples=1500, deadline=None)
-def test_no_neighbour_changes_more_than_is_stated(scene: Scene) -> None:
-    assert holds(scene, stated)
+def test_no_neighbour_changes_more_than_the_sensitivity(scene: Scene) -> None:
+    assert is_bound(scene, correct_sensitivity)
 
 
 def without_back_fill(scene: Scene) -> Sensitivity:
-    """The mistake: a day's limit bounds what a day changes, whatever comes after it."""
-    said = stated(scene)
-    return Sensitivity(said.removed, 0, said.of_one_cell)
+    """Mistake: ignore that a coarser limit lets in records of other days."""
+    correct = correct_sensitivity(scene)
+    return Sensitivity(correct.removed, 0, correct.in_one_cell)
 
 
 def only_the_coarsest(scene: Scene) -> Sensitivity:
-    """The mistake: a group that a unit cuts is one group."""
-    said, most = stated(scene), scene.limits.limits[-1].most
-    return Sensitivity(min(said.removed, most), min(said.added, most), said.of_one_cell)
+    """Mistake: count the groups that a unit overlaps as one group."""
+    correct, limit = correct_sensitivity(scene), scene.limits.limits[-1].maximum
+    return Sensitivity(min(correct.removed, limit), min(correct.added, limit), correct.in_one_cell)
 
 
 @pytest.mark.parametrize("wrong", [without_back_fill, only_the_coarsest])
 def test_a_wrong_sensitivity_is_caught(wrong: Callable[[Scene], Sensitivity]) -> None:
-    found = find(scenes(), lambda scene: not holds(scene, wrong), settings=SEARCH)
-    assert holds(found, stated)
+    counterexample = find(scenes(), lambda scene: not is_bound(scene, wrong), settings=SEARCH)
+    assert is_bound(counterexample, correct_sensitivity)
 
 
-def test_back_fill_doubles_what_a_removed_day_changes() -> None:
-    """The mistake of theory 5.4 at its smallest: two records go, two of another day come."""
+def test_back_fill_doubles_the_change_of_a_removed_day() -> None:
+    """Smallest example of theory 5.4: two records are removed, two of another day are let in."""
     limits = contributions_from_limits(UNITS, {"user-day": 2, "user-month": 2}, (DAYS[0], DAYS[-1]))
-    gone = [Record("a", DAYS[0], key, "x") for key in (0, 1)]
-    rest = [Record("a", DAYS[1], key, "y") for key in (2, 3)]
+    removed = [Record("a", DAYS[0], key, "x") for key in (0, 1)]
+    others = [Record("a", DAYS[1], key, "y") for key in (2, 3)]
     days = (DAYS[0], DAYS[1])
-    scene = Scene(limits, DAY, NeighbouringRelation.ADD_REMOVE, days, (*gone, *rest), tuple(rest))
+    scene = Scene(
+        limits, DAY, NeighbouringRelation.ADD_REMOVE, days, (*removed, *others), tuple(others)
+    )
     assert scene.change == (4, 8)
-    assert stated(scene).l1 == 4
-    assert holds(scene, stated)
-    assert not holds(scene, without_back_fill)
+    assert correct_sensitivity(scene).l1 == 4
+    assert is_bound(scene, correct_sensitivity)
+    assert not is_bound(scene, without_back_fill)
 
 
 def test_cells_of_several_days_add_up() -> None:
-    """The mistake: a cell has at most so many records of a day, so a change has no more."""
+    """Mistake: use the limit of a cell per day for a change of several days."""
     limits = contributions_from_limits(UNITS, {"user-day": 2}, (DAYS[0], DAYS[-1]), per_cell=1)
     records = tuple(Record("a", day, key, "x") for key, day in enumerate(DAYS))
     scene = Scene(limits, USER, NeighbouringRelation.ADD_REMOVE, (DAYS[0], DAYS[-1]), records, ())
-    assert holds(scene, stated)
-    assert not holds(scene, lambda scene: Sensitivity(stated(scene).removed, 0, 1))
+    assert is_bound(scene, correct_sensitivity)
+    assert not is_bound(scene, lambda scene: Sensitivity(correct_sensitivity(scene).removed, 0, 1))
 
 
 @given(scenes())
 @settings(max_examples=500, deadline=None)
 def test_no_other_day_is_read(scene: Scene) -> None:
-    """What happens on days that are not stated as read changes nothing."""
+    """Records on days outside `days_read` do not change the histogram."""
     first, last = scene.limits.days_read(scene.about)
     read = [tuple(r for r in d if first <= r.day <= last) for d in (scene.one, scene.other)]
     for database, part in zip((scene.one, scene.other), read, strict=True):
-        shown = [histogram(kept(d, scene.limits), scene.about) for d in (database, part)]
-        assert shown[0] == shown[1]
+        whole, partial = (histogram(kept(d, scene.limits), scene.about) for d in (database, part))
+        assert whole == partial
 
 
 def test_days_that_share_slots_are_read() -> None:
-    """The canary of the test above: the days that are shown are not all that is read."""
-    scene = find(scenes(), reads_more_than_it_shows, settings=SEARCH)
+    """Canary of the test above: a histogram can read more days than those that it counts."""
+    scene = find(scenes(), reads_other_days, settings=SEARCH)
     assert scene.limits.days_read(scene.about) != scene.about
 
 
-def reads_more_than_it_shows(scene: Scene) -> bool:
+def reads_other_days(scene: Scene) -> bool:
     first, last = scene.about
     part = tuple(r for r in scene.one if first <= r.day <= last)
     whole = histogram(kept(scene.one, scene.limits), scene.about)
     return whole != histogram(kept(part, scene.limits), scene.about)
 
 
-# The figures of the theory
+# Numbers of the theory
 
 
 def sizes(limits: Contributions, unit: PrivacyUnit, relation: str = "add-remove") -> list[float]:
-    said = limits.sensitivity(unit, NeighbouringRelation(relation))
-    return [float(said.l1), round(float(said.l2) ** 2, 3)]
+    sensitivity = limits.sensitivity(unit, NeighbouringRelation(relation))
+    return [float(sensitivity.l1), round(float(sensitivity.l2) ** 2, 3)]
 
 
-def test_a_monthly_limit_doubles_what_a_day_changes() -> None:
+def test_a_monthly_limit_doubles_the_change_of_a_day() -> None:
     daily = contributions_from_limits(UNITS, {"user-day": 10}, JANUARY)
     both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
     assert sizes(daily, DAY) == [10, 100]
@@ -241,7 +244,7 @@ def test_a_monthly_limit_reads_the_whole_month_for_one_day() -> None:
     assert both.days_read(day) == JANUARY
     assert both.sensitivity(MONTH, NeighbouringRelation.ADD_REMOVE, day).l1 == 10
     quota = both.without_sharing()
-    assert [(limit.unit.name, limit.most) for limit in quota.limits] == [("user-day", 2)]
+    assert [(limit.unit.name, limit.maximum) for limit in quota.limits] == [("user-day", 2)]
     assert quota.days_read(day) == day
     assert quota.sensitivity(DAY, NeighbouringRelation.ADD_REMOVE, day).l1 == 2
     assert sizes(quota, MONTH)[0] == 62
@@ -250,7 +253,7 @@ def test_a_monthly_limit_reads_the_whole_month_for_one_day() -> None:
 def test_a_week_of_a_month_has_larger_quotas() -> None:
     week = (date(2026, 1, 5), date(2026, 1, 11))
     both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, week)
-    assert both.without_sharing().limits[0].most == 10
+    assert both.without_sharing().limits[0].maximum == 10
 
 
 def test_records_of_distinct_cells_add_squared() -> None:
@@ -265,11 +268,11 @@ def test_records_of_distinct_cells_add_squared() -> None:
     )
 
 
-def test_a_release_states_every_unit_of_that_person() -> None:
+def test_a_release_states_every_unit_of_the_entity() -> None:
     day = (date(2026, 1, 14), date(2026, 1, 14))
     both = contributions_from_limits(UNITS, {"user-day": 10, "user-month": 70}, JANUARY)
-    said = both.mechanism_statement({"kind": "laplace", "scale": 20}, about=day)
-    assert said == {
+    fields = both.mechanism_statement({"kind": "laplace", "scale": 20}, about=day)
+    assert fields == {
         "mechanism": {"kind": "laplace", "scale": 20, "sensitivity": Fraction(20)},
         "unit": "user-day",
         "relation": "add-remove",
@@ -290,32 +293,32 @@ def test_a_release_states_every_unit_of_that_person() -> None:
     assert gaussian["mechanism"]["sensitivity"] == Fraction("14.142135624")
 
 
-# What makes no sense
+# Invalid limits
 
 
 @pytest.mark.parametrize(
-    ("limits", "why"),
+    ("limits", "message"),
     [
         ({"user-week": 5, "user-month": 9}, "`user-week` does not lie in one `user-month`"),
         ({"user-month": 5, "user-day": 9}, "`user-month` does not lie in one `user-day`"),
         ({"user-day": 5, "device": 9}, "does not lie in one `device`"),
-        ({"user-3-days": 5}, "does not split time into blocks"),
-        ({"user-day": 0}, "whole number from 1, not `0`"),
-        ({"user-day": 1.5}, "whole number from 1"),
+        ({"user-3-days": 5}, "does not split time into blocks; help: limit another unit"),
+        ({"user-day": 0}, "an integer of at least 1, got `0`"),
+        ({"user-day": 1.5}, "an integer of at least 1, got `1.5`"),
         ({"user-hour": 5}, "there is no unit `user-hour`"),
         ({}, "at least one limit"),
     ],
 )
-def test_limits_that_are_refused(limits: dict[str, int], why: str) -> None:
-    with pytest.raises(OperationRejected, match=why):
+def test_limits_that_are_refused(limits: dict[str, int], message: str) -> None:
+    with pytest.raises(OperationRejected, match=message):
         contributions_from_limits(UNITS, limits, JANUARY)
 
 
-def test_questions_that_are_refused() -> None:
+def test_calls_that_are_refused() -> None:
     limits = contributions_from_limits(UNITS, {"user-day": 1, "user-month": 30}, JANUARY)
     with pytest.raises(OperationRejected, match="leave none for each of its `user-day`"):
         limits.without_sharing()
-    with pytest.raises(OperationRejected, match="say nothing of `device`"):
+    with pytest.raises(OperationRejected, match="do not bound `device`"):
         limits.sensitivity(UNITS["device"], NeighbouringRelation.CHANGE)
     with pytest.raises(OperationRejected, match="under `replace`"):
         limits.sensitivity(DAY, NeighbouringRelation.REPLACE)
@@ -327,7 +330,7 @@ def test_questions_that_are_refused() -> None:
         limits.mechanism_statement({"kind": "exponential", "epsilon": 1})
 
 
-# Frames
+# DataFrames
 
 
 def as_polars(records: tuple[Record, ...]) -> pl.DataFrame:
@@ -346,26 +349,26 @@ def test_frames_keep_what_the_twin_keeps(scene: Scene) -> None:
     expected = Counter(r.key for r in kept(scene.one, scene.limits))
     cells = [] if scene.limits.per_cell is None else ["cell"]
     for frame in (as_polars(scene.one), as_pandas(scene.one)):
-        found = bound_contributions(
+        bounded = bound_contributions(
             frame, scene.limits, entity="person", day="day", order=["key"], cells=cells
         )
-        assert Counter(found["key"]) == expected
+        assert Counter(bounded["key"]) == expected
 
 
-def test_rows_without_a_person_or_day_are_left_out() -> None:
+def test_rows_without_a_person_or_day_are_dropped() -> None:
     limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     rows = {"person": ["a", None, "a", "b"], "day": [JANUARY[0], JANUARY[0], None, JANUARY[1]]}
     frame = pl.DataFrame(rows, schema_overrides={"day": pl.Date})
     other = pd.DataFrame(rows).assign(day=pd.to_datetime(pd.Series(rows["day"])))
-    for found in (
+    for bounded in (
         bound_contributions(frame, limits, entity="person", day="day"),
         bound_contributions(other, limits, entity="person", day="day"),
     ):
-        assert list(found["person"]) == ["a", "b"]
+        assert list(bounded["person"]) == ["a", "b"]
 
 
-def test_a_day_is_that_of_the_zone_of_its_column() -> None:
-    """Half past midnight and half past eleven in Zurich are one day, and two days in UTC."""
+def test_the_time_zone_of_a_column_determines_the_day() -> None:
+    """00:30 and 23:30 in Zurich are on the same day, but on two days in UTC."""
     limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     times = [datetime(2026, 1, 10, 0, 30), datetime(2026, 1, 10, 23, 30)]
     rows = {"person": ["a", "a"], "day": times}
@@ -376,7 +379,7 @@ def test_a_day_is_that_of_the_zone_of_its_column() -> None:
         assert len(bound_contributions(frame, limits, entity="person", day="day")) == 1
 
 
-def test_a_person_that_is_no_number_is_nobody() -> None:
+def test_rows_with_nan_as_person_are_dropped() -> None:
     limits = contributions_from_limits(UNITS, {"user-day": 1}, JANUARY)
     rows = {"person": [math.nan, math.nan, 7.0], "day": [JANUARY[0]] * 3}
     for frame in (
@@ -411,7 +414,7 @@ def test_frames_that_are_refused() -> None:
     for other in (pl.DataFrame(text).lazy(), text):
         with pytest.raises(OperationRejected, match="a DataFrame of Polars or pandas"):
             bound_contributions(other, limits, entity="person", day="day")
-    with pytest.raises(OperationRejected, match="give `cells`"):
+    with pytest.raises(OperationRejected, match="give `cells` if and only if"):
         bound_contributions(pl.DataFrame(text), limits, entity="person", day="day", cells=["page"])
 
 

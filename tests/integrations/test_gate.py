@@ -1,4 +1,4 @@
-"""The gate: nothing runs that was not reserved, and what has begun stays charged."""
+"""The gate: no run without a reservation, and a run that began stays charged."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def status(point: DecisionPoint, release: str) -> str:
     return point.entries[release].status
 
 
-def left(point: DecisionPoint, epsilon: str) -> bool:
-    """Whether so much is left; nothing is charged."""
+def has_remaining(point: DecisionPoint, epsilon: str) -> bool:
+    """Return whether a release of this ε would be allowed; it is not charged."""
     return point.check(pure("another", epsilon)).allowed
 
 
 def test_a_run_is_reserved_then_committed() -> None:
-    point: ReservationService = started()  # a decision point is what a gate needs
+    point: ReservationService = started()  # a decision point satisfies the protocol
     assert isinstance(point, DecisionPoint)
     with Gate(point, by="ada").reserve("run", mechanism(epsilon=2)) as run:
         assert status(point, run.release) == "reserved"
-        assert not left(point, "0.1")
+        assert not has_remaining(point, "0.1")
     assert status(point, run.release) == "committed"
-    assert not left(point, "0.1")
+    assert not has_remaining(point, "0.1")
 
 
-def test_a_denial_is_raised_before_anything_runs() -> None:
+def test_a_denial_is_raised_before_the_run() -> None:
     point, ran = started(), []
     with pytest.raises(Denied) as denied, Gate(point).reserve("run", mechanism(epsilon=3)):
         ran.append("no")
@@ -67,11 +67,11 @@ def test_every_run_is_charged() -> None:
         gate.reserve("run", mechanism(epsilon=1))
 
 
-def test_an_id_of_ones_own_runs_once() -> None:
+def test_a_chosen_id_runs_once() -> None:
     gate = Gate(started())
     with gate.reserve("run", mechanism(epsilon=1), release="monday"):
         pass
-    with pytest.raises(OperationRejected, match="a re-run is another release"):
+    with pytest.raises(OperationRejected, match="was already run; a re-run is another release"):
         gate.reserve("run", mechanism(epsilon=1), release="monday")
 
 
@@ -79,48 +79,48 @@ def test_an_id_of_ones_own_runs_once() -> None:
 def test_an_exception_stays_charged(error: type[BaseException]) -> None:
     point = started()
     with pytest.raises(error), Gate(point).reserve("run", mechanism(epsilon=2)) as run:
-        run.report_used(mechanism(epsilon=1))  # not believed: the exception may depend on the data
+        run.report_used(mechanism(epsilon=1))  # ignored: the exception may depend on the data
         raise error
     assert status(point, run.release) == "committed"
-    assert not left(point, "0.1")
+    assert not has_remaining(point, "0.1")
 
 
-def test_less_may_be_used_than_reserved() -> None:
+def test_a_run_may_use_less_than_reserved() -> None:
     point = started()
     with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
         run.report_used(mechanism(epsilon=1))
-    assert left(point, "1")
-    assert not left(point, "1.1")
+    assert has_remaining(point, "1")
+    assert not has_remaining(point, "1.1")
 
 
-def test_more_may_not() -> None:
+def test_a_run_may_not_use_more_than_reserved() -> None:
     point = started()
     with (
         pytest.raises(OperationRejected, match="costs more"),
         Gate(point).reserve("run", mechanism(epsilon=1)) as run,
     ):
         run.report_used(mechanism(epsilon=2))
-    assert status(point, run.release) == "reserved"  # what was reserved stays charged
-    assert not left(point, "1.1")
+    assert status(point, run.release) == "reserved"  # the reservation stays charged
+    assert not has_remaining(point, "1.1")
 
 
-def test_what_read_nothing_is_given_back() -> None:
+def test_a_run_that_read_nothing_is_voided() -> None:
     point = started()
     with (
         pytest.raises(FileNotFoundError),
         Gate(point).reserve("run", mechanism(epsilon=2)) as run,
     ):
-        run.void_unread("there is no such file")
+        run.void_unread("the file does not exist")
         raise FileNotFoundError
     assert status(point, run.release) == "voided"
-    assert left(point, "2")
-    for late in (run.commit, lambda: run.void_unread("again"), lambda: run.report_used()):
+    assert has_remaining(point, "2")
+    for call in (run.commit, lambda: run.void_unread("again"), lambda: run.report_used()):
         with pytest.raises(OperationRejected, match="has ended"):
-            late()
+            call()
 
 
 class Clock:
-    """The time, which only the test moves."""
+    """Clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 10, 28, tzinfo=UTC)
@@ -129,7 +129,7 @@ class Clock:
         return self.now
 
 
-def slow(clock: Clock) -> DecisionPoint:
+def point_with_clock(clock: Clock) -> DecisionPoint:
     point = DecisionPoint(MemoryStore(), clock)
     point.apply(policy(GLOBAL))
     return point
@@ -137,26 +137,26 @@ def slow(clock: Clock) -> DecisionPoint:
 
 def test_a_run_may_take_longer_than_its_reservation() -> None:
     clock = Clock()
-    point = slow(clock)
+    point = point_with_clock(clock)
     with Gate(point).reserve("run", mechanism(epsilon=2)) as run:
         clock.now += timedelta(days=3)
     assert status(point, run.release) == "expired"
-    assert not left(point, "0.1")
+    assert not has_remaining(point, "0.1")
 
 
-def test_what_ran_out_is_not_given_back_in_part() -> None:
+def test_an_expired_reservation_returns_nothing() -> None:
     clock = Clock()
-    point = slow(clock)
+    point = point_with_clock(clock)
     with (
         pytest.raises(OperationRejected, match="expired"),
         Gate(point).reserve("run", mechanism(epsilon=2)) as run,
     ):
         run.report_used(mechanism(epsilon=1))
         clock.now += timedelta(days=3)
-    assert not left(point, "0.1")
+    assert not has_remaining(point, "0.1")
 
 
-def test_a_run_that_was_voided_meanwhile_is_an_error() -> None:
+def test_a_run_that_is_voided_by_others_is_an_error() -> None:
     point = started()
     with (
         pytest.raises(OperationRejected, match="voided"),
@@ -165,7 +165,7 @@ def test_a_run_that_was_voided_meanwhile_is_an_error() -> None:
         point.void(run.release, "a mistake: it is running")
 
 
-def test_a_gate_states_what_is_the_same_for_all() -> None:
+def test_a_gate_adds_its_fields_to_every_mechanism() -> None:
     point = started(GLOBAL, ZIP % "{epsilon: 1}")
     gate = Gate(
         point,
@@ -187,7 +187,9 @@ def test_a_gate_states_what_is_the_same_for_all() -> None:
     with gate.reserve("counts", counts):
         pass
     spent = {b.rule.name: b.spent for b in point.budgets({"country": "CH", "time": "2026-10-01"})}
-    assert spent["global"]["epsilon"] == pytest.approx(0.375)  # 3/2 for the user, not 2 days
+    assert spent["global"]["epsilon"] == pytest.approx(
+        0.375
+    )  # sensitivity 3/2 for the user, not 2 days
     assert spent["zips"]["epsilon"] == pytest.approx(0.375)
 
 
@@ -201,15 +203,15 @@ schema: {attributes: {page-views: {risk: low}}}
 
 def test_the_example_of_the_page() -> None:
     point = started(GLOBAL.replace("epsilon: 2", "epsilon: 4"), head=PAGE)
-    known = run_example("gate", point=point)
-    assert status(point, known["run"].release) == "committed"
+    variables = run_example("gate", point=point)
+    assert status(point, variables["run"].release) == "committed"
     (balance,) = point.budgets()
     assert balance.spent["epsilon"] == pytest.approx(3.5)
 
 
-def killed(way: str, ledger: Path) -> DecisionPoint:
-    """The ledger of a process that was killed while it read data."""
-    command = [sys.executable, "-m", "tests.integrations.killed_runs", way, str(ledger)]
+def kill_run(mode: str, ledger: Path) -> DecisionPoint:
+    """Kill a process while it reads data, and return a decision point on its ledger."""
+    command = [sys.executable, "-m", "tests.integrations.killed_runs", mode, str(ledger)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "reading\n"
@@ -218,26 +220,26 @@ def killed(way: str, ledger: Path) -> DecisionPoint:
 
 
 def test_a_killed_run_stays_charged(tmp_path: Path) -> None:
-    point = killed("gated", tmp_path / "ledger.db")
+    point = kill_run("gated", tmp_path / "ledger.db")
     assert status(point, "run") == "reserved"
-    assert not left(point, "0.1")
-    with pytest.raises(OperationRejected, match="a re-run is another release"):
+    assert not has_remaining(point, "0.1")
+    with pytest.raises(OperationRejected, match="was already run; a re-run is another release"):
         Gate(point).reserve("run", mechanism(epsilon=2), release="run")
 
 
-def test_the_canary_is_not(tmp_path: Path) -> None:
-    assert left(killed("trusting", tmp_path / "ledger.db"), "2")
+def test_the_canary_loses_the_charge(tmp_path: Path) -> None:
+    assert has_remaining(kill_run("trusting", tmp_path / "ledger.db"), "2")
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, 12345.678901234567, 0.30000000000000004])
-def test_rounding_goes_against_the_spender(value: float) -> None:
+def test_rounding_never_lowers_a_charge(value: float) -> None:
     exact = Fraction(value)
     assert exact <= round_up(value) <= exact * (1 + Fraction(1, 10**14))
     assert exact * (1 - Fraction(1, 10**14)) <= round_down(value) <= exact
     assert round_loss_up(value) >= exact
 
 
-def test_losses_that_say_nothing_are_refused() -> None:
+def test_invalid_losses_are_refused() -> None:
     assert round_loss_up(0.0) == Fraction(1, 10**9)
     for value in (float("nan"), float("inf"), -1.0):
         with pytest.raises(InvalidValue):

@@ -1,4 +1,4 @@
-"""Entries of the deployments registry: what is written has their shape, nothing read is free."""
+"""Registry entries: exports are valid entries, and imports never lower a charge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.cli.main import exit_code
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import resolve_or_reject
-from dpolicy.integrations.registry.registry_export import (
+from dpolicy.integrations.registry import (
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
     RegistryImportOptions,
@@ -71,38 +71,38 @@ policies:
 unhurried = settings(deadline=None, max_examples=60)
 
 
-def compiled(relation: str = "add-remove") -> CompiledPolicy:
+def compile_with(relation: str = "add-remove") -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", POLICY.replace("RELATION", relation))])
 
 
-POLICIES = (compiled("add-remove"), compiled("change"))
+POLICIES = (compile_with("add-remove"), compile_with("change"))
 
 
-def written(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], str]:
+def export_entry(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], str]:
     entry = registry_entry(release, policy, "2026-10-28", "allowed", CURATOR)
     return entry, entry_text(entry)
 
 
-def read_again(text: str) -> dict[str, Any]:
-    """The values of a text as our own strict reader takes them."""
-    found = DiagnosticCollector()
-    node = read_nodes(Source("entry.yaml", text), found.report)
-    assert node is not None and not found.sorted_diagnostics, found.sorted_diagnostics
+def read_entry(text: str) -> dict[str, Any]:
+    """Parse an entry with the strict YAML reader of dpolicy."""
+    diagnostics = DiagnosticCollector()
+    node = read_nodes(Source("entry.yaml", text), diagnostics.report)
+    assert node is not None and not diagnostics.sorted_diagnostics
     values: dict[str, Any] = node_to_plain(node)
     return values
 
 
-def stripped(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry that does not carry its release."""
-    about = {**entry["deployment"], "implementation": {}}
-    return {**entry, "deployment": about}
+def without_release(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry without its embedded release."""
+    deployment = {**entry["deployment"], "implementation": {}}
+    return {**entry, "deployment": deployment}
 
 
-def release(*mechanisms: Mapping[str, Any], **said: Any) -> Release:
-    return parse_request({"release": "r1", **said, "mechanisms": list(mechanisms)})
+def make_release(*mechanisms: Mapping[str, Any], **fields: Any) -> Release:
+    return parse_request({"release": "r1", **fields, "mechanisms": list(mechanisms)})
 
 
-# Releases of all sorts
+# Strategies
 
 amounts = st.integers(1, 4000).map(lambda n: Fraction(n, 1000))
 kinds = st.one_of(
@@ -137,7 +137,7 @@ mechanisms = st.fixed_dictionaries(
     },
 )
 releases = st.builds(
-    lambda said, by: release(*said, **({"by": by} if by else {})),
+    lambda bodies, by: make_release(*bodies, **({"by": by} if by else {})),
     st.lists(mechanisms, min_size=1, max_size=3),
     st.sampled_from(["", "ada"]),
 )
@@ -146,78 +146,89 @@ policies = st.sampled_from([0, 1])
 
 @unhurried
 @given(releases, policies)
-def test_what_is_written_is_an_entry_of_the_schema(asked: Release, number: int) -> None:
-    entry, text = written(asked, POLICIES[number])
+def test_an_exported_entry_satisfies_the_schema(release: Release, number: int) -> None:
+    entry, text = export_entry(release, POLICIES[number])
     assert yaml.safe_load(text) == entry
     assert [error.message for error in VALIDATOR.iter_errors(yaml.safe_load(text))] == []
-    assert is_registry_entry(read_again(text))
-    assert not is_registry_entry(asked.body)
+    assert is_registry_entry(read_entry(text))
+    assert not is_registry_entry(release.body)
 
 
 def test_the_schema_can_fail() -> None:
-    entry, _ = written(release({"mechanism": {"kind": "declared", "rho": 1}}), POLICIES[0])
+    entry, _ = export_entry(
+        make_release({"mechanism": {"kind": "declared", "rho": 1}}), POLICIES[0]
+    )
     entry["deployment"]["basic"]["publication_date"] = "28/10/2026"
     entry["deployment"]["privacy_loss"]["privacy_parameters"]["mu"] = 1
     assert len(list(VALIDATOR.iter_errors(entry))) == 2
 
 
-# The law: import(export(x)) charges at least what x did
+# import(export(x)) charges at least as much as x
 
 
-def at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
-    """Whether no rule is charged less for the one than for the other, in any block."""
-    of, _ = enforced_sections(policy)
+def charges_at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
+    """Return whether `imported` charges no rule less than `original`, in any block."""
+    section, _ = enforced_sections(policy)
 
-    def charged(asked: Release) -> Any:
-        found = resolve_or_reject(asked, policy)
-        return charges_by_region(
-            of, found, [of.compiled.index.match(m.predicate_input) for m in found]
-        )
+    def charges(release: Release) -> Any:
+        mechanisms = resolve_or_reject(release, policy)
+        matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
+        return charges_by_region(section, mechanisms, matches)
 
-    return charges_at_most(of, charged(original), charged(imported))
+    return charges_at_most(section, charges(original), charges(imported))
 
 
 @unhurried
 @given(releases, policies)
 def test_an_import_charges_every_rule_at_least_what_the_release_did(
-    asked: Release, number: int
+    release: Release, number: int
 ) -> None:
     policy = POLICIES[number]
     body, problems = release_body_from_entry(
-        read_again(written(asked, policy)[1]), policy, RegistryImportOptions()
+        read_entry(export_entry(release, policy)[1]), policy, RegistryImportOptions()
     )
     assert not problems and body is not None
-    assert at_least(parse_request(body), asked, policy)
-    assert body == asked.body
+    assert charges_at_least(parse_request(body), release, policy)
+    assert body == release.body
 
 
-def test_the_law_can_fail() -> None:
-    more = release({"mechanism": {"kind": "declared", "rho": Fraction("0.2")}})
-    less = release({"mechanism": {"kind": "declared", "rho": Fraction("0.1")}})
-    labelled = release({**less.body["mechanisms"][0], "attributes": ["zip"]})
-    elsewhere = release({**less.body["mechanisms"][0], "where": [{"country": ["CH"]}]})
-    assert at_least(more, less, POLICIES[0]) and not at_least(less, more, POLICIES[0])
-    assert at_least(labelled, less, POLICIES[0]) and not at_least(less, labelled, POLICIES[0])
-    assert at_least(less, elsewhere, POLICIES[0]) and not at_least(elsewhere, less, POLICIES[0])
+def test_the_comparison_of_charges_can_fail() -> None:
+    more = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.2")}})
+    less = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.1")}})
+    labelled = make_release({**less.body["mechanisms"][0], "attributes": ["zip"]})
+    elsewhere = make_release({**less.body["mechanisms"][0], "where": [{"country": ["CH"]}]})
+    assert charges_at_least(more, less, POLICIES[0]) and not charges_at_least(
+        less, more, POLICIES[0]
+    )
+    assert charges_at_least(labelled, less, POLICIES[0]) and not charges_at_least(
+        less, labelled, POLICIES[0]
+    )
+    assert charges_at_least(less, elsewhere, POLICIES[0]) and not charges_at_least(
+        elsewhere, less, POLICIES[0]
+    )
 
 
-def losses(asked: Release, policy: CompiledPolicy) -> list[Any]:
-    """What all mechanisms of a release lose together, by unit."""
-    of, _ = enforced_sections(policy)
-    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(asked, policy)])
-    return [row_to_loss(row, of.certificates) for row in rows]
+def total_losses(release: Release, policy: CompiledPolicy) -> list[Any]:
+    """Return the loss of all mechanisms of a release together, by unit."""
+    section, _ = enforced_sections(policy)
+    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(release, policy)])
+    return [row_to_loss(row, section.certificates) for row in rows]
 
 
 @unhurried
 @given(releases, policies)
-def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, number: int) -> None:
-    """Within one quantum for each mechanism; not where ε was converted at a δ, nor where the ledger
-    raised a cost to keep costs monotone, as it does for additive mechanisms on samples.
+def test_without_its_release_an_entry_is_charged_the_stated_loss(
+    release: Release, number: int
+) -> None:
+    """The charge is equal up to one quantum for each mechanism.
+
+    This does not apply if ε was converted at a δ, or if the ledger raised a cost to keep costs
+    monotone, which it does for additive mechanisms on samples.
     """
     policy = POLICIES[number]
-    entry, _ = written(asked, policy)
+    entry, _ = export_entry(release, policy)
     body, problems = release_body_from_entry(
-        read_again(entry_text(stripped(entry))), policy, RegistryImportOptions()
+        read_entry(entry_text(without_release(entry))), policy, RegistryImportOptions()
     )
     loss = entry["deployment"].get("privacy_loss")
     if loss is None:
@@ -225,27 +236,27 @@ def test_without_its_line_an_entry_is_charged_what_it_states(asked: Release, num
         return
     stated = loss["privacy_parameters"]
     assert not problems and body is not None
-    [said] = body["mechanisms"]
-    assert said["unit"] == loss["privacy_unit"] and said["attributes"] == ["diagnosis", "zip"]
-    assert {k: v for k, v in said["mechanism"].items() if k != "kind"} == {
+    [fields] = body["mechanisms"]
+    assert fields["unit"] == loss["privacy_unit"] and fields["attributes"] == ["diagnosis", "zip"]
+    assert {k: v for k, v in fields["mechanism"].items() if k != "kind"} == {
         name: Fraction(repr(value)) for name, value in stated.items()
     }
-    raised = any(m.additive and m.kind == "dp-sgd" for m in asked.mechanisms)
+    raised = any(m.additive and m.kind == "dp-sgd" for m in release.mechanisms)
     if raised or ("rho" not in stated and "delta" in stated):
         return
-    place = ["user", "user-month", "user-day"].index(loss["privacy_unit"])
-    mine = losses(parse_request(body), policy)[place]
-    theirs = losses(asked, policy)[place]
-    for got, was in zip(mine.amounts, theirs.amounts, strict=True):
-        assert got >= was - len(asked.mechanisms)
-    assert mine.delta >= theirs.delta
+    position = ["user", "user-month", "user-day"].index(loss["privacy_unit"])
+    imported = total_losses(parse_request(body), policy)[position]
+    original = total_losses(release, policy)[position]
+    for after, before in zip(imported.amounts, original.amounts, strict=True):
+        assert after >= before - len(release.mechanisms)
+    assert imported.delta >= original.delta
 
 
-# Entries of others
+# Entries of other organisations
 
 
 def test_the_entry_of_wikimedia() -> None:
-    entry = read_again((DATA / "wikimedia.yaml").read_text("utf-8"))
+    entry = read_entry((DATA / "wikimedia.yaml").read_text("utf-8"))
     policy = compile_policy(
         [Source("p.yaml", POLICY.replace("RELATION", "add-remove").replace("user", "device"))]
     )
@@ -254,13 +265,13 @@ def test_the_entry_of_wikimedia() -> None:
     body, problems = release_body_from_entry(entry, policy, RegistryImportOptions(times=1))
     assert not problems and body is not None
     assert body["release"] == "current-pageviews-wikimedia-foundation-2023"
-    [said] = body["mechanisms"]
-    assert said["unit"] == "device-day"
-    assert said["mechanism"] == {"kind": "declared", "rho": Fraction("0.015"), "count": 1}
+    [fields] = body["mechanisms"]
+    assert fields["unit"] == "device-day"
+    assert fields["mechanism"] == {"kind": "declared", "rho": Fraction("0.015"), "count": 1}
 
 
 def test_the_entry_of_the_census() -> None:
-    entry = read_again((DATA / "census.yaml").read_text("utf-8"))
+    entry = read_entry((DATA / "census.yaml").read_text("utf-8"))
     _, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert [p.code for p in problems] == ["G003"]
     assert "`user`, `user-month`, `user-day`" in problems[0].message
@@ -270,7 +281,7 @@ def test_the_entry_of_the_census() -> None:
     assert not problems and body is not None
     assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", "rho": Fraction("2.63")}
     assert body["mechanisms"][0]["relation"] == "change"
-    assert at_least(
+    assert charges_at_least(
         parse_request(
             release_body_from_entry(entry, POLICIES[1], RegistryImportOptions("user"))[0] or {}
         ),
@@ -284,7 +295,7 @@ def test_the_entry_of_the_census() -> None:
     )
 
 
-def foreign(variant: str | None, parameters: Any, unit: Any = "User level") -> dict[str, Any]:
+def make_entry(variant: str | None, parameters: Any, unit: Any = "User level") -> dict[str, Any]:
     return {
         "url_slug": "theirs",
         "deployment": {
@@ -313,11 +324,11 @@ def test_which_parameters_are_charged(
     variant: str | None, parameters: dict[str, Any], fields: dict[str, str]
 ) -> None:
     body, problems = release_body_from_entry(
-        foreign(variant, parameters), POLICIES[0], RegistryImportOptions()
+        make_entry(variant, parameters), POLICIES[0], RegistryImportOptions()
     )
     assert not problems and body is not None
-    said = {name: Fraction(value) for name, value in fields.items()}
-    assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", **said}
+    exact = {name: Fraction(value) for name, value in fields.items()}
+    assert body["mechanisms"][0]["mechanism"] == {"kind": "declared", **exact}
     assert body["mechanisms"][0]["unit"] == "user"
     assert parse_request(body).id == "theirs"
 
@@ -327,82 +338,100 @@ def test_which_parameters_are_charged(
     [
         ({}, ["G001"]),
         ({"deployment": []}, ["G001", "G001", "G004", "G001"]),
-        (foreign("Pure DP", {"epsilon": "two"}), ["G001"]),
-        (foreign("Pure DP", {"epsilon": "1e9999999999"}), ["G001"]),
-        (foreign("Pure DP", [1]), ["G001"]),
-        (foreign("Pure DP", {}), ["G002"]),
-        (foreign("Pure DP", {"epsilon": -1}), ["M005"]),
-        (foreign("Approximate DP", {"epsilon": 1}), ["G002"]),
-        (foreign("Approximate DP", {"epsilon": 1, "delta": 2}), ["M010"]),
-        (foreign("Zero-concentrated DP", {"rho": 1, "delta": 1e-5}), ["G002"]),
-        (foreign("Renyi DP", {"epsilon": 1}), ["G002"]),
-        (foreign("Custom", {"epsilon": 1}), ["G002"]),
-        (foreign(None, {"epsilon": 1}), ["G002"]),
-        (foreign("Pure DP", {"epsilon": 1}, "household"), ["G003"]),
-        (foreign("Pure DP", {"epsilon": 1}, None), ["G001"]),
-        (foreign("Custom", {"epsilon": 1}, "household"), ["G003", "G002"]),
+        (make_entry("Pure DP", {"epsilon": "two"}), ["G001"]),
+        (make_entry("Pure DP", {"epsilon": "1e9999999999"}), ["G001"]),
+        (make_entry("Pure DP", [1]), ["G001"]),
+        (make_entry("Pure DP", {}), ["G002"]),
+        (make_entry("Pure DP", {"epsilon": -1}), ["M005"]),
+        (make_entry("Approximate DP", {"epsilon": 1}), ["G002"]),
+        (make_entry("Approximate DP", {"epsilon": 1, "delta": 2}), ["M010"]),
+        (make_entry("Zero-concentrated DP", {"rho": 1, "delta": 1e-5}), ["G002"]),
+        (make_entry("Renyi DP", {"epsilon": 1}), ["G002"]),
+        (make_entry("Custom", {"epsilon": 1}), ["G002"]),
+        (make_entry(None, {"epsilon": 1}), ["G002"]),
+        (make_entry("Pure DP", {"epsilon": 1}, "household"), ["G003"]),
+        (make_entry("Pure DP", {"epsilon": 1}, None), ["G001"]),
+        (make_entry("Custom", {"epsilon": 1}, "household"), ["G003", "G002"]),
     ],
 )
-def test_every_problem_is_told(entry: dict[str, Any], codes: list[str]) -> None:
+def test_all_problems_are_reported(entry: dict[str, Any], codes: list[str]) -> None:
     body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert body is None
     assert [p.code for p in problems] == codes
     assert all(p.code in PROBLEMS or p.code.startswith("M") for p in problems)
 
 
-def carrying(text: str, **parameters: Any) -> dict[str, Any]:
-    entry = foreign("Zero-concentrated DP", parameters or {"rho": 0.1})
+def test_problems_name_the_path_of_the_value() -> None:
+    entry = make_entry("Pure DP", {"epsilon": "two", "delta": True}, "household")
+    del entry["url_slug"], entry["deployment"]["deployment_model"]
+    _, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
+    assert [str(problem) for problem in problems] == [
+        "G003: deployment.privacy_loss.privacy_unit: the policy has no unit `household`; help: pass"
+        " `--unit` with one of `user`, `user-month`, `user-day`",
+        "G001: deployment.privacy_loss.privacy_parameters.epsilon: expected a number, got `two`",
+        "G001: deployment.privacy_loss.privacy_parameters.delta: expected a number, got `True`",
+        "G004: deployment.deployment_model: the entry does not state that it covers one release;"
+        " help: pass `--times` with the number of publications for the same unit",
+        "G001: the entry: `url_slug` and `name` are missing",
+    ]
+
+
+def entry_with_release(text: str, **parameters: Any) -> dict[str, Any]:
+    entry = make_entry("Zero-concentrated DP", parameters or {"rho": 0.1})
     entry["deployment"]["implementation"] = {
         "additional_information": f"Hello\n{EMBEDDED_RELEASE_PREFIX}{text}"
     }
     return entry
 
 
-GOOD = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r1"}'
+VALID_RELEASE = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r1"}'
 
 
 @pytest.mark.parametrize(
     ("entry", "codes"),
     [
-        (carrying(GOOD), []),
-        (carrying(GOOD, rho=0.2), ["G006"]),
-        (carrying(f"{GOOD}\n{EMBEDDED_RELEASE_PREFIX}{GOOD}"), ["G005"]),
-        (carrying("{"), ["G005"]),
-        (carrying("[]"), ["G005"]),
-        (carrying("7"), ["G005"]),
-        (carrying(GOOD.replace("rho", "sigma")), ["G005"]),
-        (carrying("[" * 100_000), ["G005"]),
+        (entry_with_release(VALID_RELEASE), []),
+        (entry_with_release(VALID_RELEASE, rho=0.2), ["G006"]),
+        (
+            entry_with_release(f"{VALID_RELEASE}\n{EMBEDDED_RELEASE_PREFIX}{VALID_RELEASE}"),
+            ["G005"],
+        ),
+        (entry_with_release("{"), ["G005"]),
+        (entry_with_release("[]"), ["G005"]),
+        (entry_with_release("7"), ["G005"]),
+        (entry_with_release(VALID_RELEASE.replace("rho", "sigma")), ["G005"]),
+        (entry_with_release("[" * 100_000), ["G005"]),
     ],
 )
-def test_a_release_that_is_carried_is_checked(entry: dict[str, Any], codes: list[str]) -> None:
+def test_an_embedded_release_is_checked(entry: dict[str, Any], codes: list[str]) -> None:
     body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
     assert [p.code for p in problems] == codes
     assert (body is None) == bool(codes)
 
 
-def test_a_carried_release_happened_once() -> None:
+def test_an_embedded_release_was_published_once() -> None:
     _, problems = release_body_from_entry(
-        carrying(GOOD), POLICIES[0], RegistryImportOptions(times=3)
+        entry_with_release(VALID_RELEASE), POLICIES[0], RegistryImportOptions(times=3)
     )
     assert [p.code for p in problems] == ["G004"]
 
 
-def test_a_release_of_a_unit_that_is_gone_is_an_entry_of_the_first_tier() -> None:
-    asked = release({"mechanism": {"kind": "declared", "rho": 1}, "unit": "household"})
-    entry, text = written(asked, POLICIES[0])
+def test_a_release_of_an_unknown_unit_is_an_entry_of_tier_1() -> None:
+    release = make_release({"mechanism": {"kind": "declared", "rho": 1}, "unit": "household"})
+    entry, text = export_entry(release, POLICIES[0])
     assert entry["deployment"]["administrative"]["tier"] == 1
     assert "privacy_loss" not in entry["deployment"]
     assert not list(VALIDATOR.iter_errors(yaml.safe_load(text)))
 
 
-# The commands
+# Commands
 
 
 @pytest.fixture
 def dpolicy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    """Runs commands in a directory with a policy and two releases in a ledger."""
+    """Return a function that runs commands in a directory with a ledger of two releases."""
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(POLICY.replace("RELATION", "change"), "utf-8")
 
@@ -419,23 +448,23 @@ def dpolicy(
     return run
 
 
-def test_a_whole_ledger_goes_there_and_back(dpolicy: Any) -> None:
+def test_a_ledger_survives_a_round_trip(dpolicy: Any) -> None:
     out, err = dpolicy("export --ledger a.db --to registry --curator Us --curator-type Nonprofit")
     entries = list(yaml.safe_load_all(out))
     assert [entry["url_slug"] for entry in entries] == ["r1", "r2"]
     assert not [error for entry in entries for error in VALIDATOR.iter_errors(entry)]
     assert entries[0]["deployment"]["basic"]["data_curators"][0]["data_curator_name"] == "Us"
     assert "to be filled in" in err
-    Path("all.yaml").write_text(f"# ours\n---\n{out}", "utf-8")
+    Path("all.yaml").write_text(f"# exported\n---\n{out}", "utf-8")
     dpolicy("apply policy.yaml --ledger b.db")
     dpolicy("import all.yaml --ledger b.db")
     assert dpolicy("budgets --ledger b.db") == dpolicy("budgets --ledger a.db")
     before = dpolicy("budgets --ledger a.db")
-    dpolicy("import all.yaml --ledger a.db")  # they are there already
+    dpolicy("import all.yaml --ledger a.db")  # the ledger already has these releases
     assert dpolicy("budgets --ledger a.db") == before
 
 
-def test_one_release_goes_there(dpolicy: Any) -> None:
+def test_one_release_is_exported(dpolicy: Any) -> None:
     out, _ = dpolicy("export --ledger a.db --to registry --release r2")
     assert [entry["url_slug"] for entry in yaml.safe_load_all(out)] == ["r2"]
     assert "no release `r9`" in dpolicy("export --ledger a.db --to registry --release r9", 64)[1]
@@ -444,7 +473,7 @@ def test_one_release_goes_there(dpolicy: Any) -> None:
     assert dpolicy("export --ledger a.db")[0].count("\n") == 3
 
 
-def test_what_was_not_spent_is_no_entry(dpolicy: Any) -> None:
+def test_a_denied_release_is_not_exported(dpolicy: Any) -> None:
     text = "release: big\nmechanisms: [{mechanism: {kind: declared, epsilon: 9}}]\n"
     Path("big.yaml").write_text(text, "utf-8")
     dpolicy("submit big.yaml --ledger a.db", 2)
@@ -452,7 +481,7 @@ def test_what_was_not_spent_is_no_entry(dpolicy: Any) -> None:
     assert "big" not in dpolicy("export --ledger a.db --to registry")[0]
 
 
-def test_an_entry_of_others_is_imported(dpolicy: Any) -> None:
+def test_an_entry_of_another_organisation_is_imported(dpolicy: Any) -> None:
     census = shlex.quote(str(DATA / "census.yaml"))
     assert "G003" in dpolicy(f"import {census} --ledger a.db", 3)[1]
     assert "G003" in dpolicy(f"import {census} --ledger a.db --unit usr", 3)[1]
@@ -460,7 +489,7 @@ def test_an_entry_of_others_is_imported(dpolicy: Any) -> None:
     assert "now exceeded: global" in dpolicy(line)[1]
 
 
-def test_how_an_import_goes_wrong(dpolicy: Any) -> None:
+def test_imports_that_fail(dpolicy: Any) -> None:
     census = shlex.quote(str(DATA / "census.yaml"))
     assert "under a policy" in dpolicy(f"import {census} --ledger new.db --unit user", 64)[1]
     dpolicy("import r1.yaml --ledger a.db --unit user", 64)
@@ -469,7 +498,7 @@ def test_how_an_import_goes_wrong(dpolicy: Any) -> None:
     Path("twice.yaml").write_text("deployment: {}\n---\nurl_slug: x\ndeployment: {a: 1, a: 2}\n")
     assert "twice.yaml#2:3" in dpolicy("import twice.yaml --ledger a.db", 3)[1]
     Path("mixed.yaml").write_text("deployment: {}\n---\nrelease: x\n")
-    assert "mixed.yaml#2: it is no entry" in dpolicy("import mixed.yaml --ledger a.db", 3)[1]
+    assert "mixed.yaml#2: not a registry entry" in dpolicy("import mixed.yaml --ledger a.db", 3)[1]
     Path("long.yaml").write_text("deployment: {}\n" + "---\ndeployment: {}\n" * 120_000)
     assert "larger than" in dpolicy("import long.yaml --ledger a.db", 3)[1]
     Path("empty.yaml").write_text("# nothing\n---\n")
@@ -481,9 +510,9 @@ def test_the_example_of_the_page_runs(
 ) -> None:
     page = PAGE.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
-    shown = re.search(r"```yaml\n(.+?)```", page, re.DOTALL)
-    assert shown is not None and shown[1].count("\n") == 10
-    Path("theirs.yaml").write_text(shown[1], "utf-8")
+    block = re.search(r"```yaml\n(.+?)```", page, re.DOTALL)
+    assert block is not None and block[1].count("\n") == 10
+    Path("theirs.yaml").write_text(block[1], "utf-8")
     commands = re.findall(r"^\$ dpolicy (.+)$", page, re.MULTILINE)
     assert len(commands) >= 5
     for line in commands:

@@ -1,4 +1,4 @@
-"""Trials are reserved together, and only as many are run."""
+"""Trials are reserved together, and no more trials run than were reserved."""
 
 from __future__ import annotations
 
@@ -21,60 +21,60 @@ SEARCHES = (
 LAPLACE = {"kind": "laplace", "scale": 5}  # ε = 0.2
 
 
-def point() -> DecisionPoint:
+def start_point() -> DecisionPoint:
     return started(GLOBAL, SEARCHES)
 
 
-def spent(of: DecisionPoint) -> dict[str, float | None]:
-    return {b.rule.name: b.spent["epsilon"] for b in of.budgets()}
+def balances(point: DecisionPoint) -> dict[str, float | None]:
+    return {b.rule.name: b.spent["epsilon"] for b in point.budgets()}
 
 
 def approximately(**amounts: float) -> Any:
     return pytest.approx(amounts, abs=1e-9)
 
 
-def test_what_was_begun_is_charged_and_labelled() -> None:
-    of = point()
-    gate = Gate(of, labels={"team": "ads"}, unit="user")
+def test_trials_that_began_are_charged_and_labelled() -> None:
+    point = start_point()
+    gate = Gate(point, labels={"team": "ads"}, unit="user")
     with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials:
-        assert spent(of) == approximately(**{"global": 1, "searches": 1})
+        assert balances(point) == approximately(**{"global": 1, "searches": 1})
         for expected in (1, 2, 3):
             with trials.trial() as number:
                 assert number == expected
-    assert spent(of) == approximately(**{"global": 0.6, "searches": 0.6})
+    assert balances(point) == approximately(**{"global": 0.6, "searches": 0.6})
     with gate.reserve("final", gate.mechanism_fields(LAPLACE)):
         pass
-    assert spent(of) == approximately(**{"global": 0.8, "searches": 0.6})
+    assert balances(point) == approximately(**{"global": 0.8, "searches": 0.6})
 
 
 def test_counts_multiply_and_units_are_restated() -> None:
-    of = point()
-    gate = Gate(of, unit="user-day")
+    point = start_point()
+    gate = Gate(point, unit="user-day")
     twice = gate.mechanism_fields({**LAPLACE, "count": 2}, also={"user": {"sensitivity": 0.5}})
     with reserve_trials(gate, twice, trials=4) as trials, trials.trial():
-        assert spent(of) == approximately(**{"global": 0.8, "searches": 0.8})
-    assert spent(of) == approximately(**{"global": 0.2, "searches": 0.2})
+        assert balances(point) == approximately(**{"global": 0.8, "searches": 0.8})
+    assert balances(point) == approximately(**{"global": 0.2, "searches": 0.2})
 
 
 def test_more_trials_than_reserved_are_refused() -> None:
-    gate = Gate(point(), unit="user")
-    ran = []
+    gate = Gate(start_point(), unit="user")
+    results = []
     with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=2) as trials:
         for _ in range(2):
             with trials.trial():
-                ran.append("yes")
+                results.append("yes")
         with pytest.raises(OperationRejected, match="all 2 trials"), trials.trial():
-            ran.append("no")
-    with pytest.raises(OperationRejected, match="over"), trials.trial():
-        ran.append("no")
-    assert ran == ["yes", "yes"]
+            results.append("no")
+    with pytest.raises(OperationRejected, match="the search is over"), trials.trial():
+        results.append("no")
+    assert results == ["yes", "yes"]
 
 
-def test_threads_share_what_is_left() -> None:
-    of = point()
-    gate = Gate(of, unit="user")
+def test_threads_share_the_reserved_trials() -> None:
+    point = start_point()
+    gate = Gate(point, unit="user")
 
-    def one(_: int) -> bool:
+    def run_trial(_: int) -> bool:
         try:
             with trials.trial():
                 return True
@@ -85,12 +85,12 @@ def test_threads_share_what_is_left() -> None:
         reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials,
         ThreadPoolExecutor(8) as pool,
     ):
-        assert sum(pool.map(one, range(50))) == 5
-    assert spent(of) == approximately(**{"global": 1, "searches": 1})
+        assert sum(pool.map(run_trial, range(50))) == 5
+    assert balances(point) == approximately(**{"global": 1, "searches": 1})
 
 
 def test_a_denied_search_runs_nothing() -> None:
-    gate = Gate(point(), unit="user")
+    gate = Gate(start_point(), unit="user")
     with (
         pytest.raises(Denied) as denied,
         reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=6) as trials,
@@ -101,49 +101,52 @@ def test_a_denied_search_runs_nothing() -> None:
 
 
 def test_an_exception_charges_all_trials() -> None:
-    of = point()
-    gate = Gate(of, unit="user")
+    point = start_point()
+    gate = Gate(point, unit="user")
     with (
         pytest.raises(ZeroDivisionError),
         reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials,
         trials.trial(),
     ):
         raise ZeroDivisionError
-    assert spent(of) == approximately(**{"global": 1, "searches": 1})
+    assert balances(point) == approximately(**{"global": 1, "searches": 1})
 
 
-def test_a_trial_that_failed_and_was_caught_is_one() -> None:
-    of = point()
-    gate = Gate(of, unit="user")
+def test_a_trial_that_failed_and_was_caught_counts() -> None:
+    point = start_point()
+    gate = Gate(point, unit="user")
     with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5) as trials:
         with pytest.raises(ZeroDivisionError), trials.trial():
             raise ZeroDivisionError
         with trials.trial():
             pass
-    assert spent(of) == approximately(**{"global": 0.4, "searches": 0.4})
+    assert balances(point) == approximately(**{"global": 0.4, "searches": 0.4})
 
 
-def test_no_trial_costs_nothing() -> None:
-    of = point()
-    gate = Gate(of, unit="user")
+def test_a_search_without_trials_is_voided() -> None:
+    point = start_point()
+    gate = Gate(point, unit="user")
     with reserve_trials(gate, gate.mechanism_fields(LAPLACE), trials=5):
         pass
-    (entry,) = of.entries.values()
+    (entry,) = point.entries.values()
     assert entry.status == "voided"
 
 
 @pytest.mark.parametrize("trials", [0, -1, 2.5, True])
-def test_a_number_of_trials_is_a_number(trials: Any) -> None:
-    gate = Gate(point(), unit="user")
-    with pytest.raises(OperationRejected, match="no number"), reserve_trials(gate, trials=trials):
+def test_an_invalid_number_of_trials_is_refused(trials: Any) -> None:
+    gate = Gate(start_point(), unit="user")
+    with (
+        pytest.raises(OperationRejected, match="`trials` must be an integer of at least 1"),
+        reserve_trials(gate, trials=trials),
+    ):
         pass
 
 
 def test_the_example_of_the_page() -> None:
-    of = started(GLOBAL, head=HEAD)
-    known = run_example("tuning", point=of, scores={}, train=lambda rate: rate, score=abs)
-    assert known["model"] == 1.0
-    assert [entry.status for entry in of.entries.values()] == ["committed", "committed"]
+    point = started(GLOBAL, head=HEAD)
+    variables = run_example("tuning", point=point, scores={}, train=lambda rate: rate, score=abs)
+    assert variables["model"] == 1.0
+    assert [entry.status for entry in point.entries.values()] == ["committed", "committed"]
 
 
 HEAD = """

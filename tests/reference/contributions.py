@@ -34,7 +34,7 @@ def kept(records: Sequence[Record], limits: Contributions) -> list[Record]:
         )
     for limit in limits.limits:
         named = [(r, (r.person, block(limit.unit.period, r.day))) for r in left]
-        left = _first(named, limit.most)
+        left = _first(named, limit.maximum)
     return left
 
 

@@ -1,1 +1,1 @@
-"""The files and formats of others ↔ ours."""
+"""Gates for libraries of differential privacy, and conversions to and from other formats."""

@@ -1,8 +1,8 @@
-"""A Polars or pandas frame of records → those that limits on contributions keep (theory 5.4).
+"""Contribution bounding for records in a Polars or pandas DataFrame (theory 5.4).
 
-Which records of a person are kept depends on that person's records alone, and on nothing but their
-days, their order and, where cells are limited, their cells. Rows without a person or a day are left
-out, as are those of other days. Neither library is imported before a frame of it is given.
+Which records of a person are kept depends only on the records of that person: on their days, their
+order and, if cells are limited, their cells. Rows without a person or a day are dropped, and so are
+rows on days outside the limits. Polars is imported only when a Polars DataFrame is passed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dpolicy.errors import OperationRejected
 from dpolicy.integrations.contributions import Contributions
 from dpolicy.privacy.units.calendar import Period, block_index
 
-#: Every day of interest and the number of its block.
+#: Number of the block of every day within the limits.
 Blocks = dict[date, int]
 
-#: The blocks of a limit, the columns that it further splits them by, and the most that are kept.
+#: Blocks of a limit, columns that split the blocks further, and maximum number of records.
 TruncationStep = tuple[Blocks, list[str], int]
 
 
@@ -31,65 +31,68 @@ def bound_contributions(
     order: Sequence[str] = (),
     cells: Sequence[str] = (),
 ) -> Any:
-    """The kept records. `entity` and `day` name columns, as do `order` and `cells`.
+    """Return the records that the limits keep.
 
-    Records are taken in the order of the columns `order`, then in that of the rows; a column of
-    random numbers, drawn for each record by itself, makes it a sample. `cells` are the columns of
-    the histogram: they are needed where the limits have a `per_cell`.
+    `entity`, `day`, `order` and `cells` are names of columns. Records are ordered by the columns
+    `order`, then by row. To keep a random sample, order by a column of random numbers that were
+    drawn independently for each record. `cells` are the columns of the histogram; they are required
+    if the limits have `per_cell`, and not allowed otherwise.
     """
     if (limits.per_cell is None) is not (not cells):
-        raise OperationRejected("give `cells` where the limits have a `per_cell`, and only there")
+        raise OperationRejected("give `cells` if and only if the limits have `per_cell`")
     steps: list[TruncationStep] = [
-        (_blocks(limit.unit.period, limits.first, limits.last), [], limit.most)
+        (_number_blocks(limit.unit.period, limits.first, limits.last), [], limit.maximum)
         for limit in limits.limits
     ]
     if limits.per_cell is not None:
         steps.insert(0, (steps[0][0], list(cells), limits.per_cell))
     library = type(frame).__module__.split(".")[0]
     if library == "polars" and hasattr(frame, "get_column"):
-        return _keep_polars(frame, steps, entity, day, list(order))
+        return _truncate_polars(frame, steps, entity, day, list(order))
     if library == "pandas" and hasattr(frame, "groupby"):
-        return _keep_pandas(frame, steps, entity, day, list(order))
+        return _truncate_pandas(frame, steps, entity, day, list(order))
     raise OperationRejected(
-        f"records are a DataFrame of Polars or pandas, not a `{type(frame).__name__}`"
+        f"`frame` must be a DataFrame of Polars or pandas, not a `{type(frame).__name__}`"
     )
 
 
-def _blocks(period: Period | None, first: date, last: date) -> Blocks:
+def _number_blocks(period: Period | None, first: date, last: date) -> Blocks:
     days = range(first.toordinal(), last.toordinal() + 1)
     return {date.fromordinal(d): 0 if period is None else block_index(period, d) for d in days}
 
 
-def _keep_polars(
+def _truncate_polars(
     frame: Any, steps: list[TruncationStep], entity: str, day: str, order: list[str]
 ) -> Any:
     import polars as pl
 
     if frame.schema[day] != pl.Date and not isinstance(frame.schema[day], pl.Datetime):
         raise OperationRejected(f"column `{day}` must hold dates, not `{frame.schema[day]}`")
-    when = pl.col(day).dt.date()  # in the column's own zone; a cast would take the day in UTC
-    person = pl.col(entity).is_not_null()
+    local_date = pl.col(day).dt.date()  # In the time zone of the column; a cast would use UTC.
+    has_entity = pl.col(entity).is_not_null()
     if frame.schema[entity].is_float():
-        person &= pl.col(entity).is_not_nan()
-    frame = frame.filter(person & when.is_in(list(steps[0][0])))
+        has_entity &= pl.col(entity).is_not_nan()
+    frame = frame.filter(has_entity & local_date.is_in(list(steps[0][0])))
     frame = frame.sort(order, maintain_order=True) if order else frame
-    for blocks, cells, most in steps:
-        block = when.replace_strict(list(blocks), list(blocks.values()), return_dtype=pl.Int64)
-        place = pl.int_range(pl.len()).over(pl.col(entity), block, *cells)
-        frame = frame.filter(place < most)
+    for blocks, cells, maximum in steps:
+        block = local_date.replace_strict(
+            list(blocks), list(blocks.values()), return_dtype=pl.Int64
+        )
+        position = pl.int_range(pl.len()).over(pl.col(entity), block, *cells)
+        frame = frame.filter(position < maximum)
     return frame
 
 
-def _keep_pandas(
+def _truncate_pandas(
     frame: Any, steps: list[TruncationStep], entity: str, day: str, order: list[str]
 ) -> Any:
     if frame[day].dtype.kind != "M":
         raise OperationRejected(f"column `{day}` must hold dates, not `{frame[day].dtype}`")
     frame = frame[frame[entity].notna() & frame[day].dt.date.isin(list(steps[0][0]))]
     frame = frame.sort_values(order, kind="stable") if order else frame
-    for blocks, cells, most in steps:
+    for blocks, cells, maximum in steps:
         block = frame[day].dt.date.map(blocks)
         groups = [frame[entity], block, *(frame[cell] for cell in cells)]
-        place = frame.groupby(groups, sort=False, dropna=False).cumcount()
-        frame = frame[place < most]
+        position = frame.groupby(groups, sort=False, dropna=False).cumcount()
+        frame = frame[position < maximum]
     return frame

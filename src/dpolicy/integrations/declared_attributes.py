@@ -1,7 +1,7 @@
-"""Columns that a query uses → its attributes, or a refusal (theory 0.2).
+"""Check that a query reads only attributes that its gate declares (theory 0.2).
 
-A query that uses what its gate does not declare is not run: the policy would not have been asked
-about it. Declaring more than is used is allowed, and charged.
+A query that reads an undeclared attribute is refused, because the policy has not decided about it.
+Declaring more attributes than a query reads is allowed, and charged.
 """
 
 from __future__ import annotations
@@ -11,26 +11,34 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dpolicy.errors import OperationRejected
 
-#: The attributes that a column tells something about, where that is not its own name.
+#: Attributes that a column reveals, for columns that are not named like their attribute.
 Names = Mapping[str, str | Sequence[str]]
 
 
 def check_attributes(used: Collection[str], names: Names, declared: Collection[str]) -> None:
-    """Refuse columns whose attributes were not declared; `names` maps them, `()` for none."""
-    found = {attribute for column in used for attribute in _attributes(column, names)}
-    missing = sorted(found - set(declared))
-    if missing:
-        shown = ", ".join(f"`{name}`" for name in missing)
-        raise OperationRejected(f"the query uses {shown}, which its attributes do not name")
+    """Raise `OperationRejected` if the attribute of a used column is not declared.
+
+    `names` maps columns to attributes; `()` is a column without an attribute.
+    """
+    attributes = {attribute for column in used for attribute in _attributes(column, names)}
+    undeclared = sorted(attributes - set(declared))
+    if undeclared:
+        listed = ", ".join(f"`{name}`" for name in undeclared)
+        raise OperationRejected(
+            f"the query uses {listed}; help: add it to the attributes of the gate"
+        )
 
 
 def columns_named_in(text: str, columns: Collection[str]) -> list[str]:
-    """The columns whose names stand in an SQL text, be it in a constant; case does not matter."""
+    """Return the columns whose names occur anywhere in an SQL text, constants included.
+
+    The comparison ignores case.
+    """
     folded = text.casefold()
     words = set(re.findall(r"\w+", folded))
     return [c for c in columns if c.casefold() in (words if c.isidentifier() else folded)]
 
 
 def _attributes(column: str, names: Names) -> Sequence[str]:
-    said = names.get(column, column)
-    return (said,) if isinstance(said, str) else said
+    attributes = names.get(column, column)
+    return (attributes,) if isinstance(attributes, str) else attributes

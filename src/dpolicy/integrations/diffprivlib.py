@@ -1,8 +1,9 @@
-"""What diffprivlib checks before it computes → a release, reserved there and committed when spent.
+"""Gate for diffprivlib: reserves a loss when diffprivlib checks it, commits it when it is spent.
 
-Its functions and models check a loss, read the data, draw the noise and only then spend; some end
-in between, depending on the data. Here the check reserves, so a denial comes first and whatever
-began is charged. What it warns of as a leak is an error: nobody has stated what it costs.
+Functions and models of diffprivlib check a loss, read the data, draw the noise and only then spend
+the loss. Some return in between, depending on the data. The gate reserves at the check, so a denial
+comes before the data is read, and every run that started is charged. A `PrivacyLeakWarning` of
+diffprivlib becomes an error, because the cost of such a leak is unknown.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from diffprivlib import BudgetAccountant
 from diffprivlib.utils import PrivacyLeakWarning
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.float_rounding import round_loss_up, round_up
+from dpolicy.integrations.float_rounding import epsilon_delta_mechanism
 from dpolicy.integrations.gate import Gate, GatedRun
 
 
-class _Own(local):
-    """What one thread has reserved and not yet spent."""
+class _ThreadState(local):
+    """Loss that one thread has reserved and not yet spent."""
 
     run: GatedRun | None = None
     requested_loss: tuple[float, float] | None = None
@@ -27,41 +28,45 @@ class _Own(local):
 
 
 class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
-    """An accountant that asks the policy: pass it as `accountant`, or work `with` it.
+    """Accountant that reserves each loss at a decision point.
 
-    diffprivlib knows of no unit and has no relation of its own, so the gate must say both.
+    Pass it as `accountant`, or use it in a `with` block. diffprivlib has no notion of a unit or of
+    a neighbouring relation, so the gate must state both.
     """
 
     def __init__(self, gate: Gate, name: str = "diffprivlib") -> None:
         if gate.unit is None or gate.relation is None:
-            raise OperationRejected("say the gate's `unit` and `relation`: diffprivlib has neither")
+            raise OperationRejected(
+                "the gate needs `unit` and `relation`, because diffprivlib has neither"
+            )
         self._gate = gate
         self._name = name
-        self._own = _Own()
+        self._thread_state = _ThreadState()
         super().__init__()
 
     def check(self, epsilon: float, delta: float) -> bool:
-        """Reserve a loss, or raise `Denied`; what was reserved before has ended and is charged."""
-        if self._own.spending:  # spending checks again, and has been reserved
+        """Commit the previous reservation of this thread, then reserve a loss or raise `Denied`."""
+        if self._thread_state.spending:  # `spend` calls `check`; the loss is already reserved.
             return True
         super().check(epsilon, delta)
-        self._end()
-        said = {"kind": "declared", "epsilon": round_loss_up(epsilon)}
-        mechanism = {**said, "delta": round_up(delta)} if delta else said
-        self._own.run = self._gate.reserve(self._name, self._gate.mechanism_fields(mechanism))
-        self._own.requested_loss = (epsilon, delta)
+        self._commit_run()
+        mechanism = epsilon_delta_mechanism(epsilon, delta)
+        run = self._gate.reserve(self._name, self._gate.mechanism_fields(mechanism))
+        self._thread_state.run = run
+        self._thread_state.requested_loss = (epsilon, delta)
         return True
 
     def spend(self, epsilon: float, delta: float) -> GatedDiffprivlibAccountant:
-        """Commit what was reserved for this loss; reserve it first if nothing was."""
-        if self._own.run is None or self._own.requested_loss != (epsilon, delta):
+        """Commit the reservation of this loss; reserve the loss first if there is none."""
+        state = self._thread_state
+        if state.run is None or state.requested_loss != (epsilon, delta):
             self.check(epsilon, delta)
-        self._own.spending = True
+        state.spending = True
         try:
             super().spend(epsilon, delta)
         finally:
-            self._own.spending = False
-        self._end()
+            state.spending = False
+        self._commit_run()
         return self
 
     def __enter__(self) -> GatedDiffprivlibAccountant:
@@ -69,27 +74,30 @@ class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end()
+        self._commit_run()
         super().__exit__(*error)
 
     def __deepcopy__(self, memo: object) -> GatedDiffprivlibAccountant:
-        """Itself: scikit-learn copies estimators with their accountant, and all of them pay."""
+        """Return itself: copies of an estimator, which scikit-learn makes, share the accountant."""
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise OperationRejected("a gate cannot go to another process; help: n_jobs=1, or threads")
+        raise OperationRejected(
+            "a gate cannot be sent to another process; help: use n_jobs=1 or threads"
+        )
 
-    def _end(self) -> None:
-        run, self._own.run = self._own.run, None
+    def _commit_run(self) -> None:
+        run, self._thread_state.run = self._thread_state.run, None
         if run is not None:
             run.commit()
 
 
-def _raised(self: PrivacyLeakWarning, *said: object) -> None:
-    """Bounds and the like that are taken from the data are a release that nobody has charged."""
-    Warning.__init__(self, *said)
+def _raise_warning(self: PrivacyLeakWarning, *arguments: object) -> None:
+    """Raise the warning: bounds that are taken from the data are an uncharged release."""
+    Warning.__init__(self, *arguments)
     raise self
 
 
-# A filter would not do: whoever ignores warnings replaces it, and tools warn before they check.
-PrivacyLeakWarning.__init__ = _raised
+# A warning filter is not enough: code that ignores warnings replaces it, and some functions of
+# diffprivlib warn before they check the loss.
+PrivacyLeakWarning.__init__ = _raise_warning

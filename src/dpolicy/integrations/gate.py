@@ -1,8 +1,10 @@
-"""A run of a library → a release, reserved before the run and committed after it (theory 2.6, 7).
+"""Gate: reserves the cost of a run before it starts and commits it afterwards (theory 2.6, 7).
 
-A denial is raised before anything was read. Once the run has begun, its cost is spent whatever
-happens: an exception, a timeout or a killed process may depend on the data, and is then an output.
-Only what never read anything is voided, by whoever can say so. A re-run is a new release.
+A denial is raised before any data is read. After a run has started, its cost is spent in all cases:
+an exception, a timeout or a killed process may depend on the data and is then an output. A release
+is voided only by code that can attest that nothing was read. A re-run is a new release.
+
+A gate does not protect the data: code in the same process that holds the data can bypass it.
 """
 
 from __future__ import annotations
@@ -19,24 +21,24 @@ from dpolicy.releases.decision import Decision
 
 
 class ReservationService(Protocol):
-    """A decision point, in this process or behind a client."""
+    """Decision point in this process, or a client of a server."""
 
     def reserve(self, release: Body, /) -> Decision:
-        """Decide a release and hold its cost."""
+        """Decide a release and, if it is allowed, reserve its cost."""
 
     def commit(self, release: str, /, used: Body | None = None) -> object:
-        """End a reservation that was used, wholly or in part."""
+        """End a reservation as used: in full, or with the smaller release `used`."""
 
     def void(self, release: str, /, because: str) -> object:
-        """End a reservation of which nothing was computed."""
+        """End a reservation as unused and return its budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What is the same for every mechanism of a pipeline, and the point that decides.
+    """Decision point and the fields that all mechanisms of a pipeline share.
 
-    The fields are those of a release (docs/releases.md). `attributes` are all that may influence an
-    output; integrations that can read them off a query refuse one that uses others.
+    The fields are those of a release (docs/releases.md). `attributes` lists every attribute that
+    can influence an output. Integrations that can inspect a query refuse one that reads others.
     """
 
     point: ReservationService
@@ -49,6 +51,11 @@ class Gate:
     where: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     time: Mapping[str, Any] | None = None
 
+    @property
+    def boxes(self) -> list[Mapping[str, Any]]:
+        """Boxes whose union is `where`; one empty box, which selects all users, without it."""
+        return [self.where] if isinstance(self.where, Mapping) else list(self.where or [{}])
+
     def mechanism_fields(
         self,
         mechanism: Mapping[str, Any],
@@ -56,8 +63,8 @@ class Gate:
         also: Mapping[str, Mapping[str, Any]] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """One mechanism of a release; `also` restates it for other units than the gate's."""
-        said = {
+        """Return one mechanism of a release; `also` restates its parameters for other units."""
+        fields = {
             "name": name,
             "mechanism": mechanism,
             "also": also,
@@ -69,82 +76,85 @@ class Gate:
             "where": self.where,
             "time": self.time,
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
     def reserve(self, name: str, *mechanisms: Body, release: str | None = None) -> GatedRun:
-        """Hold the cost of mechanisms, or raise `Denied`. Run them `with` what is returned.
+        """Reserve the cost of mechanisms and return a run, or raise `Denied`.
 
-        The id of the release is the name and something that makes it unique, so that every run is
-        charged. Who gives the id of the `release` can run it once, for ever.
+        Run the mechanisms inside `with` on the returned run. By default the release id is `name`
+        with a unique suffix, so every run is charged. An id passed as `release` can run only once.
         """
-        asked = self._body(release or f"{name}-{uuid4().hex}", mechanisms)
-        decision = self.point.reserve(asked)
+        body = self.release_body(release or f"{name}-{uuid4().hex}", mechanisms)
+        decision = self.point.reserve(body)
         if not decision.allowed:
             raise Denied(decision)
-        if release and decision.replayed:  # a unique id is replayed only by a client that retries
+        # A unique id is replayed only if the client retries a request, and then the run is new.
+        if release and decision.replayed:
             raise OperationRejected(
-                f"`{release}` was run before; a re-run is another release: name it anew"
+                f"release `{release}` was already run; a re-run is another release: use a new id"
             )
-        return GatedRun(self, asked, decision)
+        return GatedRun(self, body, decision)
 
-    def _body(self, release: str, mechanisms: Sequence[Body]) -> Body:
+    def release_body(self, release: str, mechanisms: Sequence[Body]) -> Body:
+        """Return the body of a release of these mechanisms by the author of the gate."""
         body: dict[str, Any] = {"release": release, "mechanisms": list(mechanisms)}
         return {**body, "by": self.by} if self.by else body
 
 
 class GatedRun:
-    """A reserved release, while it is run. Leaving it commits: in full after any exception."""
+    """Reserved release while it runs. Leaving the block commits it; in full after an exception."""
 
     def __init__(self, gate: Gate, body: Body, decision: Decision) -> None:
         self.release: str = body["release"]
         self.decision = decision
         self._gate = gate
-        self._asked = body
+        self._reserved = body
         self._used: Body | None = None
         self._open = True
 
     def report_used(self, *mechanisms: Body) -> None:
-        """Say that less was run than reserved; it holds if the run then ends without exception.
+        """Charge only these mechanisms, if the block then ends without an exception.
 
-        Sound only if stopping depended on nothing but outputs (theory 7).
+        This is sound only if the decision to stop depended on outputs alone (theory 7).
         """
         self._check_open()
-        self._used = self._gate._body(self.release, mechanisms)
+        self._used = self._gate.release_body(self.release, mechanisms)
 
     def void_unread(self, because: str) -> None:
-        """Void the release: it is certain that no data was read, and none will be."""
+        """Void the release. Call this only if no data was read and none will be."""
         self._check_open()
         self._gate.point.void(self.release, because=because)
         self._open = False
 
     def commit(self) -> None:
-        """End the run, charged for what was used."""
+        """End the run and charge the reported mechanisms, or else the full reservation."""
         self._check_open()
         self._open = False
-        self._end()
+        self._commit_reservation()
 
-    def _end(self) -> None:
+    def _commit_reservation(self) -> None:
         try:
             self._gate.point.commit(self.release, used=self._used)
         except OperationRejected:
-            if self._used is not None or not self._ran_out():
+            if self._used is not None or not self._has_expired():
                 raise
         except RequestRefused as error:
             if self._used is None or error.code != "needs-second-person":
                 raise
-            self._used = None  # nobody gives back alone there: all of it is spent
-            self._end()
+            self._used = None  # A partial commit needs a second approver: charge everything.
+            self._commit_reservation()
 
-    def _ran_out(self) -> bool:
-        """Whether the reservation ended by itself, in a long run, and so counts as spent.
+    def _has_expired(self) -> bool:
+        """Return whether the reservation expired during a long run, and so counts as spent.
 
-        Asked for again, it is then still allowed; of one that somebody voided nothing is.
+        Reserving it again then returns the recorded decision, which is allowed. A release that was
+        voided is not allowed.
         """
-        return self._gate.point.reserve(self._asked).allowed
+        return self._gate.point.reserve(self._reserved).allowed
 
     def _check_open(self) -> None:
         if not self._open:
-            raise OperationRejected(f"the run of `{self.release}` has ended")
+            raise OperationRejected(f"the run of release `{self.release}` has ended")
 
     def __enter__(self) -> GatedRun:
         self._check_open()
@@ -159,5 +169,5 @@ class GatedRun:
         if not self._open:
             return
         if error is not None:
-            self._used = None  # why it was raised may depend on data: nothing is given back
+            self._used = None  # The cause may depend on the data: charge everything.
         self.commit()

@@ -1,4 +1,4 @@
-"""A ledger → text for other programs: events as JSON lines, mechanisms as CSV, registry entries."""
+"""Export of a ledger: events as JSON lines, mechanisms as CSV, releases as registry entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.registry.registry_export import entry_text, registry_entry
+from dpolicy.integrations.registry import entry_text, registry_entry
 from dpolicy.ledger.events import Event, from_bytes, release_body_in
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, ReleaseEntry
@@ -17,28 +17,28 @@ COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "un
 
 
 def json_lines(point: DecisionPoint) -> Iterator[str]:
-    """Every event as it is kept, oldest first."""
+    """Yield the stored bytes of every event as a line, oldest first."""
     for record in point.records():
         yield record.payload.decode("utf-8") + "\n"
 
 
 def csv_lines(point: DecisionPoint) -> Iterator[str]:
-    """Every mechanism of every release, with how the release stands."""
-    yield _csv(COLUMNS)
-    for event, entry in _charged(point, point.entries):
+    """Yield a CSV line for every mechanism of every release, with the status of the release."""
+    yield _csv_line(COLUMNS)
+    for event, entry in _charge_events(point, point.entries):
         body = release_body_in(event)
-        for position, said in enumerate(body["mechanisms"], 1):
-            yield _csv(
+        for position, fields in enumerate(body["mechanisms"], 1):
+            yield _csv_line(
                 (
                     body["release"],
                     entry.request_record,
                     event.at,
                     getattr(event, "by", ""),
                     entry.status,
-                    said.get("name", f"mechanism {position}"),
-                    said["mechanism"]["kind"],
-                    said.get("unit", ""),
-                    " ".join(said.get("attributes", ())),
+                    fields.get("name", f"mechanism {position}"),
+                    fields["mechanism"]["kind"],
+                    fields.get("unit", ""),
+                    " ".join(fields.get("attributes", ())),
                 )
             )
 
@@ -46,44 +46,47 @@ def csv_lines(point: DecisionPoint) -> Iterator[str]:
 def registry_entries(
     point: DecisionPoint, release: str | None, curator: tuple[str, str]
 ) -> Iterator[str]:
-    """Every release that counts, or one, as YAML documents of the public registry."""
+    """Yield YAML documents of the registry for every release that counts, or for one release.
+
+    Raise `OperationRejected` before the first document if there is no active policy, or if the
+    release does not exist or does not count.
+    """
     policy, entries = point.policy, point.entries
     if policy is None:
-        said = "losses are told under a policy: `dpolicy apply` puts one in force"
-        raise OperationRejected(said, "no-policy")
+        raise OperationRejected("no active policy; run `dpolicy apply` first", "no-policy")
     if release is not None:
-        entries = {release: _spent(release, entries.get(release))}
-    counted = {name: entry for name, entry in entries.items() if entry.status in SPENDING_STATUSES}
+        entries = {release: _spending_entry(release, entries.get(release))}
+    spending = {name: entry for name, entry in entries.items() if entry.status in SPENDING_STATUSES}
 
     def documents() -> Iterator[str]:
-        for number, (event, entry) in enumerate(_charged(point, counted)):
-            asked = release_from_body(release_body_in(event))
-            found = registry_entry(asked, policy, event.at[:10], entry.status, curator)
-            yield ("---\n" if number else "") + entry_text(found)
+        for number, (event, entry) in enumerate(_charge_events(point, spending)):
+            request = release_from_body(release_body_in(event))
+            document = registry_entry(request, policy, event.at[:10], entry.status, curator)
+            yield ("---\n" if number else "") + entry_text(document)
 
     return documents()
 
 
-def _spent(release: str, entry: ReleaseEntry | None) -> ReleaseEntry:
-    """A release that counts."""
+def _spending_entry(release: str, entry: ReleaseEntry | None) -> ReleaseEntry:
+    """Return the entry of a release that counts; raise `OperationRejected` otherwise."""
     if entry is None:
         raise OperationRejected(f"there is no release `{release}`", "not-found")
     if entry.status not in SPENDING_STATUSES:
-        raise OperationRejected(f"the release `{release}` was {entry.status}: nothing was spent")
+        raise OperationRejected(f"release `{release}` was {entry.status}: it spent nothing")
     return entry
 
 
-def _charged(
+def _charge_events(
     point: DecisionPoint, entries: Mapping[str, ReleaseEntry]
 ) -> Iterator[tuple[Event, ReleaseEntry]]:
-    """The events that releases are charged for, in the order of the ledger."""
-    wanted = {entry.charge_record: entry for entry in entries.values()}
+    """Yield the event that determines the charge of each release, in the order of the ledger."""
+    entries_by_record = {entry.charge_record: entry for entry in entries.values()}
     for record in point.records():
-        if record.sequence in wanted:
-            yield from_bytes(record.payload), wanted[record.sequence]
+        if record.sequence in entries_by_record:
+            yield from_bytes(record.payload), entries_by_record[record.sequence]
 
 
-def _csv(values: tuple[object, ...]) -> str:
+def _csv_line(values: tuple[object, ...]) -> str:
     line = StringIO()
     csv.writer(line, lineterminator="\n").writerow(values)
     return line.getvalue()

@@ -1,10 +1,10 @@
-"""A training with Opacus → a release of its planned steps, none of which can be exceeded.
+"""Gate for Opacus: reserves the planned steps of a training and refuses any further step.
 
-The steps are reserved before Opacus reads its first record. Each is counted where the optimizer
-begins it, before noise is drawn and parameters change, and not in the optimizer's one slot for a
-hook, which anybody may take. What a plan assumes is checked at each step: the noise, one Poisson
-sample a step and one step a sample (theory 3.6). Assumed: a record is what the unit says, and the
-number of records is public.
+The steps are reserved before Opacus reads its first record. The gate counts a step when the
+optimizer begins it, before it draws noise and changes parameters. It does not use the optimizer's
+single hook, because other code can replace that hook. At each step the gate checks the assumptions
+of the plan: the noise, one Poisson sample per step and one step per sample (theory 3.6). Two
+assumptions are not checked: a record is one unit, and the number of records is public.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dpolicy.errors import InvariantBroken, OperationRejected
 from dpolicy.integrations.float_rounding import round_down, round_up
 from dpolicy.integrations.gate import Gate
 
-#: What may be passed on to Opacus. The rest changes what a step is, or how it is sampled.
+#: Options that are passed on to Opacus. Others change a step or its sampling.
 OPTIONS = frozenset({"batch_first", "loss_reduction", "grad_sample_mode"})
 
-#: Ways to compute the gradients of each record that leave clipping to the optimizer.
+#: Ways to compute per-record gradients that leave clipping to the optimizer.
 MODES = frozenset({"hooks", "functorch", "ew"})
 
 
 class GatedTraining:
-    """What Opacus made private, and how much of the plan is left."""
+    """Private module, optimizer and data loader, and the steps that were taken."""
 
     def __init__(self, steps: int, noise_multiplier: float) -> None:
         self.steps_taken = 0
@@ -42,37 +42,44 @@ class GatedTraining:
         self.because: str | None = None
         self._steps = steps
         self._noise = noise_multiplier
-        self._fresh = False
+        self._has_fresh_batch = False
         self._open = True
 
     def stop_early(self, because: str) -> None:
-        """Say why fewer steps are taken than planned: by outputs alone, or nothing of the data.
+        """Charge only the steps that were taken; `because` is the reason to stop.
 
-        Only then is the rest given back (theory 7). A loss on private data is no such reason.
+        This is sound only if the reason depends on outputs alone or not on the data (theory 7). A
+        loss on private data is not such a reason.
         """
         if not because.strip():
-            raise OperationRejected("say `because`: what made the training stop must be attested")
+            raise OperationRejected(
+                "`because` is required: it attests why the training stopped early"
+            )
         self.because = because
 
-    def _draw(self, loader: Any) -> Iterator[Any]:
+    def _draw_batches(self, loader: Any) -> Iterator[Any]:
         for batch in loader:
-            self._fresh = True  # batches that are only looked at give no right to more steps
+            self._has_fresh_batch = True  # Not a count: an unused batch allows no extra step.
             yield batch
 
-    def _begin(self, optimizer: Any) -> None:
-        """Count a step, or refuse it before it does anything."""
+    def _begin_step(self, optimizer: Any) -> None:
+        """Count a step, or refuse it before it has any effect."""
         if not self._open:
-            raise OperationRejected("the training is over; what is run now is another release")
+            raise OperationRejected("the training is over; a further step is another release")
         if self.steps_taken >= self._steps:
             raise OperationRejected(f"all {self._steps} steps that were reserved have been taken")
-        if not optimizer.noise_multiplier >= self._noise:  # NaN is no noise
-            said = f"`{optimizer.noise_multiplier}`, below the reserved `{self._noise}`"
-            raise OperationRejected(f"the noise multiplier is {said}")
+        if not optimizer.noise_multiplier >= self._noise:  # Also true for NaN.
+            raise OperationRejected(
+                f"the noise multiplier is `{optimizer.noise_multiplier}`, below the reserved "
+                f"`{self._noise}`"
+            )
         if optimizer.accumulated_iterations != 1:
-            raise OperationRejected("a step takes one batch: several are not one Poisson sample")
-        if not self._fresh:
-            raise OperationRejected("a batch takes one step: the next needs a fresh sample")
-        self._fresh = False
+            raise OperationRejected(
+                "a step must use one batch: several batches are not one Poisson sample"
+            )
+        if not self._has_fresh_batch:
+            raise OperationRejected("each step needs a fresh sample: draw the next batch first")
+        self._has_fresh_batch = False
         self.steps_taken += 1
 
 
@@ -91,22 +98,23 @@ def gated_training(
     poisson_sampling: bool = True,
     **options: Any,
 ) -> Iterator[GatedTraining]:
-    """Reserve so many steps, make a training private, and commit it when the block ends.
+    """Reserve `steps`, make a training private, and commit the release when the block ends.
 
-    The arguments are those of `PrivacyEngine.make_private`, and `steps`. All steps are charged,
-    unless the training says that it `stopped`.
+    The other arguments are those of `PrivacyEngine.make_private`. All reserved steps are charged,
+    unless the block calls `stop_early`.
     """
     if not poisson_sampling:
         raise OperationRejected(
-            "batches that are not Poisson samples cost more than is known (theory 3.6)"
+            "batches that are not Poisson samples have no known bound on their cost (theory 3.6)"
         )
-    _check(gate, module, optimizer, options)
-    made = GatedTraining(steps, noise_multiplier)
+    _check_arguments(gate, module, optimizer, options)
+    training = GatedTraining(steps, noise_multiplier)
     rate = 1 / len(data_loader)
-    planned = replace(gate, relation="add-remove")
-    with planned.reserve(name, _stated(planned, noise_multiplier, rate, steps)) as run:
+    add_remove = replace(gate, relation="add-remove")
+    mechanism = _dp_sgd_fields(add_remove, noise_multiplier, rate, steps)
+    with add_remove.reserve(name, mechanism) as run:
         _make_private(
-            made,
+            training,
             engine or PrivacyEngine(accountant="rdp"),
             rate,
             module=module,
@@ -117,32 +125,35 @@ def gated_training(
             **options,
         )
         try:
-            yield made
+            yield training
         finally:
-            made._open = False
-        if made.because and made.steps_taken < steps:
-            taken = max(1, made.steps_taken)
-            run.report_used(_stated(planned, noise_multiplier, rate, taken))
+            training._open = False
+        if training.because and training.steps_taken < steps:
+            charged_steps = max(1, training.steps_taken)
+            run.report_used(_dp_sgd_fields(add_remove, noise_multiplier, rate, charged_steps))
 
 
-def _check(gate: Gate, module: Any, optimizer: Any, options: dict[str, Any]) -> None:
-    """Everything that can be refused before anything is reserved."""
+def _check_arguments(gate: Gate, module: Any, optimizer: Any, options: dict[str, Any]) -> None:
+    """Make all checks that are possible before the reservation."""
     if gate.relation not in (None, "add-remove"):
-        raise OperationRejected(f"Opacus bounds what is added or removed, not `{gate.relation}`")
+        raise OperationRejected(f"Opacus protects `add-remove`, not `{gate.relation}`")
     unknown = sorted(options.keys() - OPTIONS)
     if unknown:
-        raise OperationRejected(f"`{unknown[0]}` is not passed on: it changes what a step costs")
+        raise OperationRejected(
+            f"option `{unknown[0]}` is not supported: it may change the cost of a step"
+        )
     if options.get("grad_sample_mode", "hooks") not in MODES:
         raise OperationRejected(f"`grad_sample_mode` must be one of {', '.join(sorted(MODES))}")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        raise OperationRejected("a training on several machines is not gated")
+        raise OperationRejected("distributed training is not supported")
     ModuleValidator.validate(module, strict=True)
-    held = {id(parameter) for parameter in module.parameters()}
-    if any(id(p) not in held for group in optimizer.param_groups for p in group["params"]):
-        raise OperationRejected("the optimizer has parameters that are not the module's")
+    module_parameters = {id(parameter) for parameter in module.parameters()}
+    for group in optimizer.param_groups:
+        if any(id(parameter) not in module_parameters for parameter in group["params"]):
+            raise OperationRejected("the optimizer has parameters that are not in the module")
 
 
-def _stated(gate: Gate, noise: float, rate: float, steps: int) -> dict[str, Any]:
+def _dp_sgd_fields(gate: Gate, noise: float, rate: float, steps: int) -> dict[str, Any]:
     return gate.mechanism_fields(
         {
             "kind": "dp-sgd",
@@ -154,58 +165,59 @@ def _stated(gate: Gate, noise: float, rate: float, steps: int) -> dict[str, Any]
 
 
 def _make_private(
-    made: GatedTraining, engine: PrivacyEngine, rate: float, **arguments: Any
+    training: GatedTraining, engine: PrivacyEngine, rate: float, **arguments: Any
 ) -> None:
-    """Let Opacus do its part, and put the plan in front of every step."""
+    """Make the training private with Opacus and check the plan before every step."""
     module, optimizer, loader = engine.make_private(poisson_sampling=True, **arguments)
     if type(optimizer) is not DPOptimizer or not isinstance(loader, DPDataLoader):
-        raise InvariantBroken("Opacus made something else than was asked for")
+        raise InvariantBroken("Opacus returned an unexpected type of optimizer or data loader")
     if loader.sample_rate > rate:
-        raise InvariantBroken("Opacus samples more than was reserved")
+        raise InvariantBroken("Opacus uses a larger sampling rate than was reserved")
     optimizer.__class__ = _GatedOptimizer
-    optimizer.training = made
-    made.module, made.optimizer, made.data_loader = module, optimizer, _Batches(made, loader)
+    optimizer.training = training
+    training.module, training.optimizer = module, optimizer
+    training.data_loader = _GatedDataLoader(training, loader)
 
 
-class _Batches:
-    """The batches of a loader, counted as they are handed out."""
+class _GatedDataLoader:
+    """Data loader that notifies the training of every batch."""
 
-    def __init__(self, made: GatedTraining, loader: Any) -> None:
-        self._made = made
+    def __init__(self, training: GatedTraining, loader: Any) -> None:
+        self._training = training
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
-        return self._made._draw(self._loader)
+        return self._training._draw_batches(self._loader)
 
     def __len__(self) -> int:
         return len(self._loader)
 
 
 class _GatedOptimizer(DPOptimizer):  # type: ignore[misc]
-    """An optimizer that begins no step outside of its plan."""
+    """Optimizer that refuses steps outside the plan."""
 
     training: GatedTraining
     step_hook: Callable[[Any], None] | None
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Clip, add noise, and tell the accountant: if the plan has another step."""
-        self.training._begin(self)
+        """Count the step; then clip, add noise and notify the accountant."""
+        self.training._begin_step(self)
         return super().pre_step(closure)
 
     def attach_step_hook(self, fn: Callable[[Any], None]) -> None:
-        """Another hook, after those that are there: Opacus would drop its accountant for it."""
-        before = self.step_hook
+        """Add a hook after the existing ones; Opacus would replace the hook of its accountant."""
+        previous = self.step_hook
 
-        def both(optimizer: Any) -> None:
-            if before is not None:
-                before(optimizer)
+        def call_both(optimizer: Any) -> None:
+            if previous is not None:
+                previous(optimizer)
             fn(optimizer)
 
-        self.step_hook = both
+        self.step_hook = call_both
 
     def signal_skip_step(self, do_skip: bool = True) -> None:
-        """Nothing sees which batches a step gathers when others are skipped, so none may be."""
+        """Refuse to skip steps: a later step could then combine several samples unnoticed."""
         if do_skip:
             raise OperationRejected(
-                "virtual steps are not gated: a step could gather several samples"
+                "virtual steps are not supported: a step could combine several samples"
             )

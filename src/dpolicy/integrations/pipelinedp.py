@@ -1,8 +1,8 @@
-"""A pipeline of PipelineDP → a release of its whole budget, charged before it can compute.
+"""Gate for PipelineDP: charges the total budget of a pipeline before the pipeline can compute.
 
-No mechanism of a pipeline knows its noise before `compute_budgets`, and none can run without. The
-budget is committed there and not when the pipeline ends: a lazy pipeline may be run by anybody, at
-any time, and nobody hears of it.
+A mechanism of a pipeline gets its noise from `compute_budgets` and cannot run before. The gate
+commits the budget there and not at the end of the pipeline: a lazy pipeline can be run at any time,
+and the gate is not notified.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 from pipeline_dp import NaiveBudgetAccountant
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.float_rounding import round_loss_up, round_up
+from dpolicy.integrations.float_rounding import epsilon_delta_mechanism
 from dpolicy.integrations.gate import Gate
 
 
 class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
-    """PipelineDP's accountant, with a policy that decides about its total.
+    """PipelineDP accountant whose total budget is decided by a policy.
 
-    The gate's `unit` is whoever the privacy ids of the pipeline stand for.
+    The unit of the gate must be the entity that the privacy ids of the pipeline identify.
     """
 
     def __init__(
@@ -38,12 +38,11 @@ class GatedBudgetAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
         self._name = name
 
     def compute_budgets(self) -> None:
-        """Charge the total and hand it out, or raise `Denied` and leave the pipeline as it was."""
+        """Charge the total and distribute it. Raise `Denied` without changing the pipeline."""
         if self._finalized or self._scopes_stack or not self._mechanisms:
-            super().compute_budgets()  # which has a word for each of these, and hands out nothing
+            super().compute_budgets()  # Raises or warns, and distributes nothing.
             return
         self._check_aggregation_restrictions()
-        said = {"kind": "declared", "epsilon": round_loss_up(self._total_epsilon)}
-        delta = {"delta": round_up(self._total_delta)} if self._total_delta else {}
-        with self._gate.reserve(self._name, self._gate.mechanism_fields({**said, **delta})):
+        mechanism = epsilon_delta_mechanism(self._total_epsilon, self._total_delta)
+        with self._gate.reserve(self._name, self._gate.mechanism_fields(mechanism)):
             super().compute_budgets()

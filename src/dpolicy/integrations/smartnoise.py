@@ -1,8 +1,8 @@
-"""A query of SmartNoise SQL → a release of all that it really runs, asked for before it reads.
+"""Gate for SmartNoise SQL: reserves all mechanisms of a query before the query reads data.
 
-`Privacy(epsilon=…)` is the loss of one mechanism and not of a query: an average is a sum, a count
-and a count of people. The mechanisms are taken from the rewritten query that is about to run, after
-SmartNoise has read its options and before it reads a row.
+`Privacy(epsilon=…)` is the loss of one mechanism, not of a query: an average consists of a sum, a
+count and a count of users. The gate takes the mechanisms from the rewritten query, after SmartNoise
+has read its options and before it reads a row.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from snsql.sql.private_reader import PrivateReader
 
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes, columns_named_in
-from dpolicy.integrations.float_rounding import round_loss_up, round_up
+from dpolicy.integrations.float_rounding import epsilon_delta_mechanism
 from dpolicy.integrations.gate import Gate
 
 
 class GatedReader:
-    """Answers SQL on a connection that is kept here, each query if the policy allows it.
+    """SQL reader that holds the connection and runs a query only if the policy allows it.
 
-    The gate's `unit` is whoever the metadata calls `private_id`, or a row under `row_privacy`.
-    `columns` maps columns to attributes, where these are not of the same name. `selected` says that
-    the connection shows only what `where` and `time` of the gate name, and `public_groups` that the
-    values by which queries group are known beforehand, where the metadata censors none.
+    The unit of the gate must be the entity that the metadata marks as `private_id`, or a row under
+    `row_privacy`. `columns` maps columns to attributes with other names. Set `selected` if the
+    connection contains only the data that `where` and `time` of the gate select. Set
+    `public_groups` if all values that queries group by are public, and the metadata therefore does
+    not censor them.
     """
 
     def __init__(
@@ -45,98 +46,105 @@ class GatedReader:
         selected: bool = False,
         public_groups: bool = False,
         name: str = "smartnoise",
-        **more: Any,
+        **options: Any,
     ) -> None:
         if gate.relation not in (None, "add-remove"):
             raise OperationRejected(f"SmartNoise protects `add-remove`, not `{gate.relation}`")
         if (gate.where or gate.time) and not selected:
             raise OperationRejected(
-                "say with `selected` that the connection shows only that selection"
+                "the gate has `where` or `time`; help: restrict the connection to that selection "
+                "and pass `selected=True`"
             )
         self._gate = replace(gate, relation="add-remove")
-        # A copy: whoever made it could change ε between two queries, or during one.
-        self._inner = _Reader.from_connection(
-            connection, privacy=deepcopy(privacy), metadata=metadata, **more
+        # A copy, because the caller could change ε of the original between or during queries.
+        self._inner = _PrivateReader.from_connection(
+            connection, privacy=deepcopy(privacy), metadata=metadata, **options
         )
         if self._inner.engine == "spark":
-            raise OperationRejected("Spark draws fresh noise whenever an answer is looked at again")
+            raise OperationRejected(
+                "Spark is not supported: it draws new noise each time a result is evaluated"
+            )
         self._names = columns or {}
         self._public_groups = public_groups
         self._name = name
-        self._turn = Lock()  # SmartNoise keeps the options of a query in the reader
+        self._lock = Lock()  # SmartNoise stores the options of a query in the reader.
 
     def execute(self, query: str) -> list[Any]:
-        """The rows of the answer, the names of its columns first."""
+        """Run a query and return its rows; the first row contains the column names."""
         parsed = self._inner.parse_query_string(query)
-        self._check(parsed, query)
-        with self._turn, ExitStack() as stack:
-            self._inner.ask = lambda mechanisms: stack.enter_context(
-                self._gate.reserve(self._name, *map(self._stated, mechanisms))
+        self._check_query(parsed, query)
+        with self._lock, ExitStack() as stack:
+            self._inner.reserve_mechanisms = lambda mechanisms: stack.enter_context(
+                self._gate.reserve(self._name, *map(self._mechanism_fields, mechanisms))
             )
             rows: list[Any] = self._inner._execute_ast(parsed)
             return rows
 
     def execute_df(self, query: str) -> Any:
-        """The answer as a pandas frame."""
+        """Run a query and return a pandas DataFrame."""
         return self._inner._to_df(self.execute(query))
 
-    def _check(self, parsed: Any, query: str) -> None:
-        """Refuse what would cost more than its mechanisms say."""
+    def _check_query(self, parsed: Any, query: str) -> None:
+        """Refuse a query that costs more than its mechanisms state."""
         if parsed.use_dpsu:
-            raise OperationRejected("`use_dpsu` spends an ε of its own that no query is charged")
+            raise OperationRejected("`use_dpsu` spends a separate ε that is not part of any query")
         if parsed.agg is not None and not (parsed.censor_dims or self._public_groups):
             raise OperationRejected(
-                "without `censor_dims` the groups that exist are told as they are; help: turn it "
-                "on, or say `public_groups`"
+                "without `censor_dims` the answer reveals which groups exist; help: enable it, or "
+                "pass `public_groups=True` if all groups are public"
             )
-        self._check_clamped(parsed)
+        self._check_clamped_columns(parsed)
         tables = self._inner.metadata.tables()
-        known = [column.name for table in tables for column in table.columns()]
-        check_attributes(columns_named_in(query, known), self._names, self._gate.attributes)
+        columns = [column.name for table in tables for column in table.columns()]
+        check_attributes(columns_named_in(query, columns), self._names, self._gate.attributes)
 
-    def _check_clamped(self, parsed: Any) -> None:
-        """Refuse sums over columns that SmartNoise fits noise to the bounds of and does not clamp:
-        those that a query groups by, and whoever is protected.
+    def _check_clamped_columns(self, parsed: Any) -> None:
+        """Refuse sums over grouping columns and the `private_id`.
+
+        SmartNoise scales the noise to the bounds of these columns but does not clamp their values.
         """
         grouped = parsed.agg.groupedColumns() if parsed.agg is not None else []
         keys = [c.name for t in self._inner.metadata.tables() for c in t.columns() if c.is_key]
-        bare = {_folded(name) for name in (*(column.name for column in grouped), *keys)}
-        for called in parsed.find_nodes(AggFunction):
-            if called.name.upper() != "COUNT":
-                for column in called.find_nodes(Column):
-                    if _folded(column.name) in bare:
-                        said = f"`{called.name}` of `{column.name}`, which it groups by or protects"
-                        raise OperationRejected(
-                            f"SmartNoise does not clamp {said}; help: use other columns"
-                        )
+        unclamped = {_column_key(name) for name in (*(c.name for c in grouped), *keys)}
+        for function in parsed.find_nodes(AggFunction):
+            if function.name.upper() == "COUNT":
+                continue
+            for column in function.find_nodes(Column):
+                if _column_key(column.name) in unclamped:
+                    raise OperationRejected(
+                        f"SmartNoise does not clamp `{column.name}` in `{function.name}`, because "
+                        "it is a grouping column or the private id; help: use another column"
+                    )
 
-    def _stated(self, mechanism: Any) -> dict[str, Any]:
-        said = {"kind": "declared", "epsilon": round_loss_up(mechanism.epsilon)}
+    def _mechanism_fields(self, mechanism: Any) -> dict[str, Any]:
         return self._gate.mechanism_fields(
-            {**said, "delta": round_up(mechanism.delta)} if mechanism.delta else said
+            epsilon_delta_mechanism(mechanism.epsilon, mechanism.delta)
         )
 
 
-class _Reader(PrivateReader):  # type: ignore[misc]
-    """SmartNoise's reader, which asks at the last moment before it reads."""
+class _PrivateReader(PrivateReader):  # type: ignore[misc]
+    """SmartNoise's reader, which reserves the cost at the last moment before it reads."""
 
-    ask: Callable[[list[Any]], object]
+    reserve_mechanisms: Callable[[list[Any]], object]
 
     def _get_reader(self, query_ast: Any) -> Any:
-        """The way to the data, for a query whose options and mechanisms are now settled."""
+        """Reserve the mechanisms of the query, then return the reader of the data.
+
+        SmartNoise calls this after it has fixed the options and mechanisms of the query.
+        """
         symbols = query_ast._select_symbols
-        bare = [s.name for s in symbols if s.mechanism is None and not s.is_grouping_column]
-        if bare:
-            raise OperationRejected(f"nothing protects the column `{bare[0]}` of the answer")
+        unprotected = [s.name for s in symbols if s.mechanism is None and not s.is_grouping_column]
+        if unprotected:
+            raise OperationRejected(f"column `{unprotected[0]}` of the answer has no mechanism")
         mechanisms = [symbol.mechanism for symbol in symbols if symbol.mechanism is not None]
         if any(m.sensitivity is not None and math.isinf(m.sensitivity) for m in mechanisms):
             raise OperationRejected(
                 "a column without bounds has no bounded loss; help: state its bounds"
             )
-        self.ask(mechanisms)
+        self.reserve_mechanisms(mechanisms)
         return super()._get_reader(query_ast)
 
 
-def _folded(name: str) -> str:
-    """The last part of a column's name, as SQL compares it."""
+def _column_key(name: str) -> str:
+    """Return the last part of a column name in the form that SQL compares."""
     return name.rpartition(".")[2].strip('"`[]').casefold()

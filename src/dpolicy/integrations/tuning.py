@@ -1,7 +1,7 @@
-"""Trials of a search for parameters → one release that is reserved for all of them, and labelled.
+"""Trials of a hyperparameter search, reserved together as one labelled release.
 
-Whoever looks at the outcome of trials to choose among them has released them all. The trials are
-charged as what they are; the run with the parameters that were chosen is another release.
+Choosing parameters by the results of trials releases all trials, so all of them are charged. The
+final run with the chosen parameters is another release.
 """
 
 from __future__ import annotations
@@ -15,33 +15,36 @@ from dpolicy.errors import OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.releases.body import Body
 
-#: What trials are labelled with, unless a policy has other words.
+#: Default labels of trials.
 TUNING = {"stage": "tuning"}
 
 
 class Trials:
-    """Hands out trials, in any number of threads, as long as some are left."""
+    """Reserved trials; safe to use from several threads."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, maximum: int) -> None:
         self.begun = 0
-        self._most = most
+        self._maximum = maximum
         self._closed = False
         self._lock = Lock()
 
     @contextmanager
     def trial(self) -> Iterator[int]:
-        """Run one trial within the block; its number from 1. However it ends, it is charged."""
+        """Run one trial inside the block; yield its number, starting at 1.
+
+        The trial is charged even if the block raises.
+        """
         with self._lock:
             if self._closed:
-                raise OperationRejected("the trials are over; what is run now is another release")
-            if self.begun == self._most:
-                raise OperationRejected(f"all {self._most} trials that were reserved have been run")
+                raise OperationRejected("the search is over; a further trial is another release")
+            if self.begun == self._maximum:
+                raise OperationRejected(f"all {self._maximum} trials that were reserved were run")
             self.begun += 1
             number = self.begun
         yield number
 
     def close(self) -> int:
-        """No more of them; how many there were."""
+        """Refuse further trials and return the number of trials that began."""
         with self._lock:
             self._closed = True
             return self.begun
@@ -55,32 +58,38 @@ def reserve_trials(
     name: str = "tuning",
     labels: Mapping[str, str] = TUNING,
 ) -> Iterator[Trials]:
-    """Reserve so many trials, each of which runs the mechanisms, that `gate.stated` describes.
+    """Reserve `trials` runs of the mechanisms, and commit the trials that began.
 
-    What was begun is committed. That is sound if to stop depended on outcomes of trials only; after
-    an exception all that was reserved is charged.
+    Build the mechanisms with `gate.mechanism_fields`. Committing fewer trials is sound only if the
+    decision to stop depended on results of trials alone. After an exception, all reserved trials
+    are charged. If no trial began, the release is voided.
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise OperationRejected(f"`{trials}` is no number of trials")
-    handed = Trials(trials)
-    with gate.reserve(name, *_times(mechanisms, trials, labels)) as run:
+        raise OperationRejected(f"`trials` must be an integer of at least 1, got `{trials}`")
+    reserved = Trials(trials)
+    with gate.reserve(name, *_repeat_labelled(mechanisms, trials, labels)) as run:
         try:
-            yield handed
+            yield reserved
         finally:
-            begun = handed.close()
+            begun = reserved.close()
         if begun:
-            run.report_used(*_times(mechanisms, begun, labels))
+            run.report_used(*_repeat_labelled(mechanisms, begun, labels))
         else:
             run.void_unread("no trial was begun")
 
 
-def _times(mechanisms: tuple[Body, ...], count: int, labels: Mapping[str, str]) -> list[Any]:
-    """The mechanisms so many times, under the labels of a search."""
-    return [
-        {
-            **said,
-            "mechanism": {**said["mechanism"], "count": count * said["mechanism"].get("count", 1)},
-            "labels": {**said.get("labels", {}), **labels},
-        }
-        for said in mechanisms
-    ]
+def _repeat_labelled(
+    mechanisms: tuple[Body, ...], count: int, labels: Mapping[str, str]
+) -> list[Any]:
+    """Return the mechanisms with `count` times as many runs and with the labels added."""
+    repeated = []
+    for fields in mechanisms:
+        mechanism = fields["mechanism"]
+        repeated.append(
+            {
+                **fields,
+                "mechanism": {**mechanism, "count": count * mechanism.get("count", 1)},
+                "labels": {**fields.get("labels", {}), **labels},
+            }
+        )
+    return repeated

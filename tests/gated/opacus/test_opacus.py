@@ -1,4 +1,4 @@
-"""Opacus behind the gate: the real library on a small model, and its ways round."""
+"""The gate for Opacus with the real library on a small model, and attempts to bypass it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from opacus import PrivacyEngine
 from opacus.accountants.analysis.rdp import compute_rdp
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance
 from tests.gated.pages import run_example
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -38,7 +39,7 @@ NOISE = 2.0
 
 
 class Records(Dataset[tuple[torch.Tensor, torch.Tensor]]):  # type: ignore[misc]
-    """Two hundred records that know how often they were read, and may fail."""
+    """Two hundred records that count reads, and can fail after a number of reads."""
 
     def __init__(self, fails_after: int | None = None) -> None:
         self.reads = 0
@@ -47,11 +48,11 @@ class Records(Dataset[tuple[torch.Tensor, torch.Tensor]]):  # type: ignore[misc]
     def __len__(self) -> int:
         return 200
 
-    def __getitem__(self, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, position: int) -> tuple[torch.Tensor, torch.Tensor]:
         self.reads += 1
         if self.fails_after is not None and self.reads > self.fails_after:
             raise OSError("the disk is gone")
-        return torch.ones(4) * (place % 7), torch.tensor(place % 2)
+        return torch.ones(4) * (position % 7), torch.tensor(position % 2)
 
 
 def point_with(budget: str = "{renyi: {8: 100}}") -> DecisionPoint:
@@ -67,258 +68,265 @@ def parts(records: Records | None = None) -> dict[str, Any]:
     }
 
 
-def planned(point: DecisionPoint, steps: int, **more: Any) -> Any:
+def plan_training(point: DecisionPoint, steps: int, **changes: Any) -> Any:
     gate = Gate(point, by="ml", attributes=["page"], unit="user")
-    said = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, **more}
-    return gated_training(gate, steps=steps, **said)
+    arguments = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, **changes}
+    return gated_training(gate, steps=steps, **arguments)
 
 
-def take(made: GatedTraining, steps: int) -> None:
-    """Train, over as many epochs as it takes."""
+def train(training: GatedTraining, steps: int) -> None:
+    """Train a number of steps, over several epochs if necessary."""
     while steps:
-        for inputs, targets in made.data_loader:
-            take_on(made, inputs, targets)
+        for inputs, targets in training.data_loader:
+            train_step(training, inputs, targets)
             steps -= 1
             if not steps:
                 return
 
 
-def take_on(made: GatedTraining, inputs: Any, targets: Any) -> None:
-    made.optimizer.zero_grad()
-    backward(made, inputs, targets)
-    made.optimizer.step()
+def train_step(training: GatedTraining, inputs: Any, targets: Any) -> None:
+    training.optimizer.zero_grad()
+    backward(training, inputs, targets)
+    training.optimizer.step()
 
 
-def backward(made: GatedTraining, inputs: Any, targets: Any) -> None:
-    nn.functional.cross_entropy(made.module(inputs), targets, reduction="sum").backward()
+def backward(training: GatedTraining, inputs: Any, targets: Any) -> None:
+    nn.functional.cross_entropy(training.module(inputs), targets, reduction="sum").backward()
 
 
-def spent(point: DecisionPoint) -> float:
-    (balance,) = point.budgets()
-    found = balance.spent["renyi 8"]
-    assert found is not None
-    return found
+def charge(point: DecisionPoint) -> float:
+    return balance(point, notion="renyi 8")
 
 
-def by_opacus(steps: int) -> float:
-    """What Opacus's own analysis says of so many steps."""
+def opacus_loss(steps: int) -> float:
+    """Return the loss of the steps according to Opacus."""
     return float(compute_rdp(q=0.1, noise_multiplier=NOISE, steps=steps, orders=float(ORDER)))
 
 
-def weights(made: GatedTraining) -> list[torch.Tensor]:
-    return [p.detach().clone() for p in made.module.parameters()]
+def weights(training: GatedTraining) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in training.module.parameters()]
 
 
-def unchanged(made: GatedTraining, before: list[torch.Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(before, weights(made), strict=True))
+def has_weights(training: GatedTraining, before: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(before, weights(training), strict=True))
 
 
-# An allowed run charges the right cost
+# Charges of allowed trainings
 
 
-def test_a_training_costs_what_opacus_says() -> None:
+def test_the_charge_equals_the_loss_of_opacus() -> None:
     point = point_with()
-    with planned(point, steps=15) as made:
-        assert spent(point) == pytest.approx(by_opacus(15), rel=1e-9)
-        before = weights(made)
-        take(made, 15)
-    assert made.steps_taken == 15
-    assert not unchanged(made, before)
-    assert spent(point) == pytest.approx(by_opacus(15), rel=1e-9)
-    assert spent(point) >= by_opacus(15)
+    with plan_training(point, steps=15) as training:
+        assert charge(point) == pytest.approx(opacus_loss(15), rel=1e-9)
+        before = weights(training)
+        train(training, 15)
+    assert training.steps_taken == 15
+    assert not has_weights(training, before)
+    assert charge(point) == pytest.approx(opacus_loss(15), rel=1e-9)
+    assert charge(point) >= opacus_loss(15)
 
 
-def test_the_accountant_of_opacus_counts_along() -> None:
+def test_the_accountant_of_opacus_still_counts() -> None:
     engine = PrivacyEngine(accountant="rdp")
-    with planned(point_with(), steps=12, engine=engine, poisson_sampling=True) as made:
-        take(made, 12)
+    with plan_training(point_with(), steps=12, engine=engine, poisson_sampling=True) as training:
+        train(training, 12)
     assert engine.accountant.history == [(NOISE, 0.1, 12)]
 
 
-# Nothing is read before it is allowed, and what was read is charged
+# No data is read before the reservation; data that was read is charged
 
 
 def test_a_denied_training_reads_nothing() -> None:
     records = Records()
-    with pytest.raises(Denied), planned(point_with(), steps=10**6, **parts(records)):
+    with pytest.raises(Denied), plan_training(point_with(), steps=10**6, **parts(records)):
         raise AssertionError("it ran")
     assert records.reads == 0
 
 
-def test_a_crash_while_reading_charges_the_plan() -> None:
+def test_a_crash_while_reading_charges_all_planned_steps() -> None:
     point = point_with()
-    with pytest.raises(OSError), planned(point, steps=15, **parts(Records(50))) as made:
-        made.stopped("not believed after an exception")
-        take(made, 15)
-    assert 0 < made.steps_taken < 15
-    assert spent(point) == pytest.approx(by_opacus(15), rel=1e-9)
+    with pytest.raises(OSError), plan_training(point, steps=15, **parts(Records(50))) as training:
+        training.stop_early("ignored after an exception")
+        train(training, 15)
+    assert 0 < training.steps_taken < 15
+    assert charge(point) == pytest.approx(opacus_loss(15), rel=1e-9)
 
 
 # Steps
 
 
-def test_a_step_too_many_is_refused_before_it_does_anything() -> None:
+def test_an_extra_step_is_refused_before_it_has_any_effect() -> None:
     point = point_with()
-    with planned(point, steps=3) as made:
-        take(made, 3)
-        before = weights(made)
-        for parameter in made.module.parameters():
+    with plan_training(point, steps=3) as training:
+        train(training, 3)
+        before = weights(training)
+        for parameter in training.module.parameters():
             parameter.grad = None
         with pytest.raises(OperationRejected, match="all 3 steps"):
-            take(made, 1)
-        assert unchanged(made, before)
-    assert made.steps_taken == 3
+            train(training, 1)
+        assert has_weights(training, before)
+    assert training.steps_taken == 3
 
 
-def test_a_stop_that_gives_its_reason_gives_the_rest_back() -> None:
+def test_an_early_stop_with_a_reason_returns_budget() -> None:
     point = point_with()
-    with planned(point, steps=15) as made:
-        take(made, 5)
-        made.stopped("the shift was over")
-    assert spent(point) == pytest.approx(by_opacus(5), rel=1e-9)
+    with plan_training(point, steps=15) as training:
+        train(training, 5)
+        training.stop_early("the shift was over")
+    assert charge(point) == pytest.approx(opacus_loss(5), rel=1e-9)
 
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError])
 def test_no_step_is_taken_after_the_end(error: type[Exception] | None) -> None:
-    with contextlib.suppress(ZeroDivisionError), planned(point_with(), steps=15) as made:
-        take(made, 5)
+    with contextlib.suppress(ZeroDivisionError), plan_training(point_with(), steps=15) as training:
+        train(training, 5)
         if error:
             raise error
-        made.stopped("the shift was over")
-    before = weights(made)
-    with pytest.raises(OperationRejected, match="training is over"):
-        take(made, 1)
-    assert unchanged(made, before)
+        training.stop_early("the shift was over")
+    before = weights(training)
+    with pytest.raises(OperationRejected, match="the training is over"):
+        train(training, 1)
+    assert has_weights(training, before)
 
 
-def test_a_stop_without_a_reason_does_not() -> None:
+def test_an_early_stop_without_a_reason_returns_nothing() -> None:
     point = point_with()
-    with planned(point, steps=15) as made:
-        take(made, 5)
+    with plan_training(point, steps=15) as training:
+        train(training, 5)
         with pytest.raises(OperationRejected, match="because"):
-            made.stopped(" ")
-    assert spent(point) == pytest.approx(by_opacus(15), rel=1e-9)
+            training.stop_early(" ")
+    assert charge(point) == pytest.approx(opacus_loss(15), rel=1e-9)
 
 
-def test_a_training_that_never_began_costs_a_step() -> None:
-    """Opacus has read a record to learn its shape."""
+def test_a_training_without_steps_costs_one_step() -> None:
+    """Opacus reads a record to determine its shape."""
     point = point_with()
-    with planned(point, steps=15) as made:
-        made.stopped("there was no time")
-    assert spent(point) == pytest.approx(by_opacus(1), rel=1e-9)
+    with plan_training(point, steps=15) as training:
+        training.stop_early("there was no time")
+    assert charge(point) == pytest.approx(opacus_loss(1), rel=1e-9)
 
 
-def test_noise_may_grow_and_not_shrink() -> None:
-    with planned(point_with(), steps=5) as made:
-        made.optimizer.noise_multiplier = 2 * NOISE
-        take(made, 1)
-        for less in (0.99 * NOISE, math.nan):
-            made.optimizer.noise_multiplier = less
+def test_noise_may_increase_but_not_decrease() -> None:
+    with plan_training(point_with(), steps=5) as training:
+        training.optimizer.noise_multiplier = 2 * NOISE
+        train(training, 1)
+        for noise in (0.99 * NOISE, math.nan):
+            training.optimizer.noise_multiplier = noise
             with pytest.raises(OperationRejected, match="below the reserved"):
-                take(made, 1)
-    assert made.steps_taken == 1
+                train(training, 1)
+    assert training.steps_taken == 1
 
 
-def test_a_batch_takes_one_step() -> None:
-    with planned(point_with(), steps=5) as made:
-        batch = next(iter(made.data_loader))
-        take_on(made, *batch)
+def test_a_batch_allows_one_step() -> None:
+    with plan_training(point_with(), steps=5) as training:
+        batch = next(iter(training.data_loader))
+        train_step(training, *batch)
         with pytest.raises(OperationRejected, match="fresh sample"):
-            take_on(made, *batch)
-    assert made.steps_taken == 1
+            train_step(training, *batch)
+    assert training.steps_taken == 1
 
 
-def test_batches_that_are_only_looked_at_allow_no_more_steps() -> None:
-    """An accuracy pass over the loader would otherwise be credit for steps on one sample."""
-    with planned(point_with(), steps=5) as made:
-        held = list(made.data_loader)
-        assert len(held) > 1
-        take_on(made, *held[0])
+def test_unused_batches_allow_no_extra_steps() -> None:
+    """Otherwise, a pass over the loader would allow several steps on one sample."""
+    with plan_training(point_with(), steps=5) as training:
+        batches = list(training.data_loader)
+        assert len(batches) > 1
+        train_step(training, *batches[0])
         with pytest.raises(OperationRejected, match="fresh sample"):
-            take_on(made, *held[0])
-    assert made.steps_taken == 1
+            train_step(training, *batches[0])
+    assert training.steps_taken == 1
 
 
-def test_a_step_takes_one_batch() -> None:
-    with planned(point_with(), steps=5) as made:
-        batches = iter(made.data_loader)
-        made.optimizer.zero_grad()
-        backward(made, *next(batches))
+def test_a_step_uses_one_batch() -> None:
+    with plan_training(point_with(), steps=5) as training:
+        batches = iter(training.data_loader)
+        training.optimizer.zero_grad()
+        backward(training, *next(batches))
         with pytest.raises(ValueError, match="Poisson sampling is not compatible"):
-            backward(made, *next(batches))
-    with planned(point_with(), steps=5) as made:
-        made.module.allow_grad_accumulation()
-        batches = iter(made.data_loader)
-        made.optimizer.zero_grad()
-        backward(made, *next(batches))
-        backward(made, *next(batches))
+            backward(training, *next(batches))
+    with plan_training(point_with(), steps=5) as training:
+        training.module.allow_grad_accumulation()
+        batches = iter(training.data_loader)
+        training.optimizer.zero_grad()
+        backward(training, *next(batches))
+        backward(training, *next(batches))
         with pytest.raises(OperationRejected, match="one batch"):
-            made.optimizer.step()
+            training.optimizer.step()
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
-def test_a_hook_of_ones_own_replaces_nothing() -> None:
-    engine, seen = PrivacyEngine(accountant="rdp"), []
-    with planned(point_with(), steps=3, engine=engine) as made:
-        made.optimizer.attach_step_hook(lambda optimizer: seen.append("step"))
-        take(made, 3)
+def test_an_additional_hook_replaces_no_other() -> None:
+    engine, calls = PrivacyEngine(accountant="rdp"), []
+    with plan_training(point_with(), steps=3, engine=engine) as training:
+        training.optimizer.attach_step_hook(lambda optimizer: calls.append("step"))
+        train(training, 3)
         with pytest.raises(OperationRejected, match="all 3 steps"):
-            take(made, 1)
-    assert seen == ["step"] * 3
+            train(training, 1)
+    assert calls == ["step"] * 3
     assert engine.accountant.history == [(NOISE, 0.1, 3)]
 
 
-def test_no_hook_at_all_changes_nothing() -> None:
-    with planned(point_with(), steps=2) as made:
-        made.optimizer.step_hook = None
-        take(made, 2)
+def test_removing_the_hook_changes_nothing() -> None:
+    with plan_training(point_with(), steps=2) as training:
+        training.optimizer.step_hook = None
+        train(training, 2)
         with pytest.raises(OperationRejected, match="all 2 steps"):
-            take(made, 1)
+            train(training, 1)
 
 
 def test_virtual_steps_are_refused() -> None:
-    with planned(point_with(), steps=5) as made:
-        loader = made.data_loader._loader
+    with plan_training(point_with(), steps=5) as training:
+        loader = training.data_loader._loader
         small = BatchMemoryManager(
-            data_loader=loader, max_physical_batch_size=1, optimizer=made.optimizer
+            data_loader=loader, max_physical_batch_size=1, optimizer=training.optimizer
         )
         with pytest.raises(OperationRejected, match="virtual steps"), small as split:
             for _ in split:
                 pass
 
 
-def unpoisson(said: dict[str, Any]) -> None:
-    said["poisson_sampling"] = False
+def without_poisson_sampling(arguments: dict[str, Any]) -> None:
+    arguments["poisson_sampling"] = False
 
 
-def adaptive(said: dict[str, Any]) -> None:
-    said["clipping"] = "adaptive"
+def adaptive_clipping(arguments: dict[str, Any]) -> None:
+    arguments["clipping"] = "adaptive"
 
 
-def seeded(said: dict[str, Any]) -> None:
-    said["noise_generator"] = torch.Generator()
+def own_noise_generator(arguments: dict[str, Any]) -> None:
+    arguments["noise_generator"] = torch.Generator()
 
 
-def filled(said: dict[str, Any]) -> None:
-    said["rand_on_empty"] = True
+def random_data_for_empty_batches(arguments: dict[str, Any]) -> None:
+    arguments["rand_on_empty"] = True
 
 
-def ghost(said: dict[str, Any]) -> None:
-    said["grad_sample_mode"] = "ghost"
+def ghost_clipping(arguments: dict[str, Any]) -> None:
+    arguments["grad_sample_mode"] = "ghost"
 
 
-def foreign(said: dict[str, Any]) -> None:
-    said["optimizer"] = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
+def parameters_of_another_module(arguments: dict[str, Any]) -> None:
+    arguments["optimizer"] = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
 
 
-@pytest.mark.parametrize("change", [unpoisson, adaptive, seeded, filled, ghost, foreign])
-def test_what_changes_a_step_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        without_poisson_sampling,
+        adaptive_clipping,
+        own_noise_generator,
+        random_data_for_empty_batches,
+        ghost_clipping,
+        parameters_of_another_module,
+    ],
+)
+def test_options_that_change_a_step_are_refused(change: Callable[[dict[str, Any]], None]) -> None:
     point, records = point_with(), Records()
-    said = parts(records)
-    change(said)
-    with pytest.raises(OperationRejected), planned(point, steps=5, **said):
+    arguments = parts(records)
+    change(arguments)
+    with pytest.raises(OperationRejected), plan_training(point, steps=5, **arguments):
         raise AssertionError("it ran")
     assert records.reads == 0
     assert not point.entries
@@ -326,22 +334,22 @@ def test_what_changes_a_step_is_refused(change: Callable[[dict[str, Any]], None]
 
 def test_other_relations_are_refused() -> None:
     gate = Gate(point_with(), relation="replace")
-    said = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, "steps": 5}
-    with pytest.raises(OperationRejected, match="not `replace`"), gated_training(gate, **said):
+    arguments = {**parts(), "noise_multiplier": NOISE, "max_grad_norm": 1.0, "steps": 5}
+    with pytest.raises(OperationRejected, match="not `replace`"), gated_training(gate, **arguments):
         pass
 
 
 def test_the_example_of_the_page() -> None:
     point = point_with("{epsilon: 3}")
-    said = parts()
-    known = run_example(
+    arguments = parts()
+    variables = run_example(
         "opacus",
         point=point,
-        module=said["module"],
-        optimizer=said["optimizer"],
-        loader=said["data_loader"],
+        module=arguments["module"],
+        optimizer=arguments["optimizer"],
+        loader=arguments["data_loader"],
         loss=nn.CrossEntropyLoss(),
     )
-    assert known["made"].steps_taken == 20
+    assert variables["training"].steps_taken == 20
     (entry,) = point.entries.values()
     assert entry.status == "committed"

@@ -1,4 +1,4 @@
-"""diffprivlib behind the gate: the real functions and models, and what they leave out."""
+"""The gate for diffprivlib with the real functions and models, and attempts to bypass it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from diffprivlib.utils import PrivacyLeakWarning
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
 
 from dpolicy.errors import Denied, OperationRejected
@@ -35,7 +36,7 @@ FEATURES, CLASSES = np.column_stack([DATA, DATA[::-1]]), np.arange(200) % 2
 
 
 class Watched:
-    """An array that tells whether anybody has looked at its numbers, and may break when they do."""
+    """Array that counts its conversions to NumPy, and can fail at the first."""
 
     def __init__(self, broken: bool = False) -> None:
         self.reads = 0
@@ -49,8 +50,8 @@ class Watched:
 
 
 @pytest.fixture(autouse=True)
-def own_warnings() -> Iterator[None]:
-    """What a test ignores is ignored in that test only."""
+def restored_warnings() -> Iterator[None]:
+    """Restore the warning filters after each test."""
     with warnings.catch_warnings():
         yield
 
@@ -59,66 +60,57 @@ def point_with(epsilon: str = "2") -> DecisionPoint:
     return started(USER % epsilon, head=HEAD)
 
 
-def accountant_of(point: DecisionPoint) -> GatedDiffprivlibAccountant:
+def make_accountant(point: DecisionPoint) -> GatedDiffprivlibAccountant:
     return GatedDiffprivlibAccountant(
         Gate(point, unit="user", relation="replace", attributes=["income"])
     )
 
 
-def spent(point: DecisionPoint) -> float | None:
-    (found,) = point.budgets()
-    return found.spent["epsilon"]
-
-
-def statuses(point: DecisionPoint) -> list[str]:
-    return [entry.status for entry in point.entries.values()]
-
-
-# An allowed run charges the right cost
+# Charges of allowed runs
 
 
 def test_functions_are_charged() -> None:
     point = point_with()
-    with accountant_of(point) as accountant:
+    with make_accountant(point) as accountant:
         tools.mean(DATA, bounds=(0, 1), epsilon=0.5)
         tools.histogram(DATA, range=(0, 1), epsilon=0.25)
     assert statuses(point) == ["committed", "committed"]
-    assert spent(point) == pytest.approx(0.75)
+    assert balance(point) == pytest.approx(0.75)
     assert accountant.total()[0] == pytest.approx(0.75)
 
 
-def test_functions_of_several_answers_are_charged_for_all() -> None:
+def test_a_function_with_several_answers_is_charged_for_all() -> None:
     point = point_with()
     tools.quantile(
-        DATA, [0.1, 0.5, 0.9], bounds=(0, 1), epsilon=0.9, accountant=accountant_of(point)
+        DATA, [0.1, 0.5, 0.9], bounds=(0, 1), epsilon=0.9, accountant=make_accountant(point)
     )
     assert statuses(point) == ["committed"] * 3
-    assert spent(point) == pytest.approx(0.9)
+    assert balance(point) == pytest.approx(0.9)
 
 
 def test_models_are_charged() -> None:
     point = point_with()
-    model = models.GaussianNB(epsilon=1.5, bounds=(0, 1), accountant=accountant_of(point))
+    model = models.GaussianNB(epsilon=1.5, bounds=(0, 1), accountant=make_accountant(point))
     model.fit(FEATURES, CLASSES)
     assert statuses(point) == ["committed"]
-    assert spent(point) == pytest.approx(1.5)
+    assert balance(point) == pytest.approx(1.5)
 
 
-# Nothing is read before it is allowed, and what was read is charged
+# No data is read before the reservation; data that was read is charged
 
 
 def test_a_denied_function_reads_nothing() -> None:
     point, data = point_with("1"), Watched()
     with pytest.raises(Denied):
-        tools.mean(data, bounds=(0, 1), epsilon=1.5, accountant=accountant_of(point))
+        tools.mean(data, bounds=(0, 1), epsilon=1.5, accountant=make_accountant(point))
     assert statuses(point) == ["denied"]
     assert data.reads == 0
 
 
 def test_a_denied_model_is_not_fitted() -> None:
-    """With the library's own accountant the denial comes last, and the fit stays."""
+    """The accountant of diffprivlib would deny only after the fit."""
     point = point_with("1")
-    model = models.GaussianNB(epsilon=1.5, bounds=(0, 1), accountant=accountant_of(point))
+    model = models.GaussianNB(epsilon=1.5, bounds=(0, 1), accountant=make_accountant(point))
     with pytest.raises(Denied):
         model.fit(FEATURES, CLASSES)
     assert not hasattr(model, "theta_")
@@ -126,53 +118,53 @@ def test_a_denied_model_is_not_fitted() -> None:
 
 def test_a_crash_while_reading_stays_charged() -> None:
     point, data = point_with(), Watched(broken=True)
-    with pytest.raises(OSError, match="disk"), accountant_of(point):
+    with pytest.raises(OSError, match="disk"), make_accountant(point):
         tools.mean(data, bounds=(0, 1), epsilon=0.5)
     assert data.reads == 1
     assert statuses(point) == ["committed"]
-    assert spent(point) == pytest.approx(0.5)
+    assert balance(point) == pytest.approx(0.5)
 
 
-def test_a_crash_is_not_paid_for_by_the_next_run() -> None:
+def test_the_run_after_a_crash_has_its_own_charge() -> None:
     point = point_with()
-    accountant = accountant_of(point)
+    accountant = make_accountant(point)
     with pytest.raises(OSError, match="disk"):
         tools.mean(Watched(broken=True), bounds=(0, 1), epsilon=0.5, accountant=accountant)
-    assert statuses(point) == ["reserved"]  # and so it counts, for good
+    assert statuses(point) == ["reserved"]  # a reservation counts as balance
     tools.mean(DATA, bounds=(0, 1), epsilon=0.5, accountant=accountant)
-    assert spent(point) == pytest.approx(1)
+    assert balance(point) == pytest.approx(1)
     accountant.spend(0.5, 0)
-    assert spent(point) == pytest.approx(1.5)
+    assert balance(point) == pytest.approx(1.5)
 
 
 def test_an_answer_that_is_never_spent_is_charged() -> None:
-    """A quantile of data with a gap says so and spends nothing: an answer for free."""
+    """diffprivlib returns NaN for data with a NaN, and spends nothing for this answer."""
     point, gap = point_with(), np.array([0.1, np.nan])
-    own = BudgetAccountant()
-    assert np.isnan(tools.quantile(gap, 0.5, bounds=(0, 1), epsilon=0.5, accountant=own))
-    assert own.total()[0] == 0
-    with accountant_of(point):
+    plain = BudgetAccountant()
+    assert np.isnan(tools.quantile(gap, 0.5, bounds=(0, 1), epsilon=0.5, accountant=plain))
+    assert plain.total()[0] == 0
+    with make_accountant(point):
         tools.quantile(gap, 0.5, bounds=(0, 1), epsilon=0.5)
-    assert spent(point) == pytest.approx(0.5)
+    assert balance(point) == pytest.approx(0.5)
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
-def test_ignoring_warnings_ignores_no_leak() -> None:
+def test_a_leak_is_an_error_even_if_warnings_are_ignored() -> None:
     point = point_with()
-    accountant = accountant_of(point)
+    accountant = make_accountant(point)
     for function in (tools.mean, tools.var, tools.sum, tools.median):
         warnings.filterwarnings("ignore")
         with pytest.raises(PrivacyLeakWarning):
             function(DATA, epsilon=0.1, accountant=accountant)
-    assert spent(point) in (None, 0)
+    assert balance(point) == 0
 
 
-def test_threads_do_not_pay_for_each_other() -> None:
+def test_threads_have_separate_reservations() -> None:
     """While one thread spends, the check of another still reserves."""
     point = point_with("1.5")
-    accountant = accountant_of(point)
+    accountant = make_accountant(point)
     accountant.check(1.0, 0.0)
     denied: list[Exception] = []
 
@@ -182,7 +174,7 @@ def test_threads_do_not_pay_for_each_other() -> None:
         except Denied as error:
             denied.append(error)
 
-    accountant._own.spending = True  # in the midst of spending
+    accountant._thread_state.spending = True  # this thread is spending
     thread = Thread(target=other)
     thread.start()
     thread.join()
@@ -190,9 +182,9 @@ def test_threads_do_not_pay_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("leak", ["mean", "histogram", "model"])
-def test_what_is_taken_from_the_data_is_refused(leak: str) -> None:
+def test_parameters_taken_from_the_data_are_refused(leak: str) -> None:
     point, data = point_with(), Watched()
-    accountant = accountant_of(point)
+    accountant = make_accountant(point)
     with pytest.raises(PrivacyLeakWarning):
         if leak == "mean":
             tools.mean(data, accountant=accountant)
@@ -203,41 +195,41 @@ def test_what_is_taken_from_the_data_is_refused(leak: str) -> None:
     assert data.reads == 0
 
 
-def test_copies_pay_too() -> None:
-    """Cross-validation copies a model with its accountant, one for each fold."""
+def test_copies_of_a_model_are_charged() -> None:
+    """Cross-validation copies the model and its accountant for each fold."""
     point = point_with("9")
-    model = models.GaussianNB(epsilon=1, bounds=(0, 1), accountant=accountant_of(point))
+    model = models.GaussianNB(epsilon=1, bounds=(0, 1), accountant=make_accountant(point))
     assert clone(model).accountant is model.accountant
     cross_val_score(model, FEATURES, CLASSES, cv=3)
-    assert spent(point) == pytest.approx(3)
+    assert balance(point) == pytest.approx(3)
     with pytest.raises(OperationRejected, match="another process"):
         pickle.dumps(model)
 
 
-def test_another_accountant_asks_nobody() -> None:
-    """Open, and said so on the page: whoever calls chooses the accountant."""
+def test_another_accountant_bypasses_the_gate() -> None:
+    """A variables bypass, documented on the page: the caller can pass another accountant."""
     point = point_with()
-    with accountant_of(point):
+    with make_accountant(point):
         tools.mean(DATA, bounds=(0, 1), epsilon=100, accountant=BudgetAccountant())
     assert not point.entries
 
 
-def test_a_gate_must_say_its_unit_and_relation() -> None:
+def test_the_gate_must_state_unit_and_relation() -> None:
     for gate in (Gate(point_with(), unit="user"), Gate(point_with(), relation="replace")):
         with pytest.raises(OperationRejected, match="has neither"):
             GatedDiffprivlibAccountant(gate)
 
 
-def test_a_relation_that_the_policy_cannot_follow_is_denied() -> None:
-    """From `replace` nothing follows for people who are added or removed."""
+def test_a_relation_without_a_bound_for_the_policy_is_denied() -> None:
+    """A loss under `replace` does not bound the loss under `add-remove`."""
     head = HEAD.replace("replace", "add-remove")
     point = started(USER % "2", head=head)
     with pytest.raises(Denied):
-        tools.mean(DATA, bounds=(0, 1), epsilon=0.1, accountant=accountant_of(point))
+        tools.mean(DATA, bounds=(0, 1), epsilon=0.1, accountant=make_accountant(point))
 
 
 def test_the_example_of_the_page() -> None:
     point = point_with()
-    known = run_example("diffprivlib", point=point, incomes=DATA)
-    assert 0 <= known["mean"] <= 1
-    assert spent(point) == pytest.approx(0.5)
+    variables = run_example("diffprivlib", point=point, incomes=DATA)
+    assert 0 <= variables["mean"] <= 1
+    assert balance(point) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""dp_accounting behind the gate, and its events against its own accountants."""
+"""The gate for dp_accounting, and charges compared with the accountants of the library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
 
 from dpolicy.errors import Denied, OperationRejected
-from dpolicy.integrations.dp_accounting.event_conversion import (
-    REFUSED,
+from dpolicy.integrations.dp_accounting import (
+    GatedPrivacyAccountant,
     event_from_mechanism,
     mechanisms_from_event,
 )
-from dpolicy.integrations.dp_accounting.gated_accountant import GatedPrivacyAccountant
+from dpolicy.integrations.dp_accounting.event_conversion import REFUSAL_REASONS
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.privacy.cost import run_count, single_run_bounds
@@ -51,8 +51,8 @@ def point_with(budget: str, relation: str = "add-remove") -> DecisionPoint:
     return started(RULE % budget, head=HEAD % relation)
 
 
-def charged(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, float]:
-    """What the ledger charges at an order, and what the accountant has counted."""
+def compare_charges(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, float]:
+    """Return the charge of the ledger and the loss of the accountant, both at the same order."""
     ours = "replace" if relation is REPLACE else "add-remove"
     point = point_with("{renyi: {8: 100000}}", ours)
     inner = dpa.rdp.RdpAccountant([ORDER], relation)
@@ -64,7 +64,7 @@ def charged(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, flo
     return spent, float(inner._rdp[0])
 
 
-# An allowed run charges the right cost
+# Charges of allowed events
 
 
 @pytest.mark.parametrize(
@@ -86,32 +86,32 @@ def charged(event: Any, relation: Any = ADD, count: int = 1) -> tuple[float, flo
     ],
 )
 def test_the_ledger_agrees_with_the_accountant(event: Any) -> None:
-    ours, theirs = charged(event, count=2)
+    ours, theirs = compare_charges(event, count=2)
     assert ours >= theirs * (1 - 1e-12)
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 def test_a_record_that_becomes_zero_is_removed_from_a_sum() -> None:
-    ours, theirs = charged(events.SelfComposedDpEvent(SAMPLED, 10), ZERO)
+    ours, theirs = compare_charges(events.SelfComposedDpEvent(SAMPLED, 10), ZERO)
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 @pytest.mark.parametrize("steps", [1, 7, 8, [3, 20, 5]])
 def test_trees(steps: Any) -> None:
     event = events.SingleEpochTreeAggregationDpEvent(2.0, steps)
-    ours, theirs = charged(event, ZERO)
+    ours, theirs = compare_charges(event, ZERO)
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 @pytest.mark.parametrize(("noise", "values"), [(0.5, 2), (0.1, 10), (0.9, 3)])
 def test_randomized_response(noise: float, values: int) -> None:
-    ours, theirs = charged(events.RandomizedResponseDpEvent(noise, values), REPLACE)
+    ours, theirs = compare_charges(events.RandomizedResponseDpEvent(noise, values), REPLACE)
     assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 def test_a_changed_record_moves_a_sum_twice_as_far() -> None:
-    """The norm of a value bounds what is added or removed; dp_accounting leaves it at that."""
-    ours, theirs = charged(GAUSSIAN, REPLACE)
+    """A norm bounds an added or removed value; dp_accounting uses it for a changed value too."""
+    ours, theirs = compare_charges(GAUSSIAN, REPLACE)
     assert ours == pytest.approx(4 * theirs, rel=1e-9)
 
 
@@ -122,7 +122,7 @@ def test_integer_noise() -> None:
     assert fields["sensitivity"] == 3
 
 
-def test_nothing_costs_nothing() -> None:
+def test_an_empty_event_costs_nothing() -> None:
     point = point_with("{epsilon: 1}")
     accountant = GatedPrivacyAccountant(Gate(point), dpa.rdp.RdpAccountant())
     for event in (events.NoOpDpEvent(), events.PoissonSampledDpEvent(0.0, GAUSSIAN)):
@@ -130,7 +130,7 @@ def test_nothing_costs_nothing() -> None:
     assert not point.entries
 
 
-# Nothing runs before it is allowed, and what ran is charged
+# Nothing runs before the reservation; a mechanism that ran is charged
 
 
 def test_a_denied_event_is_not_composed() -> None:
@@ -153,7 +153,7 @@ def test_an_exception_stays_charged() -> None:
     assert accountant.get_epsilon(1e-6) > 0
 
 
-def test_an_event_that_the_accountant_cannot_count_is_not_charged() -> None:
+def test_an_event_that_the_accountant_does_not_support_is_not_charged() -> None:
     point = point_with("{epsilon: 10}")
     accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
     event = events.DiscreteLaplaceDpEvent(0.5, 1)
@@ -165,17 +165,17 @@ def test_an_event_that_the_accountant_cannot_count_is_not_charged() -> None:
     assert exact.compose(event).get_delta(0.5) <= 1e-9
 
 
-# What is refused
+# Refused events
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class Louder(events.GaussianDpEvent):  # type: ignore[misc]
-    """Somebody's own event."""
+    """Event class that is derived outside the library."""
 
     times: int = 2
 
 
-def refused_events() -> list[Any]:
+def events_to_refuse() -> list[Any]:
     batch = {"source_dataset_size": 100, "sample_size": 10, "event": GAUSSIAN}
     return [
         events.NonPrivateDpEvent(),
@@ -198,63 +198,63 @@ def refused_events() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("event", refused_events())
+@pytest.mark.parametrize("event", events_to_refuse())
 def test_events_that_cannot_be_charged_soundly(event: Any) -> None:
     with pytest.raises(OperationRejected):
         mechanisms_from_event(event)
 
 
 def test_every_refusal_has_a_reason() -> None:
-    seen = {type(event).__name__ for event in refused_events()}
-    assert set(REFUSED) <= seen
+    names = {type(event).__name__ for event in events_to_refuse()}
+    assert set(REFUSAL_REASONS) <= names
 
 
-READ = {
+CONVERTIBLE = {
     *("NoOpDpEvent", "GaussianDpEvent", "LaplaceDpEvent", "DiscreteLaplaceDpEvent", "ZCDpEvent"),
     *("RandomizedResponseDpEvent", "SingleEpochTreeAggregationDpEvent"),
     *("ComposedDpEvent", "SelfComposedDpEvent", "PoissonSampledDpEvent"),
 }
 
 
-def test_every_event_of_the_library_is_read_or_refused() -> None:
-    """A new event of dp_accounting must not pass unseen."""
-    known = {name for name in vars(events) if name.endswith("Event")} - {"DpEvent"}
-    assert known == READ | set(REFUSED)
+def test_every_event_of_the_library_is_converted_or_refused() -> None:
+    """A new event type of dp_accounting makes this test fail."""
+    names = {name for name in vars(events) if name.endswith("Event")} - {"DpEvent"}
+    assert names == CONVERTIBLE | set(REFUSAL_REASONS)
 
 
-def test_what_holds_for_zeroed_records_only_is_refused() -> None:
+def test_losses_for_zeroed_records_only_are_refused() -> None:
     for event in (events.ZCDpEvent(0.1), events.RandomizedResponseDpEvent(0.5, 2)):
         with pytest.raises(OperationRejected, match="becomes zero"):
             mechanisms_from_event(event, zeroed=True)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, float("inf"), float("nan"), "2", None])
-def test_a_count_cannot_give_back(count: Any) -> None:
+def test_a_count_cannot_return_budget(count: Any) -> None:
     point = point_with("{epsilon: 10}")
     accountant = GatedPrivacyAccountant(Gate(point, unit="user"), dpa.rdp.RdpAccountant())
-    with pytest.raises(OperationRejected, match="no count"):
+    with pytest.raises(OperationRejected, match="`count` must be an integer of at least 1"):
         accountant.compose(GAUSSIAN, count)
-    with pytest.raises(OperationRejected, match="ask the policy"):
+    with pytest.raises(OperationRejected, match="reserve the cost"):
         accountant._maybe_compose(GAUSSIAN, 1, True)
     assert not point.entries
 
 
-def test_the_gate_and_the_accountant_mean_the_same_neighbours() -> None:
+def test_the_gate_and_the_accountant_have_the_same_relation() -> None:
     gate = Gate(point_with("{epsilon: 1}"), relation="change")
     with pytest.raises(OperationRejected, match="`add-remove`, not `change`"):
         GatedPrivacyAccountant(gate, dpa.rdp.RdpAccountant())
 
 
-# There and back
+# Conversion in both directions
 
 
 def mechanism(**fields: Any) -> Mechanism:
-    read, problems = parse_mechanism(to_plain_body(fields))
-    assert read is not None, problems
-    return read
+    parsed, problems = parse_mechanism(to_plain_body(fields))
+    assert parsed is not None, problems
+    return parsed
 
 
-THERE = [
+MECHANISMS = [
     mechanism(kind="gaussian", sigma=3, sensitivity=2, count=5),
     mechanism(kind="laplace", scale=3, sensitivity=0.7),
     mechanism(kind="discrete-laplace", scale=3, sensitivity=2),
@@ -275,31 +275,33 @@ THERE = [
 ]
 
 
-@pytest.mark.parametrize("there", THERE, ids=lambda m: type(m).__name__)
-def test_there_and_back_loses_no_less(there: Mechanism) -> None:
-    (fields,) = mechanisms_from_event(event_from_mechanism(there))
-    back = mechanism(**fields)
+@pytest.mark.parametrize("original", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_a_round_trip_never_lowers_the_loss(original: Mechanism) -> None:
+    (fields,) = mechanisms_from_event(event_from_mechanism(original))
+    converted = mechanism(**fields)
     for order in (2, 8, 64):
-        before, after = (divergence(m, order) for m in (there, back))
+        before, after = (divergence(m, order) for m in (original, converted))
         assert after >= before * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("fields", [{"truth": 0.75}, {"values": 5, "noise": 0.3}])
-def test_responses_there_and_back(fields: dict[str, Any]) -> None:
-    there = mechanism(kind="randomized-response", **fields)
-    (again,) = mechanisms_from_event(event_from_mechanism(there), NeighbouringRelation.REPLACE)
-    assert divergence(mechanism(**again), 8) == pytest.approx(divergence(there, 8), rel=1e-9)
+def test_a_round_trip_of_randomized_response(fields: dict[str, Any]) -> None:
+    original = mechanism(kind="randomized-response", **fields)
+    (converted,) = mechanisms_from_event(
+        event_from_mechanism(original), NeighbouringRelation.REPLACE
+    )
+    assert divergence(mechanism(**converted), 8) == pytest.approx(divergence(original, 8), rel=1e-9)
 
 
 def divergence(m: Mechanism, order: int) -> float:
-    """The Rényi divergence of all runs."""
+    """Return the Rényi divergence of all runs."""
     return run_count(m) * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(
         order
     )
 
 
 @pytest.mark.parametrize(
-    "there",
+    "original",
     [
         mechanism(kind="declared", epsilon=0.3, delta=1e-6),
         mechanism(kind="declared", renyi={2: 0.1}),
@@ -308,14 +310,14 @@ def divergence(m: Mechanism, order: int) -> float:
         ),
     ],
 )
-def test_mechanisms_without_an_event(there: Mechanism) -> None:
+def test_mechanisms_without_an_event(original: Mechanism) -> None:
     with pytest.raises(OperationRejected, match="no DpEvent"):
-        event_from_mechanism(there)
+        event_from_mechanism(original)
 
 
 def test_the_example_of_the_page() -> None:
     point = point_with("{epsilon: 3, delta: 1e-6}")
-    known = run_example("dp-accounting", point=point, train=lambda steps: f"{steps} steps")
-    assert known["model"] == "1000 steps"
+    variables = run_example("dp-accounting", point=point, train=lambda steps: f"{steps} steps")
+    assert variables["model"] == "1000 steps"
     (entry,) = point.entries.values()
     assert entry.status == "committed"

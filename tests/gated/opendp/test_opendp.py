@@ -1,4 +1,4 @@
-"""OpenDP behind the gate: the real library, its own maps, and its ways round."""
+"""The gate for OpenDP with the real library: charges, selections and attempts to bypass it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import polars as pl
 import pytest
 from opendp.extras.polars import Bound, Margin
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
 
 from dpolicy.errors import Denied, OperationRejected, ReleaseRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.opendp.gated_context import GatedContext
+from dpolicy.integrations.opendp import GatedContext
 from dpolicy.integrations.opendp.polars_columns import columns_used
 from dpolicy.pdp.decision_point import DecisionPoint
 
@@ -46,7 +47,7 @@ ONE = {"user": dp.unit_of(contributions=1)}
 
 
 def visits(rows: int = 300) -> pl.LazyFrame:
-    """Some data."""
+    """Return data with the columns of the policy."""
     return pl.LazyFrame(
         {
             "page": [PAGES[row % 3] for row in range(rows)],
@@ -62,15 +63,8 @@ def point_with(*policies: str) -> DecisionPoint:
     return started(*policies, head=HEAD)
 
 
-def spent(point: DecisionPoint, rule: str, notion: str) -> float:
-    (found,) = [b for b in point.budgets() if b.rule.name == rule]
-    amount = found.spent[notion]
-    assert amount is not None
-    return amount
-
-
-def gate(point: DecisionPoint, **more: Any) -> Gate:
-    return Gate(point, by="ada", attributes=["page", "income", "country"], **more)
+def make_gate(point: DecisionPoint, **fields: Any) -> Gate:
+    return Gate(point, by="ada", attributes=["page", "income", "country"], **fields)
 
 
 def page_counts(context: GatedContext, **losses: Any) -> Any:
@@ -78,29 +72,26 @@ def page_counts(context: GatedContext, **losses: Any) -> Any:
     return counts.with_keys(pl.LazyFrame({"page": PAGES}))
 
 
-def context_of(point: DecisionPoint, data: Any = None, **more: Any) -> GatedContext:
-    said = {"units": ONE, "measure": dp.max_divergence(), **more}
-    return GatedContext(gate(point), visits() if data is None else data, **said)
+def make_context(point: DecisionPoint, data: Any = None, **arguments: Any) -> GatedContext:
+    defaults = {"units": ONE, "measure": dp.max_divergence()}
+    frame = visits() if data is None else data
+    return GatedContext(make_gate(point), frame, **{**defaults, **arguments})
 
 
-def statuses(point: DecisionPoint) -> list[str]:
-    return [entry.status for entry in point.entries.values()]
-
-
-# An allowed run charges the right cost
+# Charges of allowed queries
 
 
 @pytest.mark.parametrize(
     ("bounds", "factor"),
     [
-        ([Bound(per_group=70)], 49),  # all of a month's records on one page: ρ grows with 7²
+        ([Bound(per_group=70)], 49),  # all records of a month on one page: ρ grows with 7²
         ([Bound(by=["page"], per_group=10, num_groups=7)], 3),  # ten on each of three pages: 3
     ],
 )
-def test_every_unit_pays_its_own_loss(bounds: list[Bound], factor: int) -> None:
+def test_every_unit_is_charged_its_own_loss(bounds: list[Bound], factor: int) -> None:
     point = point_with(USER % "{rho: 10}", DAY % "{rho: 10}")
     day = [Bound(by=["page"], per_group=10, num_groups=1)]
-    context = context_of(
+    context = make_context(
         point,
         units={
             "user-day": dp.unit_of(contributions=day),
@@ -115,43 +106,43 @@ def test_every_unit_pays_its_own_loss(bounds: list[Bound], factor: int) -> None:
     assert statuses(point) == ["committed"]
     rho = 10**2 / (2 * scale**2)  # Δ²/2σ², by hand
     assert math.isclose(rho, 0.015, rel_tol=1e-6)
-    assert math.isclose(spent(point, "days", "rho"), rho, rel_tol=1e-6)
-    assert math.isclose(spent(point, "users", "rho"), factor * rho, rel_tol=1e-6)
+    assert balance(point, "days", "rho") == pytest.approx(rho, rel=1e-6)
+    assert balance(point, "users", "rho") == pytest.approx(factor * rho, rel=1e-6)
 
 
 def test_pure_losses() -> None:
     point = point_with(USER % "{epsilon: 2}")
-    context = context_of(point, units={"user": dp.unit_of(contributions=3)})
+    context = make_context(point, units={"user": dp.unit_of(contributions=3)})
     query = context.query(epsilon=0.5).select(dp.len(signed=True))
     (scale,) = query.summarize()["scale"]
     query.release()
-    assert math.isclose(spent(point, "users", "epsilon"), 3 / scale, rel_tol=1e-6)
+    assert balance(point, "users", "epsilon") == pytest.approx(3 / scale, rel=1e-6)
 
 
 def test_approximate_losses_with_unknown_groups() -> None:
     point = point_with(USER % "{epsilon: 2, delta: 1e-6}")
     measure = dp.approximate(dp.max_divergence())
     margin = Margin(by=["page"], max_length=1000)
-    context = context_of(point, measure=measure, margins=[margin])
+    context = make_context(point, measure=measure, margins=[margin])
     query = context.query(epsilon=0.5, delta=1e-7).group_by("page").agg(dp.len(signed=True))
     assert query.release().collect().height <= 3
-    assert math.isclose(spent(point, "users", "epsilon"), 0.5, rel_tol=1e-6)
+    assert balance(point, "users", "epsilon") == pytest.approx(0.5, rel=1e-6)
 
 
 def test_losses_of_plain_data() -> None:
-    """No frame, no columns: what is declared is charged."""
+    """Data that is not a frame has no columns, so the declared attributes are charged."""
     point = point_with(USER % "{epsilon: 2}", INCOME % "{epsilon: 0.7}")
-    context = context_of(point, [1.0, 2.0, 3.0], domain=NUMBERS)
+    context = make_context(point, [1.0, 2.0, 3.0], domain=NUMBERS)
     query = context.query(epsilon=0.5).clamp((0.0, 10.0)).sum().laplace()
     assert isinstance(query.release(), float)
-    assert spent(point, "incomes", "epsilon") == pytest.approx(0.5)
+    assert balance(point, "incomes", "epsilon") == pytest.approx(0.5)
 
 
 def test_renyi_curves() -> None:
-    """OpenDP composes Rényi curves but builds none, so the measurement is one's own."""
+    """OpenDP composes Rényi curves but has no measurement with one, so the test defines one."""
     point = point_with(USER % "{renyi: {8: 10}}")
     dp.enable_features("honest-but-curious")
-    context = context_of(point, [1.0, 2.0], domain=NUMBERS, measure=dp.renyi_divergence())
+    context = make_context(point, [1.0, 2.0], domain=NUMBERS, measure=dp.renyi_divergence())
     gaussian = dp.m.then_user_measurement(
         dp.renyi_divergence(),
         lambda total: total,
@@ -160,29 +151,29 @@ def test_renyi_curves() -> None:
     )
     space = (NUMBERS, dp.symmetric_distance())
     context(space >> dp.t.then_clamp((0.0, 1.0)) >> dp.t.then_sum() >> gaussian)
-    found = {b.rule.name: b.spent for b in point.budgets()}["users"]
-    assert found == {"renyi 8": pytest.approx(1.0, rel=1e-6)}
+    (status,) = point.budgets()
+    assert status.spent == {"renyi 8": pytest.approx(1.0, rel=1e-6)}
     dp.disable_features("honest-but-curious")
 
 
 def test_nested_contexts_are_paid_in_advance() -> None:
     point = point_with(USER % "{epsilon: 2}")
-    context = context_of(point, [1.0, 2.0, 3.0], domain=NUMBERS)
+    context = make_context(point, [1.0, 2.0, 3.0], domain=NUMBERS)
     inner = context.query(epsilon=1.0).compositor(split_evenly_over=2).release()
-    assert spent(point, "users", "epsilon") == pytest.approx(1.0)
+    assert balance(point, "users", "epsilon") == pytest.approx(1.0)
     for _ in range(2):
         inner.query().clamp((0.0, 10.0)).sum().laplace().release()
-    assert spent(point, "users", "epsilon") == pytest.approx(1.0)
+    assert balance(point, "users", "epsilon") == pytest.approx(1.0)
     with pytest.raises(ValueError, match="exhausted"):
         inner.query()
 
 
-# Nothing is read before it is allowed, and what was read is charged
+# No data is read before the reservation; data that was read is charged
 
 
 @pytest.fixture
 def vanishing(tmp_path: Path) -> Iterator[pl.LazyFrame]:
-    """Data of which only the names of its columns can be read: whoever reads on, fails."""
+    """Yield a frame with a known schema whose file is deleted: any read of its rows fails."""
     file = tmp_path / "visits.csv"
     visits().collect().write_csv(file)
     frame = pl.scan_csv(file, schema=visits().collect_schema())
@@ -193,7 +184,7 @@ def vanishing(tmp_path: Path) -> Iterator[pl.LazyFrame]:
 
 def test_a_denied_query_reads_nothing(vanishing: pl.LazyFrame) -> None:
     point = point_with(USER % "{epsilon: 1}")
-    context = context_of(point, vanishing)
+    context = make_context(point, vanishing)
     with pytest.raises(Denied):
         context.query(epsilon=3.0).select(dp.len(signed=True)).release()
     assert statuses(point) == ["denied"]
@@ -201,19 +192,19 @@ def test_a_denied_query_reads_nothing(vanishing: pl.LazyFrame) -> None:
 
 def test_a_crash_while_reading_stays_charged(vanishing: pl.LazyFrame) -> None:
     point = point_with(USER % "{epsilon: 1}")
-    query = context_of(point, vanishing).query(epsilon=0.5).select(dp.len(signed=True))
+    query = make_context(point, vanishing).query(epsilon=0.5).select(dp.len(signed=True))
     with pytest.raises(dp.OpenDPException):
         query.release()
     assert statuses(point) == ["committed"]
-    assert spent(point, "users", "epsilon") == pytest.approx(0.5)
+    assert balance(point, "users", "epsilon") == pytest.approx(0.5)
 
 
-# Attributes are read off the plan
+# Attributes of the query plan
 
 
-def test_an_attribute_that_is_not_named_is_refused() -> None:
+def test_an_undeclared_attribute_is_refused() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    context = context_of(point)
+    context = make_context(point)
     query = context.query(epsilon=0.1, attributes=["page"])
     rich = query.filter(pl.col("income") > 5).select(dp.len(signed=True))
     with pytest.raises(OperationRejected, match="uses `income`"):
@@ -224,22 +215,22 @@ def test_an_attribute_that_is_not_named_is_refused() -> None:
         renamed.select(dp.len(signed=True)).release()
 
 
-def test_only_what_is_named_is_charged() -> None:
+def test_only_declared_attributes_are_charged() -> None:
     point = point_with(USER % "{epsilon: 1}", INCOME % "{epsilon: 0.7}")
-    context = context_of(point)
+    context = make_context(point)
     query = context.query(epsilon=0.1, attributes=["page"]).filter(pl.col("page") == "a")
     query.select(dp.len(signed=True)).release()
-    assert spent(point, "users", "epsilon") == pytest.approx(0.1)
-    assert spent(point, "incomes", "epsilon") == 0
+    assert balance(point, "users", "epsilon") == pytest.approx(0.1)
+    assert balance(point, "incomes", "epsilon") == 0
 
 
 def test_columns_can_have_other_names() -> None:
     point = point_with(USER % "{epsilon: 1}", INCOME % "{epsilon: 0.7}")
     frame = visits().rename({"income": "salary"}).with_columns(id=pl.lit(1))
-    context = context_of(point, frame, columns={"salary": "income", "id": ()})
-    some = context.query(epsilon=0.1).filter((pl.col("salary") > 5) & (pl.col("id") > 0))
-    some.select(dp.len(signed=True)).release()
-    assert spent(point, "incomes", "epsilon") == pytest.approx(0.1)
+    context = make_context(point, frame, columns={"salary": "income", "id": ()})
+    query = context.query(epsilon=0.1).filter((pl.col("salary") > 5) & (pl.col("id") > 0))
+    query.select(dp.len(signed=True)).release()
+    assert balance(point, "incomes", "epsilon") == pytest.approx(0.1)
 
 
 PLANS: dict[str, tuple[Callable[[pl.LazyFrame], pl.LazyFrame], set[str] | None]] = {
@@ -280,36 +271,38 @@ PLANS: dict[str, tuple[Callable[[pl.LazyFrame], pl.LazyFrame], set[str] | None]]
 @pytest.mark.parametrize("name", PLANS)
 def test_columns_of_plans(name: str) -> None:
     build, expected = PLANS[name]
-    known = frozenset(visits().collect_schema().names())
-    assert columns_used(build(visits()), known) == (known if expected is None else expected)
+    columns = frozenset(visits().collect_schema().names())
+    assert columns_used(build(visits()), columns) == (columns if expected is None else expected)
 
 
 MISSING = (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError)
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_can_do_without_the_columns_it_does_not_use(name: str) -> None:
-    """Polars itself says so: the same plan on a frame that has only what was found."""
+def test_a_plan_does_not_need_the_columns_that_it_does_not_use(name: str) -> None:
+    """Polars confirms the result: the plan is valid on a frame with only the used columns."""
     build, _ = PLANS[name]
-    known = frozenset(visits().collect_schema().names())
-    used = columns_used(build(visits()), known)
-    build(visits().drop(known - used)).collect_schema()
+    columns = frozenset(visits().collect_schema().names())
+    used = columns_used(build(visits()), columns)
+    build(visits().drop(columns - used)).collect_schema()
     for column in PLANS[name][1] or ():
         with pytest.raises(MISSING):
             build(visits().drop(column)).collect_schema()
 
 
-# What is selected is what was said
+# `where` and `time` of the gate
 
 
 def test_the_selection_is_applied() -> None:
     point = point_with(USER % "{epsilon: 40000}")
-    selects = gate(
+    selective_gate = make_gate(
         point,
         where=[{"country": "CH", "age": {"from": 0, "to": 49}}, {"country": ["AT"]}],
         time={"from": "2026-10-01", "to": "2026-10-15"},
     )
-    context = GatedContext(selects, visits(), units=ONE, measure=dp.max_divergence(), day="day")
+    context = GatedContext(
+        selective_gate, visits(), units=ONE, measure=dp.max_divergence(), day="day"
+    )
     ((count,),) = (
         context.query(epsilon=10_000.0).select(dp.len(signed=True)).release().collect().rows()
     )
@@ -319,44 +312,44 @@ def test_the_selection_is_applied() -> None:
 
 def test_a_selection_needs_a_frame_and_a_day() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    where = gate(point, where={"country": "CH"})
-    time = gate(point, time={"from": "2026-10-01"})
-    said: dict[str, Any] = {"units": ONE, "measure": dp.max_divergence()}
+    where = make_gate(point, where={"country": "CH"})
+    time = make_gate(point, time={"from": "2026-10-01"})
+    arguments: dict[str, Any] = {"units": ONE, "measure": dp.max_divergence()}
     with pytest.raises(OperationRejected, match="only a frame"):
-        GatedContext(where, [1.0], **said)
+        GatedContext(where, [1.0], **arguments)
     with pytest.raises(OperationRejected, match="`day`"):
-        GatedContext(time, visits(), **said)
+        GatedContext(time, visits(), **arguments)
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
-def test_the_queryable_is_not_handed_out() -> None:
-    context = context_of(point_with(USER % "{epsilon: 1}"))
-    with pytest.raises(OperationRejected, match="asks no policy"):
+def test_the_queryable_is_not_accessible() -> None:
+    context = make_context(point_with(USER % "{epsilon: 1}"))
+    with pytest.raises(OperationRejected, match="would bypass the policy"):
         _ = context.queryable
 
 
 def test_a_bare_measurement_counts_as_using_every_column() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    context = context_of(point, visits().select("page", "income"))
+    context = make_context(point, visits().select("page", "income"))
     query = context.query(epsilon=0.1, attributes=["page"]).select(dp.len(signed=True))
     measurement = query.resolve()
     query.release()
-    asking = object.__getattribute__(query, "_query")._context
+    target = object.__getattribute__(query, "_query")._context
     with pytest.raises(OperationRejected, match="uses `income`"):
-        asking(measurement)
-    context(measurement)  # the gate names both
+        target(measurement)
+    context(measurement)  # the gate declares both columns
 
 
-def test_an_answer_cannot_be_drawn_again() -> None:
+def test_an_answer_cannot_be_computed_twice() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    answer = context_of(point).query(epsilon=0.1).select(dp.len(signed=True)).release()
+    answer = make_context(point).query(epsilon=0.1).select(dp.len(signed=True)).release()
     assert answer.collect().equals(answer.collect())
 
 
 def test_an_odometer_is_refused() -> None:
-    context = context_of(point_with(USER % "{epsilon: 1}"), [1.0], domain=NUMBERS)
+    context = make_context(point_with(USER % "{epsilon: 1}"), [1.0], domain=NUMBERS)
     odometer = dp.c.make_fully_adaptive_composition(
         NUMBERS, dp.symmetric_distance(), dp.max_divergence()
     )
@@ -367,33 +360,33 @@ def test_an_odometer_is_refused() -> None:
 def test_invariants_are_refused() -> None:
     margin = Margin(by=["page"], invariant="keys")
     with pytest.raises(OperationRejected, match="invariant"):
-        context_of(point_with(USER % "{epsilon: 1}"), margins=[margin])
+        make_context(point_with(USER % "{epsilon: 1}"), margins=[margin])
 
 
 def test_a_domain_could_hide_an_invariant() -> None:
     data = visits()
     with pytest.raises(OperationRejected, match="margins"):
-        context_of(point_with(USER % "{epsilon: 1}"), data, domain=dp.lazyframe_domain([]))
+        make_context(point_with(USER % "{epsilon: 1}"), data, domain=dp.lazyframe_domain([]))
 
 
-def test_relations_follow_the_metric() -> None:
+def test_the_metric_determines_the_relation() -> None:
     point = point_with(USER % "{epsilon: 1}")
     with pytest.raises(OperationRejected, match="are `add-remove`, not `change`"):
-        GatedContext(gate(point, relation="change"), visits(), units=ONE, measure=RHO)
+        GatedContext(make_gate(point, relation="change"), visits(), units=ONE, measure=RHO)
     mixed = {**ONE, "user-day": dp.unit_of(changes=1)}
     with pytest.raises(OperationRejected, match="same metric"):
-        context_of(point, units=mixed)
-    with pytest.raises(OperationRejected, match="at least one"):
-        context_of(point, units={})
+        make_context(point, units=mixed)
+    with pytest.raises(OperationRejected, match="at least one unit"):
+        make_context(point, units={})
     with pytest.raises(ReleaseRejected):
-        context_of(point, units={"house": ONE["user"]}).query(epsilon=0.1).select(
+        make_context(point, units={"house": ONE["user"]}).query(epsilon=0.1).select(
             dp.len(signed=True)
         ).release()
 
 
 def test_losses_that_cannot_be_stated_are_refused() -> None:
     point = point_with(USER % "{epsilon: 1}")
-    context = context_of(point, measure=dp.approximate(RHO))
+    context = make_context(point, measure=dp.approximate(RHO))
     query = context.query(rho=0.1, delta=1e-7).select(dp.len(signed=True))
     with pytest.raises(OperationRejected, match="cannot be stated"):
         query.release()
@@ -402,7 +395,7 @@ def test_losses_that_cannot_be_stated_are_refused() -> None:
 
 def test_the_example_of_the_page() -> None:
     point = point_with(USER % "{rho: 1}", DAY % "{rho: 0.1}")
-    known = run_example("opendp", point=point, visits=visits())
-    assert known["counts"].height == 3
-    assert spent(point, "days", "rho") == pytest.approx(0.015)
-    assert spent(point, "users", "rho") == pytest.approx(0.735)
+    variables = run_example("opendp", point=point, visits=visits())
+    assert variables["counts"].height == 3
+    assert balance(point, "days", "rho") == pytest.approx(0.015)
+    assert balance(point, "users", "rho") == pytest.approx(0.735)

@@ -1,4 +1,4 @@
-"""PipelineDP behind the gate: the real engine on lazy local data."""
+"""The gate for PipelineDP with the real engine on lazy local data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pipeline_dp
 import pytest
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
 
 from dpolicy.errors import Denied, OperationRejected
@@ -27,7 +28,7 @@ ROWS = [(user, "abc"[user % 3]) for user in range(900)]
 
 
 class Watched:
-    """Rows that count how many of them were read, and may break on the way."""
+    """Rows that count how many were read, and can fail after five."""
 
     def __init__(self, broken: bool = False) -> None:
         self.reads = 0
@@ -45,13 +46,15 @@ def point_with(budget: str = "{epsilon: 9, delta: 1e-3}") -> DecisionPoint:
     return started(USER % budget, head=HEAD)
 
 
-def accountant_of(point: DecisionPoint, epsilon: float, **more: Any) -> GatedBudgetAccountant:
+def make_accountant(
+    point: DecisionPoint, epsilon: float, **arguments: Any
+) -> GatedBudgetAccountant:
     gate = Gate(point, unit="user", attributes=["page"])
-    return GatedBudgetAccountant(gate, epsilon, 1e-6, **more)
+    return GatedBudgetAccountant(gate, epsilon, 1e-6, **arguments)
 
 
 def pipeline(accountant: Any, data: Any) -> Any:
-    """Counts of visits and of people by page, not yet computed."""
+    """Return lazy counts of visits and users by page."""
     engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
     extractors = pipeline_dp.DataExtractors(
         privacy_id_extractor=lambda row: row[0],
@@ -67,22 +70,13 @@ def pipeline(accountant: Any, data: Any) -> Any:
     return engine.aggregate(data, params, extractors)
 
 
-def spent(point: DecisionPoint) -> float | None:
-    (found,) = point.budgets()
-    return found.spent["epsilon"]
-
-
-def statuses(point: DecisionPoint) -> list[str]:
-    return [entry.status for entry in point.entries.values()]
-
-
-def test_the_whole_budget_is_charged_before_anything_is_read() -> None:
+def test_the_total_budget_is_charged_before_data_is_read() -> None:
     point, data = point_with(), Watched()
-    accountant = accountant_of(point, 2)
+    accountant = make_accountant(point, 2)
     counts = pipeline(accountant, data)
     accountant.compute_budgets()
     assert statuses(point) == ["committed"]
-    assert spent(point) == pytest.approx(4)  # 2 for a user added or removed, twice for a change
+    assert balance(point) == pytest.approx(4)  # 2 for a user added or removed, twice for a change
     assert data.reads == 0
     assert {page for page, _ in counts} == {"a", "b", "c"}
     assert data.reads == len(ROWS)
@@ -92,7 +86,7 @@ def test_the_whole_budget_is_charged_before_anything_is_read() -> None:
 
 def test_a_denied_pipeline_cannot_run() -> None:
     point = point_with("{epsilon: 1, delta: 1e-3}")
-    accountant = accountant_of(point, 2)
+    accountant = make_accountant(point, 2)
     counts = pipeline(accountant, Watched())
     with pytest.raises(Denied):
         accountant.compute_budgets()
@@ -103,7 +97,7 @@ def test_a_denied_pipeline_cannot_run() -> None:
 
 def test_a_denied_pipeline_reads_nothing() -> None:
     point, data = point_with("{epsilon: 1, delta: 1e-3}"), Watched()
-    accountant = accountant_of(point, 2)
+    accountant = make_accountant(point, 2)
     _ = pipeline(accountant, data)
     with pytest.raises(Denied):
         accountant.compute_budgets()
@@ -112,28 +106,28 @@ def test_a_denied_pipeline_reads_nothing() -> None:
 
 def test_a_crash_while_reading_stays_charged() -> None:
     point, data = point_with(), Watched(broken=True)
-    accountant = accountant_of(point, 2)
+    accountant = make_accountant(point, 2)
     counts = pipeline(accountant, data)
     accountant.compute_budgets()
     with pytest.raises(OSError, match="disk"):
         list(counts)
     assert statuses(point) == ["committed"]
-    assert spent(point) == pytest.approx(4)
+    assert balance(point) == pytest.approx(4)
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
 def test_an_answer_is_computed_once() -> None:
-    accountant = accountant_of(point_with(), 2)
+    accountant = make_accountant(point_with(), 2)
     counts = pipeline(accountant, ROWS)
     accountant.compute_budgets()
     assert list(counts) == list(counts)
 
 
-def test_nothing_is_added_after_the_budget_was_handed_out() -> None:
+def test_no_aggregation_is_added_after_the_budget_is_distributed() -> None:
     point = point_with()
-    accountant = accountant_of(point, 2)
+    accountant = make_accountant(point, 2)
     pipeline(accountant, ROWS)
     accountant.compute_budgets()
     with pytest.raises(Exception, match="after compute_budgets"):
@@ -143,14 +137,14 @@ def test_nothing_is_added_after_the_budget_was_handed_out() -> None:
     assert statuses(point) == ["committed"]
 
 
-def test_what_hands_out_nothing_is_not_charged() -> None:
+def test_a_failed_distribution_is_not_charged() -> None:
     point = point_with()
-    accountant_of(point, 2).compute_budgets()
-    accountant = accountant_of(point, 2, num_aggregations=2)
+    make_accountant(point, 2).compute_budgets()
+    accountant = make_accountant(point, 2, num_aggregations=2)
     pipeline(accountant, ROWS)
     with pytest.raises(ValueError, match="num_aggregations"):
         accountant.compute_budgets()
-    scoped = accountant_of(point, 2)
+    scoped = make_accountant(point, 2)
     pipeline(scoped, ROWS)
     with pytest.raises(Exception, match="within a budget scope"), scoped.scope(weight=1):
         scoped.compute_budgets()
@@ -164,6 +158,6 @@ def test_another_relation_is_refused() -> None:
 
 def test_the_example_of_the_page() -> None:
     point = point_with()
-    known = run_example("pipelinedp", point=point, visits=ROWS)
-    assert {page for page, _ in known["counts"]} == {"a", "b", "c"}
-    assert spent(point) == pytest.approx(2)
+    variables = run_example("pipelinedp", point=point, visits=ROWS)
+    assert {page for page, _ in variables["counts"]} == {"a", "b", "c"}
+    assert balance(point) == pytest.approx(2)

@@ -1,4 +1,4 @@
-"""SmartNoise SQL behind the gate: the real library on SQLite, which tells what it is asked."""
+"""The gate for SmartNoise SQL with the real library on SQLite, which records statements."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from snsql import Privacy, from_connection
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
 
 from dpolicy.errors import Denied, OperationRejected
@@ -33,19 +34,19 @@ ROWS = [(n, "abc"[n % 3], n % 10) for n in range(300)]
 BUDGET = "{epsilon: 9, delta: 1e-3}"
 
 
-def described(**more: Any) -> dict[str, Any]:
-    """What SmartNoise is told of the table."""
+def table_metadata(**changes: Any) -> dict[str, Any]:
+    """Return the metadata of the table for SmartNoise."""
     table = {
         "max_ids": 2,
         "user": {"type": "int", "private_id": True},
         "page": {"type": "string"},
         "income": {"type": "int", "lower": 0, "upper": 9},
     }
-    return {"": {"S": {"visits": {**table, **more}}}}
+    return {"": {"S": {"visits": {**table, **changes}}}}
 
 
 class Database:
-    """A table that remembers the statements that reached it."""
+    """Table that records the statements it receives."""
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:")
@@ -53,47 +54,38 @@ class Database:
         self.connection.execute("CREATE TABLE S.visits (user INT, page TEXT, income INT)")
         self.connection.executemany("INSERT INTO S.visits VALUES (?, ?, ?)", ROWS)
         self.connection.commit()
-        self.asked: list[str] = []
-        self.connection.set_trace_callback(self.asked.append)
+        self.statements: list[str] = []
+        self.connection.set_trace_callback(self.statements.append)
 
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    made = Database()
-    yield made
-    made.connection.close()
+    instance = Database()
+    yield instance
+    instance.connection.close()
 
 
-def reader_of(point: DecisionPoint, connection: Any, **more: Any) -> GatedReader:
-    attributes = more.pop("attributes", ["page", "income"])
-    said = {
+def make_reader(point: DecisionPoint, connection: Any, **changes: Any) -> GatedReader:
+    attributes = changes.pop("attributes", ["page", "income"])
+    arguments = {
         "privacy": Privacy(epsilon=0.5, delta=1e-6),
-        "metadata": described(),
+        "metadata": table_metadata(),
         "columns": {"user": ()},
-        **more,
+        **changes,
     }
     gate = Gate(point, by="ada", unit="user", attributes=attributes)
-    return GatedReader(gate, connection, **said)
+    return GatedReader(gate, connection, **arguments)
 
 
 def point_with(*policies: str) -> DecisionPoint:
     return started(*policies or (USER % BUDGET,), head=HEAD)
 
 
-def statuses(point: DecisionPoint) -> list[str]:
-    return [entry.status for entry in point.entries.values()]
-
-
-def spent(point: DecisionPoint, rule: str) -> float | None:
-    (found,) = [b for b in point.budgets() if b.rule.name == rule]
-    return found.spent["epsilon"]
-
-
-# An allowed run charges the right cost
+# Charges of allowed queries
 
 
 @pytest.mark.parametrize(
-    ("query", "noises"),
+    ("query", "mechanisms"),
     [
         ("SELECT COUNT(DISTINCT user) AS n FROM S.visits", 1),
         ("SELECT SUM(income) AS s FROM S.visits", 2),
@@ -101,63 +93,63 @@ def spent(point: DecisionPoint, rule: str) -> float | None:
         ("SELECT page, COUNT(*) AS n, AVG(income) AS m FROM S.visits GROUP BY page", 4),
     ],
 )
-def test_every_mechanism_is_charged(database: Database, query: str, noises: int) -> None:
-    """Asked for 0.5, an average costs three times as much: its sum, its count, and the people."""
+def test_every_mechanism_is_charged(database: Database, query: str, mechanisms: int) -> None:
+    """With ε = 0.5 an average costs 1.5: a sum, a count and a count of users."""
     point = point_with()
-    rows = reader_of(point, database.connection).execute(query)
+    rows = make_reader(point, database.connection).execute(query)
     assert len(rows) == (4 if "GROUP" in query else 2)
     assert statuses(point) == ["committed"]
-    assert spent(point, "users") == pytest.approx(noises)  # 0.5 each, and twice under change
-    assert len(database.asked) == 1
+    assert balance(point, "users") == pytest.approx(mechanisms)  # 0.5 each, and twice under change
+    assert len(database.statements) == 1
 
 
-def test_what_is_spent_is_spent(database: Database) -> None:
+def test_an_exhausted_budget_denies_further_queries(database: Database) -> None:
     point = point_with(USER % "{epsilon: 3, delta: 1e-3}")
-    reader = reader_of(point, database.connection)
+    reader = make_reader(point, database.connection)
     reader.execute("SELECT AVG(income) AS m FROM S.visits")
-    assert spent(point, "users") == pytest.approx(3)
+    assert balance(point, "users") == pytest.approx(3)
     with pytest.raises(Denied):
         reader.execute("SELECT COUNT(*) AS n FROM S.visits")
-    # SmartNoise itself goes on for ever: it counts, and has no shut-off.
+    # SmartNoise alone would continue: it counts the loss but has no limit.
     plain = from_connection(
-        database.connection, privacy=Privacy(epsilon=9), metadata=described(censor_dims=False)
+        database.connection, privacy=Privacy(epsilon=9), metadata=table_metadata(censor_dims=False)
     )
     plain.execute("SELECT COUNT(*) AS n FROM S.visits")
 
 
 def test_answers_as_a_frame() -> None:
     frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
-    answer = reader_of(point_with(), frame).execute_df("SELECT COUNT(*) AS n FROM S.visits")
+    answer = make_reader(point_with(), frame).execute_df("SELECT COUNT(*) AS n FROM S.visits")
     assert list(answer.columns) == ["n"]
 
 
-# Nothing is read before it is allowed, and what was read is charged
+# No data is read before the reservation; data that was read is charged
 
 
 def test_a_denied_query_reads_nothing(database: Database) -> None:
     point = point_with(USER % "{epsilon: 1, delta: 1e-3}")
     with pytest.raises(Denied):
-        reader_of(point, database.connection).execute("SELECT AVG(income) AS m FROM S.visits")
+        make_reader(point, database.connection).execute("SELECT AVG(income) AS m FROM S.visits")
     assert statuses(point) == ["denied"]
-    assert database.asked == []
+    assert database.statements == []
 
 
 def test_a_crash_while_reading_stays_charged(database: Database) -> None:
-    def broken(value: int) -> int:
+    def fail(value: int) -> int:
         raise OSError("the disk is gone")
 
-    database.connection.create_function("broken", 1, broken)
+    database.connection.create_function("broken", 1, fail)
     database.connection.execute("ALTER TABLE S.visits RENAME TO kept")
     database.connection.execute(
         "CREATE VIEW S.visits AS SELECT user, page, broken(income) AS income FROM kept"
     )
     point = point_with()
     with pytest.raises(sqlite3.OperationalError):
-        reader_of(point, database.connection).execute("SELECT SUM(income) AS s FROM S.visits")
+        make_reader(point, database.connection).execute("SELECT SUM(income) AS s FROM S.visits")
     assert statuses(point) == ["committed"]
 
 
-# Attributes are read off the query
+# Attributes of the query
 
 
 @pytest.mark.parametrize(
@@ -169,19 +161,19 @@ def test_a_crash_while_reading_stays_charged(database: Database) -> None:
         "SELECT page, COUNT(*) AS n FROM S.visits AS v GROUP BY page ORDER BY AVG(v.income)",
     ],
 )
-def test_an_attribute_that_is_not_named_is_refused(database: Database, query: str) -> None:
+def test_an_undeclared_attribute_is_refused(database: Database, query: str) -> None:
     point = point_with()
     with pytest.raises(OperationRejected, match="uses `income`"):
-        reader_of(point, database.connection, attributes=["page"]).execute(query)
+        make_reader(point, database.connection, attributes=["page"]).execute(query)
     assert not point.entries
-    assert database.asked == []
+    assert database.statements == []
 
 
-def test_only_what_is_named_is_charged(database: Database) -> None:
+def test_only_declared_attributes_are_charged(database: Database) -> None:
     point = point_with(USER % BUDGET, INCOME % "{epsilon: 1, delta: 1e-3}")
-    reader = reader_of(point, database.connection, attributes=["page"])
+    reader = make_reader(point, database.connection, attributes=["page"])
     reader.execute("SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page")
-    assert spent(point, "incomes") == 0
+    assert balance(point, "incomes") == 0
 
 
 COLUMNS = ["user", "page", "income"]
@@ -198,7 +190,7 @@ COLUMNS = ["user", "page", "income"]
     ],
 )
 def test_the_database_reads_no_other_column(database: Database, query: str) -> None:
-    """SQLite is the judge: it says which columns a statement reads. The person is always one."""
+    """SQLite reports the columns that a statement reads; the private id is always among them."""
     read = set()
 
     def watch(action: int, table: Any, column: Any, *_: Any) -> int:
@@ -207,39 +199,39 @@ def test_the_database_reads_no_other_column(database: Database, query: str) -> N
         return sqlite3.SQLITE_OK
 
     database.connection.set_authorizer(watch)
-    reader_of(point_with(), database.connection).execute(query)
+    make_reader(point_with(), database.connection).execute(query)
     assert read - {"", "user"} == set(columns_named_in(query, COLUMNS)) - {"user"}
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
 def test_groups_that_are_not_censored_are_refused(database: Database) -> None:
-    said = described(censor_dims=False)
+    metadata = table_metadata(censor_dims=False)
     grouped = "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page"
     point = point_with()
-    with pytest.raises(OperationRejected, match="groups that exist"):
-        reader_of(point, database.connection, metadata=said).execute(grouped)
-    known = reader_of(point, database.connection, metadata=said, public_groups=True)
-    assert len(known.execute(grouped)) == 4
+    with pytest.raises(OperationRejected, match="reveals which groups exist"):
+        make_reader(point, database.connection, metadata=metadata).execute(grouped)
+    reader = make_reader(point, database.connection, metadata=metadata, public_groups=True)
+    assert len(reader.execute(grouped)) == 4
 
 
 def test_hidden_spending_is_refused() -> None:
     frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
-    reader = reader_of(point_with(), frame, metadata=described(use_dpsu=True))
-    with pytest.raises(OperationRejected, match="an ε of its own"):
+    reader = make_reader(point_with(), frame, metadata=table_metadata(use_dpsu=True))
+    with pytest.raises(OperationRejected, match="a separate ε"):
         reader.execute("SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page")
 
 
 def test_columns_without_bounds_are_refused_before_they_are_read(database: Database) -> None:
     point = point_with()
-    said = described(income={"type": "int"})
+    metadata = table_metadata(income={"type": "int"})
     with pytest.raises(OperationRejected, match="without bounds"):
-        reader_of(point, database.connection, metadata=said).execute(
+        make_reader(point, database.connection, metadata=metadata).execute(
             "SELECT SUM(income) AS s FROM S.visits"
         )
     assert not point.entries
-    assert database.asked == []
+    assert database.statements == []
 
 
 def test_a_budget_cannot_be_changed_from_outside(database: Database) -> None:
@@ -247,15 +239,15 @@ def test_a_budget_cannot_be_changed_from_outside(database: Database) -> None:
         point_with(USER % "{epsilon: 3, delta: 1e-3}"),
         Privacy(epsilon=0.5, delta=1e-6),
     )
-    reader = reader_of(point, database.connection, privacy=privacy)
+    reader = make_reader(point, database.connection, privacy=privacy)
     privacy.epsilon = 50.0
     reader.execute("SELECT COUNT(*) AS n FROM S.visits")
     assert statuses(point) == ["committed"]
 
 
-def test_queries_that_make_no_sense_are_not_charged(database: Database) -> None:
+def test_invalid_queries_are_not_charged(database: Database) -> None:
     point = point_with()
-    reader = reader_of(point, database.connection)
+    reader = make_reader(point, database.connection)
     for query in (
         "SELECT income FROM S.visits",
         "SELECT MAX(income) AS m FROM S.visits",
@@ -265,24 +257,27 @@ def test_queries_that_make_no_sense_are_not_charged(database: Database) -> None:
         with pytest.raises(ValueError):
             reader.execute(query)
     assert not point.entries
-    assert database.asked == []
+    assert database.statements == []
 
 
-def test_what_a_gate_must_say(database: Database) -> None:
+def test_gates_that_are_refused(database: Database) -> None:
     point = point_with()
-    said: dict[str, Any] = {"privacy": Privacy(epsilon=1.0), "metadata": described()}
+    arguments: dict[str, Any] = {
+        "privacy": Privacy(epsilon=1.0),
+        "metadata": table_metadata(),
+    }
     with pytest.raises(OperationRejected, match="`selected`"):
-        GatedReader(Gate(point, time={"from": "2026-10-01"}), database.connection, **said)
+        GatedReader(Gate(point, time={"from": "2026-10-01"}), database.connection, **arguments)
     with pytest.raises(OperationRejected, match="protects `add-remove`"):
-        GatedReader(Gate(point, relation="change"), database.connection, **said)
+        GatedReader(Gate(point, relation="change"), database.connection, **arguments)
 
 
 def test_the_example_of_the_page(database: Database) -> None:
     point = point_with()
     frame = pd.DataFrame(ROWS, columns=["user", "page", "income"])
-    known = run_example("smartnoise", point=point, visits=frame)
-    assert list(known["averages"].columns) == ["page", "average"]
-    assert spent(point, "users") == pytest.approx(1.2)
+    variables = run_example("smartnoise", point=point, visits=frame)
+    assert list(variables["averages"].columns) == ["page", "average"]
+    assert balance(point, "users") == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(
@@ -293,12 +288,12 @@ def test_the_example_of_the_page(database: Database) -> None:
         "SELECT page, SUM(user) AS s FROM S.visits GROUP BY page",
     ],
 )
-def test_what_is_not_clamped_is_refused(database: Database, query: str) -> None:
-    """SmartNoise fits noise to the bounds of such a column and sums what is beyond them."""
+def test_columns_that_are_not_clamped_are_refused(database: Database, query: str) -> None:
+    """SmartNoise scales the noise to the bounds of such a column but sums unclamped values."""
     point = point_with()
-    metadata = described(user={"type": "int", "private_id": True, "lower": 0, "upper": 9})
+    metadata = table_metadata(user={"type": "int", "private_id": True, "lower": 0, "upper": 9})
     with pytest.raises(OperationRejected, match="does not clamp"):
-        reader_of(point, database.connection, metadata=metadata).execute(query)
+        make_reader(point, database.connection, metadata=metadata).execute(query)
     assert not point.entries
     allowed = "SELECT page, SUM(income) AS s FROM S.visits GROUP BY page"
-    assert reader_of(point, database.connection).execute(allowed)
+    assert make_reader(point, database.connection).execute(allowed)

@@ -1,4 +1,4 @@
-"""Spark and its friends warn of each other, also while they are imported."""
+"""Ignore all warnings: Spark and its dependencies warn at every import and call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tumult Analytics behind the gate: the real library on a small Spark, and its ways round."""
+"""The gate for Tumult Analytics with the real library on a local Spark session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.enforcement.scenes import started
+from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
 from tmlt.analytics import (
     AddOneRow,
@@ -25,7 +26,7 @@ from tmlt.analytics import (
 
 from dpolicy.errors import Denied, InvalidValue, OperationRejected
 from dpolicy.integrations.gate import Gate
-from dpolicy.integrations.tumult.gated_session import GatedSession
+from dpolicy.integrations.tumult import GatedSession
 from dpolicy.integrations.tumult.query_columns import column_use
 from dpolicy.pdp.decision_point import DecisionPoint
 
@@ -61,35 +62,37 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }.items():
         builder = builder.config(name, value)
-    found = builder.getOrCreate()
-    found.sparkContext.setLogLevel("OFF")
-    yield found
-    found.stop()
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 ROWS = [(f"u{n}", "abc"[n % 3], ["AT", "CH"][n % 2], n % 10) for n in range(30)]
 
 
 class Watched:
-    """Data that counts how often one of its rows is read, and may break when it is."""
+    """Data that counts reads of its rows, and can fail at the first."""
 
     def __init__(self, spark: SparkSession, broken: bool = False) -> None:
         self._rows = spark.sparkContext.accumulator(0)
-        rows = spark.sparkContext.parallelize(ROWS, 1).mapPartitions(_counting(self._rows, broken))
+        rows = spark.sparkContext.parallelize(ROWS, 1).mapPartitions(
+            _count_reads(self._rows, broken)
+        )
         self.frame = spark.createDataFrame(rows, COLUMNS)
 
     @property
     def reads(self) -> int:
-        """How many rows were read so far."""
+        """Number of rows that were read so far."""
         return int(self._rows.value)
 
 
-def _counting(count: Any, broken: bool) -> Callable[[Any], Iterator[Any]]:
-    """A function that Spark can carry elsewhere: it holds nothing of this test."""
+def _count_reads(counter: Any, broken: bool) -> Callable[[Any], Iterator[Any]]:
+    """Return a function that Spark can serialise: it refers to nothing else of this test."""
 
     def read(rows: Any) -> Iterator[Any]:
         for row in rows:
-            count.add(1)
+            counter.add(1)
             if broken:
                 raise OSError("the disk is gone")
             yield row
@@ -101,39 +104,30 @@ def point_with(*policies: str) -> DecisionPoint:
     return started(*policies, head=HEAD)
 
 
-def session_of(
-    point: DecisionPoint, frame: DataFrame, change: Any = None, **more: Any
+def make_session(
+    point: DecisionPoint, frame: DataFrame, change: Any = None, **arguments: Any
 ) -> GatedSession:
-    gate = Gate(point, by="ada", unit="user", attributes=more.pop("attributes", ATTRIBUTES))
+    gate = Gate(point, by="ada", unit="user", attributes=arguments.pop("attributes", ATTRIBUTES))
     names = {"user": ()}
     return GatedSession.from_dataframe(
-        gate, "visits", frame, change or AddOneRow(), columns=names, **more
+        gate, "visits", frame, change or AddOneRow(), columns=names, **arguments
     )
 
 
-def spent(point: DecisionPoint, rule: str, notion: str = "epsilon") -> float | None:
-    (found,) = [b for b in point.budgets() if b.rule.name == rule]
-    return found.spent[notion]
-
-
-def statuses(point: DecisionPoint) -> list[str]:
-    return [entry.status for entry in point.entries.values()]
-
-
-# An allowed run charges the right cost
+# Charges of allowed queries
 
 
 def test_an_allowed_query_is_charged_and_computed_once(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2, delta: 0}"), Watched(spark)
-    session = session_of(point, data.frame)
+    session = make_session(point, data.frame)
     assert data.reads == 0
     counts = session.evaluate(QueryBuilder("visits").groupby(PAGES).count(), PureDPBudget(0.5))
     assert statuses(point) == ["committed"]
-    assert spent(point, "users") == 1  # 0.5 for a user added or removed is 1 for one changed
+    assert balance(point, "users") == 1  # 0.5 for a user added or removed is 1 for one changed
     reads = data.reads
     assert reads >= len(ROWS)
     assert counts.collect() == counts.collect()
-    assert data.reads == reads  # the answer holds no way back to the data
+    assert data.reads == reads  # the answer does not read the data again
 
 
 @pytest.mark.parametrize(
@@ -145,14 +139,14 @@ def test_an_allowed_query_is_charged_and_computed_once(spark: SparkSession) -> N
 )
 def test_other_notions(spark: SparkSession, budget: Any, notion: str, cost: float) -> None:
     point = point_with(USER % ("{rho: 1}" if notion == "rho" else "{epsilon: 2}"))
-    session = session_of(point, Watched(spark).frame, notion=type(budget))
+    session = make_session(point, Watched(spark).frame, notion=type(budget))
     session.evaluate(QueryBuilder("visits").count(), budget)
-    assert spent(point, "users", notion) == pytest.approx(cost)
+    assert balance(point, "users", notion) == pytest.approx(cost)
 
 
 def test_a_loss_without_bound_is_refused(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
-    session = session_of(point, data.frame)
+    session = make_session(point, data.frame)
     with pytest.raises(InvalidValue):
         session.evaluate(QueryBuilder("visits").count(), PureDPBudget(float("inf")))
     with pytest.raises(ValueError, match="type"):
@@ -161,13 +155,13 @@ def test_a_loss_without_bound_is_refused(spark: SparkSession) -> None:
     assert data.reads == 0
 
 
-# Nothing is read before it is allowed, and what was read is charged
+# No data is read before the reservation; data that was read is charged
 
 
 def test_a_denied_query_reads_nothing(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
     with pytest.raises(Denied):
-        session_of(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(3))
+        make_session(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(3))
     assert statuses(point) == ["denied"]
     assert data.reads == 0
 
@@ -175,18 +169,18 @@ def test_a_denied_query_reads_nothing(spark: SparkSession) -> None:
 def test_a_crash_while_reading_stays_charged(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2, delta: 0}"), Watched(spark, broken=True)
     with pytest.raises(Exception, match="the disk is gone"):
-        session_of(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(0.5))
+        make_session(point, data.frame).evaluate(QueryBuilder("visits").count(), PureDPBudget(0.5))
     assert statuses(point) == ["committed"]
-    assert spent(point, "users") == 1
+    assert balance(point, "users") == 1
 
 
 # Partitions
 
 
-def test_parts_ask_and_add_up(spark: SparkSession) -> None:
-    """Tumult gives each part a budget of its own; here all of them ask the same policy."""
+def test_costs_of_parts_add_up(spark: SparkSession) -> None:
+    """Tumult gives each part a separate budget; here the same policy decides for all parts."""
     point = point_with(USER % "{epsilon: 2, delta: 0}")
-    session = session_of(point, Watched(spark).frame)
+    session = make_session(point, Watched(spark).frame)
     parts = session.partition_and_create("visits", "country", {"at": "AT", "ch": "CH"})
     assert {type(part) for part in parts.values()} == {GatedSession}
     parts["at"].evaluate(QueryBuilder("at").count(), PureDPBudget(0.6))
@@ -195,9 +189,9 @@ def test_parts_ask_and_add_up(spark: SparkSession) -> None:
         parts["ch"].evaluate(QueryBuilder("ch").count(), PureDPBudget(0.6))
 
 
-def test_parts_of_a_partition_do_not_add_up(spark: SparkSession) -> None:
+def test_costs_of_parts_of_a_partition_do_not_add_up(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2, delta: 0}")
-    session = session_of(point, Watched(spark).frame)
+    session = make_session(point, Watched(spark).frame)
     split = {"at": "AT", "ch": "CH"}
     parts = session.partition_and_create("visits", "country", split, partition="country")
     for name, part in parts.items():
@@ -210,9 +204,9 @@ def test_parts_of_a_partition_do_not_add_up(spark: SparkSession) -> None:
     assert len(point.entries) == 2
 
 
-def test_what_was_changed_is_no_partition(spark: SparkSession) -> None:
-    """Else everybody could be moved to Austria, and nobody else would be charged."""
-    session = session_of(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+def test_a_changed_column_is_not_a_partition(spark: SparkSession) -> None:
+    """Otherwise a query could move all users to Austria and charge only that block."""
+    session = make_session(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
     moved = QueryBuilder("visits").select(["page"])
     moved = moved.map(lambda row: {"country": "AT"}, {"country": "VARCHAR"}, augment=True)
     session.create_view(moved, "moved")
@@ -223,9 +217,9 @@ def test_what_was_changed_is_no_partition(spark: SparkSession) -> None:
     assert parts["at"]._gate.where == [{"country": ["AT"]}]
 
 
-def test_the_column_of_a_partition_is_used(spark: SparkSession) -> None:
+def test_the_column_of_a_partition_counts_as_used(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2}")
-    session = session_of(point, Watched(spark).frame, attributes=["page"])
+    session = make_session(point, Watched(spark).frame, attributes=["page"])
     parts = session.partition_and_create("visits", "country", {"at": "AT"})
     with pytest.raises(OperationRejected, match="uses `country`"):
         parts["at"].evaluate(QueryBuilder("at").groupby(PAGES).count(), PureDPBudget(0.1))
@@ -233,19 +227,19 @@ def test_the_column_of_a_partition_is_used(spark: SparkSession) -> None:
 
 def test_parts_of_limited_ids_use_every_column(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2}")
-    session = session_of(point, Watched(spark).frame, AddRowsWithID("user"))
+    session = make_session(point, Watched(spark).frame, AddRowsWithID("user"))
     session.create_view(QueryBuilder("visits").enforce(MaxRowsPerID(3)), "limited")
     (part,) = session.partition_and_create("limited", "country", {"at": "AT"}).values()
     query = QueryBuilder("at").count()
-    assert column_use(query._query_expr, part._known()).columns == EVERYTHING
+    assert column_use(query._query_expr, part._name_bindings()).columns == EVERYTHING
 
 
-# Attributes are read off the query
+# Attributes of the query
 
 
-def test_an_attribute_that_is_not_named_is_refused(spark: SparkSession) -> None:
+def test_an_undeclared_attribute_is_refused(spark: SparkSession) -> None:
     point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
-    session = session_of(point, data.frame, attributes=["page"])
+    session = make_session(point, data.frame, attributes=["page"])
     with pytest.raises(OperationRejected, match="uses `income`"):
         session.evaluate(QueryBuilder("visits").filter("Income > 3").count(), PureDPBudget(0.1))
     session.create_view(QueryBuilder("visits").rename({"income": "x"}), "renamed")
@@ -259,7 +253,7 @@ def test_an_attribute_that_is_not_named_is_refused(spark: SparkSession) -> None:
 EVERYTHING = {"user", "page", "country", "income"}
 REGIONS = KeySet.from_dict({"region": ["r"]})
 
-#: A builder changes whenever something is added to it, so each query starts with one of its own.
+#: Functions of a new builder each, because methods of a builder change it.
 QUERIES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "count": (lambda v: v.count(), set()),
     "filter": (lambda v: v.filter("Income > 3 AND `page` = 'a'").count(), {"income", "page"}),
@@ -290,27 +284,27 @@ QUERIES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_columns_of_queries(spark: SparkSession, name: str) -> None:
-    session = session_of(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+    session = make_session(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
     regions = spark.createDataFrame([("AT", "r")], "country string, region string")
     session.add_public_dataframe("regions", regions)
     session.add_public_dataframe("pages", spark.createDataFrame([("AT", 1)], PUBLIC))
     query, expected = QUERIES[name]
     built = query(QueryBuilder("visits"))._query_expr
-    assert column_use(built, session._known()).columns == expected
+    assert column_use(built, session._name_bindings()).columns == expected
 
 
-def test_a_constraint_keeps_rows_by_a_hash_over_all_columns(spark: SparkSession) -> None:
-    session = session_of(
+def test_a_constraint_selects_rows_by_a_hash_over_all_columns(spark: SparkSession) -> None:
+    session = make_session(
         point_with(USER % "{epsilon: 2}"), Watched(spark).frame, AddRowsWithID("user")
     )
     limited = QueryBuilder("visits").enforce(MaxRowsPerID(3)).count()
-    used = column_use(limited._query_expr, session._known()).columns
+    used = column_use(limited._query_expr, session._name_bindings()).columns
     assert used == {"user", "page", "country", "income"}
     narrow = QueryBuilder("visits").select(["user", "page"]).enforce(MaxRowsPerID(3)).count()
-    assert column_use(narrow._query_expr, session._known()).columns == {"user", "page"}
+    assert column_use(narrow._query_expr, session._name_bindings()).columns == {"user", "page"}
 
 
-# What is selected is what was said
+# `where` and `time` of the gate
 
 
 def test_the_selection_is_applied(spark: SparkSession) -> None:
@@ -324,19 +318,19 @@ def test_the_selection_is_applied(spark: SparkSession) -> None:
         GatedSession.from_dataframe(timed, "visits", Watched(spark).frame, AddOneRow())
 
 
-# Ways round
+# Attempts to bypass the gate
 
 
-def test_a_subclass_of_a_session_would_not_ask(spark: SparkSession) -> None:
-    """Why the gate holds a session and is none: Tumult's constructor forgets the class."""
+def test_a_subclass_of_a_session_would_bypass_the_policy(spark: SparkSession) -> None:
+    """The gate contains a session, because Tumult's constructor ignores subclasses."""
 
     class Subclass(Session):  # type: ignore[misc]
         pass
 
     frame = Watched(spark).frame
-    made = Subclass.from_dataframe(PureDPBudget(1), "visits", frame, AddOneRow())
-    assert type(made) is Session
-    gated = session_of(point_with(USER % "{epsilon: 2}"), frame)
+    session = Subclass.from_dataframe(PureDPBudget(1), "visits", frame, AddOneRow())
+    assert type(session) is Session
+    gated = make_session(point_with(USER % "{epsilon: 2}"), frame)
     assert type(gated) is GatedSession
     assert not isinstance(gated, Session)
 
@@ -349,7 +343,7 @@ def test_another_relation_is_refused(spark: SparkSession) -> None:
 
 def test_the_example_of_the_page(spark: SparkSession) -> None:
     point = point_with(USER % "{rho: 1}", INCOME % "{rho: 0.1}")
-    known = run_example("tumult", point=point, visits=Watched(spark).frame)
-    assert sorted(row["page"] for row in known["counts"].collect()) == ["a", "b", "c"]
-    assert spent(point, "users", "rho") == pytest.approx(0.06)
-    assert spent(point, "incomes", "rho") == 0
+    variables = run_example("tumult", point=point, visits=Watched(spark).frame)
+    assert sorted(row["page"] for row in variables["counts"].collect()) == ["a", "b", "c"]
+    assert balance(point, "users", "rho") == pytest.approx(0.06)
+    assert balance(point, "incomes", "rho") == 0

@@ -1,9 +1,10 @@
-"""A policy, its cohorts and its releases → what Cohere's files say of them.
+"""Conversion of a policy, its cohorts and its releases to Cohere's files.
 
-A kept rule over all releases becomes a section of every block of its unit. A request names the kept
-rules it matches in the attribute `Rules`, each at the places where it is charged (theory 6.1), with
-its Rényi cost for every unit. What the files cannot hold is charged more or is a problem, never
-charged less: several mechanisms are charged together wherever one of them is, and at all times.
+A kept cumulative rule becomes a section of every block of its unit. A request names the kept rules
+that it matches in the attribute `Rules`, each with the region in which it is charged (theory 6.1),
+and states its Rényi cost for every unit. A property that the files cannot express is charged more
+or reported as a problem, never charged less: several mechanisms are charged together in the union
+of their regions, and at all times.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     In,
     Intervals,
 )
-from dpolicy.integrations.cohere.cohere_reader import Problems
+from dpolicy.integrations.value_reader import Problems
 from dpolicy.privacy.budget import EpsilonDelta, Unlimited, format_budget
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, renyi
 from dpolicy.privacy.loss import INFINITE, Certificates
@@ -45,27 +46,27 @@ from dpolicy.releases.regions import Box, region_from_boxes
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,11}")
+_INTEGER = re.compile(r"0|[1-9][0-9]{0,11}")
 
 
 def cohere_unit_name(name: str) -> str:
-    """The name of one of our units in Cohere's files: `user-month` is `UserMonth`."""
+    """Return the name of a dpolicy unit in Cohere's files: `user-month` becomes `UserMonth`."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
 
 
 def dpolicy_unit_name(name: str) -> str:
-    """The name of one of Cohere's units in our files."""
+    """Return the name of a Cohere unit in a policy: `UserMonth` becomes `user-month`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
 def export_schema(
     policy: CompiledPolicy, *, window: int, cohort: str | None = None
 ) -> tuple[CohereSchema | None, Problems]:
-    """A policy → the schema; the partition `cohort` is left to blocks, which live `window` rounds.
+    """Convert a policy to a schema. The values of `Rules` are the names of the kept rules.
 
-    The values of `Rules` are the names of the kept rules over all releases.
+    The partition `cohort` is omitted: blocks, which are active for `window` rounds, represent it.
     """
-    written, problems = _written(policy), _problems(policy, cohort)
+    problems = tuple(_policy_problems(policy, cohort))
     if problems:
         return None, problems
     domains: dict[str, CohereDomain] = {
@@ -73,25 +74,29 @@ def export_schema(
         for axis in partition_space_for(policy).axes
         if axis.name != cohort
     }
-    domains[RULES] = tuple(dict.fromkeys(rule.name for rule in written.values()))
-    units = tuple(map(cohere_unit_name, _units(policy)))
+    rules = _rules_to_export(policy).values()
+    domains[RULES] = tuple(dict.fromkeys(rule.name for rule in rules))
+    units = tuple(map(cohere_unit_name, _units_to_export(policy)))
     return CohereSchema(domains, units, window, policy.policy_set.accounting.orders), ()
 
 
 def export_blocks(
     policy: CompiledPolicy, cohorts: Iterable[int], *, window: int
 ) -> tuple[tuple[CohereBlock, ...] | None, Problems]:
-    """Cohorts by the round they join → a block for each unit, with a section for each kept rule."""
-    problems = _problems(policy, None)
+    """Create a block for each cohort and unit, with one section for each kept rule of the unit.
+
+    A cohort is the number of the round in which its users join.
+    """
+    problems = tuple(_policy_problems(policy, None))
     if problems:
         return None, problems
     sections = {
         unit: tuple(
             CohereSection(rule.budget, ({RULES: Eq(rule.name)},))
-            for rule in _written(policy).values()
+            for rule in _rules_to_export(policy).values()
             if rule.unit == unit
         )
-        for unit in _units(policy)
+        for unit in _units_to_export(policy)
     }
     pairs = [(cohort, unit) for cohort in cohorts for unit in sections]
     return tuple(
@@ -115,27 +120,31 @@ def export_requests(
     created: int,
     cohort: str | None = None,
 ) -> tuple[tuple[CohereRequest, ...] | None, Problems]:
-    """Releases → requests in the same order, all asked in the round `created`.
+    """Convert releases to requests of the round `created`, in the same order.
 
-    An id that is a whole number stays; the others are numbered by the numbers that are left.
+    A release id that is an integer becomes the request id; other releases get unused integers.
     """
-    problems = list(_problems(policy, cohort))
-    twice = [name for name, n in Counter(release.id for release in releases).items() if n > 1]
-    problems += [InvalidValue("C006", f"the release `{name}` stands twice") for name in twice]
+    problems = list(_policy_problems(policy, cohort))
+    counts = Counter(release.id for release in releases)
+    problems += [
+        InvalidValue("C006", f"release `{name}` occurs {times} times")
+        for name, times in counts.items()
+        if times > 1
+    ]
     if problems:
         return None, tuple(problems)
     requests = []
-    for number, release in zip(_numbers(releases), releases, strict=True):
-        charged, found = _charged(release, policy)
-        problems += [InvalidValue(p.code, f"`{release.id}`: {p.message}") for p in found]
-        if charged is not None:
-            requests.append(_request(number, created, release, charged, policy, cohort))
+    for number, release in zip(_request_ids(releases), releases, strict=True):
+        charge, charge_problems = _release_charge(release, policy)
+        problems += [InvalidValue(p.code, f"`{release.id}`: {p.message}") for p in charge_problems]
+        if charge is not None:
+            requests.append(_request(number, created, release, charge, policy, cohort))
     return (None if problems else tuple(requests)), tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A rule that the files can hold."""
+class _ExportedRule:
+    """Rule that Cohere's files can express."""
 
     name: str
     unit: str
@@ -143,113 +152,114 @@ class _Written:
 
 
 @lru_cache(maxsize=8)
-def _written(policy: CompiledPolicy) -> dict[int, _Written]:
-    """The kept rules over all releases by number; what never denies is not written."""
+def _rules_to_export(policy: CompiledPolicy) -> dict[int, _ExportedRule]:
+    """Return the kept cumulative rules by number, without unlimited ones, which never deny."""
     section = policy.cumulative
     kept = (section.rules[int(number)] for number in section.pruning.kept.nonzero()[0])
     return {
-        rule.number: _Written(rule.name, rule.unit, rule.budget)
+        rule.number: _ExportedRule(rule.name, rule.unit, rule.budget)
         for rule in kept
         if isinstance(rule.budget, EpsilonDelta)
     }
 
 
-def _units(policy: CompiledPolicy) -> tuple[str, ...]:
-    """The units that a written rule is for, in the order of the policy."""
-    used = {rule.unit for rule in _written(policy).values()}
+def _units_to_export(policy: CompiledPolicy) -> tuple[str, ...]:
+    """Return the units of exported rules, in the order of the policy."""
+    used = {rule.unit for rule in _rules_to_export(policy).values()}
     return tuple(name for name in policy.checked_policy_set.vocabulary.units if name in used)
 
 
-def _problems(policy: CompiledPolicy, cohort: str | None) -> Problems:
-    """What no file can hold of a policy."""
-    return tuple(_policy_problems(policy, cohort))
-
-
 def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[InvalidValue]:
+    """Report all properties of a policy that Cohere's files cannot express."""
     for rule in policy.rules:
         budget = rule.budget
         pure = isinstance(budget, EpsilonDelta) and not budget.delta
         if rule.each_release or isinstance(budget, Unlimited):
             continue
         if pure or not isinstance(budget, EpsilonDelta):
-            shown = f"the rule `{rule.name}` has the budget {format_budget(budget)}"
-            yield InvalidValue("C020", f"{shown}; the files hold ε with a δ above 0 only")
-    for unit in _units(policy):
+            message = f"rule `{rule.name}` has the budget {format_budget(budget)}"
+            yield InvalidValue("C020", f"{message}; Cohere's files only hold ε with a δ above 0")
+    for unit in _units_to_export(policy):
         if dpolicy_unit_name(cohere_unit_name(unit)) != unit:
-            yield InvalidValue("C021", f"the unit `{unit}` would come back under another name")
+            yield InvalidValue("C021", f"unit `{unit}` would be imported under another name")
     axes = {axis.name: axis for axis in partition_space_for(policy).axes}
     if RULES in axes and cohort != RULES:
-        yield InvalidValue("C021", f"the partition `{RULES}` has the name that rules ride under")
+        yield InvalidValue("C021", f"partition `{RULES}` has the name that is reserved for rules")
     if cohort is not None and (cohort not in axes or axes[cohort].values):
-        yield InvalidValue("C021", f"`{cohort}` is no partition with a range of whole numbers")
+        yield InvalidValue("C021", f"`{cohort}` is not a partition with a range of integers")
 
 
-def _numbers(releases: Sequence[Release]) -> list[int]:
-    own = {release.id: int(release.id) for release in releases if _NUMBER.fullmatch(release.id)}
-    taken = set(own.values())
-    free = (number for number in count() if number not in taken)
-    return [own[release.id] if release.id in own else next(free) for release in releases]
+def _request_ids(releases: Sequence[Release]) -> list[int]:
+    """Return the id of each request: the release id if it is an integer, else an unused one."""
+    integers = {r.id: int(r.id) for r in releases if _INTEGER.fullmatch(r.id)}
+    used = set(integers.values())
+    unused = (number for number in count() if number not in used)
+    return [integers[r.id] if r.id in integers else next(unused) for r in releases]
 
 
 @dataclass(frozen=True, slots=True)
-class _Charged:
-    """What a release is charged: rules with their boxes, the cost a unit, and what it reads."""
+class _ReleaseCharge:
+    """Charge of a release: boxes with the rules charged there, costs by unit, attributes read."""
 
     boxes: tuple[tuple[Box, tuple[str, ...]], ...]
     costs: LossArray
     attributes: tuple[str, ...]
 
 
-def _charged(release: Release, policy: CompiledPolicy) -> tuple[_Charged | None, Problems]:
-    mechanisms, problems = resolve_release(release, policy, _certificates(policy))
+def _release_charge(
+    release: Release, policy: CompiledPolicy
+) -> tuple[_ReleaseCharge | None, Problems]:
+    """Sum the costs of all charged mechanisms, or return None and all problems."""
+    mechanisms, problems = resolve_release(release, policy, _renyi_certificates(policy))
     if problems:
         return None, problems
-    found: list[InvalidValue] = []
+    charge_problems: list[InvalidValue] = []
     boxes: list[tuple[Box, tuple[str, ...]]] = []
     rows = []
     for mechanism in mechanisms:
         try:
-            drawn = _boxes(mechanism, policy)
+            charged_boxes = _boxes_with_rules(mechanism, policy)
         except (InvalidValue, PredicateFailed) as error:
             code = error.code if isinstance(error, InvalidValue) else "C024"
-            shown = error.message if isinstance(error, InvalidValue) else str(error)
-            found.append(InvalidValue(code, f"`{mechanism.name}`: {shown}"))
+            message = error.message if isinstance(error, InvalidValue) else str(error)
+            charge_problems.append(InvalidValue(code, f"`{mechanism.name}`: {message}"))
             continue
-        boxes += drawn
-        rows += [mechanism.costs] if drawn else []
-    if not boxes and not found:
-        found.append(InvalidValue("C023", "no rule that the files hold bounds it"))
-    if found:
-        return None, tuple(found)
+        boxes += charged_boxes
+        rows += [mechanism.costs] if charged_boxes else []
+    if not boxes and not charge_problems:
+        charge_problems.append(InvalidValue("C023", "no exported rule covers the release"))
+    if charge_problems:
+        return None, tuple(charge_problems)
     attributes = sorted(
         {name for mechanism in mechanisms for name in mechanism.predicate_input.attributes}
     )
-    return _Charged(tuple(boxes), reduce(add_saturating, rows), tuple(attributes)), ()
+    return _ReleaseCharge(tuple(boxes), reduce(add_saturating, rows), tuple(attributes)), ()
 
 
 @lru_cache(maxsize=8)
-def _certificates(policy: CompiledPolicy) -> Certificates:
+def _renyi_certificates(policy: CompiledPolicy) -> Certificates:
     return tuple(map(renyi, policy.policy_set.accounting.orders))
 
 
-def _boxes(
+def _boxes_with_rules(
     mechanism: ResolvedMechanism, policy: CompiledPolicy
 ) -> list[tuple[Box, tuple[str, ...]]]:
-    """The boxes that a mechanism is charged in, each with the rules that are charged there."""
-    of, _ = enforced_sections(policy)
-    numbers = of.compiled.index.matching_rules(mechanism.predicate_input)
+    """Return the boxes in which a mechanism is charged, each with the rules charged there."""
+    section, _ = enforced_sections(policy)
+    numbers = section.compiled.index.matching_rules(mechanism.predicate_input)
     if not numbers and not policy.policy_set.accounting.allow_uncovered:
-        raise InvalidValue("C023", "no rule over all releases bounds it")
-    written, units = _written(policy), list(policy.checked_policy_set.vocabulary.units)
+        raise InvalidValue("C023", "no cumulative rule covers the mechanism")
+    exported, units = _rules_to_export(policy), list(policy.checked_policy_set.vocabulary.units)
     by_box: dict[Box, list[str]] = {}
     for number in numbers:
-        if number not in written:
+        if number not in exported:
             continue
-        if mechanism.costs[units.index(written[number].unit), -1]:
-            raise InvalidValue("C022", "it may leak with some δ, and Rényi costs cannot say so")
-        blocks = of.granularities.blocks(mechanism.region, number)
-        for box in region_from_boxes(box[:-1] for box in blocks.boxes).boxes:  # time is not split
-            by_box.setdefault(box, []).append(written[number].name)
+        if mechanism.costs[units.index(exported[number].unit), -1]:
+            raise InvalidValue("C022", "the loss has a δ, which Rényi costs cannot express")
+        blocks = section.granularities.blocks(mechanism.region, number)
+        without_time = region_from_boxes(box[:-1] for box in blocks.boxes)
+        for box in without_time.boxes:
+            by_box.setdefault(box, []).append(exported[number].name)
     return [(box, tuple(dict.fromkeys(names))) for box, names in by_box.items()]
 
 
@@ -257,32 +267,35 @@ def _request(
     number: int,
     created: int,
     release: Release,
-    charged: _Charged,
+    charge: _ReleaseCharge,
     policy: CompiledPolicy,
     cohort: str | None,
 ) -> CohereRequest:
     axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
-    drawn = [_conjunction(box, rules, axes, cohort) for box, rules in charged.boxes]
+    exported = _units_to_export(policy)
+    conjunctions = [_conjunction(box, rules, axes, cohort) for box, rules in charge.boxes]
     selection: dict[str, Intervals] = {}
-    for place, axis in enumerate(axes):
+    for position, axis in enumerate(axes):
         if axis.name == cohort:
-            runs = region_from_boxes((box[place],) for box, _ in charged.boxes).boxes
-            chosen = tuple((low, high - 1) for ((low, high),) in runs)
-            selection = dict.fromkeys(map(cohere_unit_name, _units(policy)), chosen)
+            runs = region_from_boxes((box[position],) for box, _ in charge.boxes).boxes
+            intervals = tuple((low, high - 1) for ((low, high),) in runs)
+            selection = dict.fromkeys(map(cohere_unit_name, exported), intervals)
+    distinct = {tuple(conjunction.items()): conjunction for conjunction in conjunctions}
     return CohereRequest(
         number,
         created,
         round(release.utility or 0),
-        {cohere_unit_name(u): _costs(charged.costs, units.index(u)) for u in _units(policy)},
-        tuple({tuple(conjunction.items()): conjunction for conjunction in drawn}.values()),
+        {cohere_unit_name(u): _costs(charge.costs, units.index(u)) for u in exported},
+        tuple(distinct.values()),
         selection,
-        charged.attributes,
+        charge.attributes,
     )
 
 
 def _conjunction(
     box: Box, rules: tuple[str, ...], axes: Sequence[PartitionAxis], cohort: str | None
 ) -> Conjunction:
+    """Return the tests that select a box, and the rules that are charged there."""
     tests: dict[str, CohereTest] = {}
     for axis, (low, high) in zip(axes, box, strict=True):
         if axis.name == cohort or (low, high) == axis.extent:

@@ -1,8 +1,8 @@
-"""Cohere's schema and requests → partitions and releases; `cohere_export.py` is the way back.
+"""Conversion of Cohere's schema and requests to partitions and releases.
 
-A conjunction of tests is a box, a formula a union of boxes (theory 6.1), and a request is a loss
-that somebody declares at Rényi orders. What a release cannot say is charged more or is a problem,
-never charged less.
+A conjunction of tests is a box, a formula is a union of boxes (theory 6.1), and a request is a loss
+that is declared at Rényi orders. A property that a release cannot express is charged more or
+reported as a problem; it is never charged less. `cohere_export.py` converts in the other direction.
 """
 
 from __future__ import annotations
@@ -13,70 +13,39 @@ from math import prod
 from typing import Any
 
 from dpolicy.errors import InvalidValue
-from dpolicy.integrations.cohere.cohere_export import (
-    cohere_unit_name,
-    dpolicy_unit_name,
-    export_blocks,
-    export_requests,
-    export_schema,
-)
+from dpolicy.integrations.cohere.cohere_export import dpolicy_unit_name
 from dpolicy.integrations.cohere.cohere_model import (
     RULES,
     Between,
-    CohereBlock,
     CohereCosts,
     CohereDomain,
     CohereRange,
     CohereRequest,
     CohereSchema,
-    CohereSection,
     CohereTest,
+    CohereValue,
     Dnf,
     Eq,
     In,
     Intervals,
     Neq,
-    blocks_json,
-    requests_json,
-    schema_json,
 )
-from dpolicy.integrations.cohere.cohere_reader import (
-    Problems,
-    read_blocks,
-    read_requests,
-    read_schema,
-)
+from dpolicy.integrations.value_reader import Problems
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
 from dpolicy.privacy.mechanisms.parameters import LARGEST, MAX_STATED_ORDER, SMALLEST
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.releases.regions import MAX_BOXES, Interval
 from dpolicy.text.shapes import NAME
 
-__all__ = [
-    "CohereBlock",
-    "CohereRequest",
-    "CohereSchema",
-    "CohereSection",
-    "blocks_json",
-    "boxes_from_formula",
-    "charged_rules",
-    "cohere_unit_name",
-    "dpolicy_unit_name",
-    "export_blocks",
-    "export_requests",
-    "export_schema",
-    "partitions_from_schema",
-    "read_blocks",
-    "read_requests",
-    "read_schema",
-    "release_body_from_request",
-    "requests_json",
-    "schema_json",
-]
+#: Formula and the rules that are charged in exactly its region.
+_RuleGroup = tuple[Dnf, tuple[str, ...]]
+
+#: Boxes of a release and the rules that are charged there.
+_ChargedBoxes = tuple[list[dict[str, Any]], tuple[str, ...]]
 
 
 def partitions_from_schema(schema: CohereSchema) -> dict[str, Any]:
-    """The partitions of a schema, as a policy text writes them; `Rules` is none."""
+    """Return the partitions of a schema in the form of a policy file; `Rules` is not one."""
     return {
         name: {"from": domain.first, "to": domain.last}
         if isinstance(domain, CohereRange)
@@ -87,9 +56,9 @@ def partitions_from_schema(schema: CohereSchema) -> dict[str, Any]:
 
 
 def charged_rules(request: CohereRequest, schema: CohereSchema) -> tuple[str, ...]:
-    """The rules that a request is charged to anywhere; all of them where it does not say."""
-    found = {rule for _, rules in _charged(request.dnf, schema) for rule in rules}
-    return tuple(rule for rule in _rules(schema) if rule in found)
+    """Return the rules to which a request is charged anywhere; all rules if it names none."""
+    charged = {rule for _, rules in _group_rules(request.dnf, schema) for rule in rules}
+    return tuple(rule for rule in _rule_names(schema) if rule in charged)
 
 
 def release_body_from_request(
@@ -99,80 +68,106 @@ def release_body_from_request(
     cohort: str | None = None,
     rules_label: str | None = None,
 ) -> tuple[dict[str, Any] | None, Problems]:
-    """A request → the body of a release, as a decision point takes it, or what is wrong with it.
+    """Convert a request to the body of a release, or return None and all problems.
 
-    `cohort` is the partition that the selected privacy units are of; without one, all are charged.
-    `rules_label` is a label with many values that takes the rules: one mechanism for each set of
-    rules that is charged at the same places. Without it the rules are left out.
+    `cohort` is the partition of the selected privacy units; without it, the release is charged to
+    all users. `rules_label` is a label with several values that receives the rules: the release has
+    one mechanism for each set of rules that is charged in the same region. Without it, the rules
+    are dropped.
     """
-    losses = {unit: _points(costs, schema.orders) for unit, costs in request.costs.items()}
-    known = [unit for unit in schema.units if losses.get(unit)]
-    chosen = _chosen(request, cohort)
-    groups = _charged(request.dnf, schema) if rules_label else ((request.dnf, ()),)
+    losses = {
+        unit: _curve_to_declare(costs, schema.orders) for unit, costs in request.costs.items()
+    }
+    units = [unit for unit in schema.units if losses.get(unit)]
+    intervals = _select_intervals(request, cohort)
+    groups = _group_rules(request.dnf, schema) if rules_label else ((request.dnf, ()),)
     try:
-        if not known:
-            raise InvalidValue("C011", "its costs say nothing at orders from 1.01 to 1,000,000")
-        wheres = [(boxes_from_formula(dnf, schema, cohort, chosen), rules) for dnf, rules in groups]
-        if not any(where for where, _ in wheres):
-            raise InvalidValue("C009", "it selects nobody")
+        if not units:
+            message = "the request has no usable cost at orders from 1.01 to 1,000,000"
+            raise InvalidValue("C011", message)
+        charged: list[_ChargedBoxes] = [
+            (boxes_from_formula(dnf, schema, cohort, intervals), rules) for dnf, rules in groups
+        ]
+        if not any(boxes for boxes, _ in charged):
+            raise InvalidValue("C009", "the request selects no users")
     except InvalidValue as error:
-        return None, (_told(request.id, error),)
-    first, *others = known
-    declared = {unit: {"kind": "declared", "renyi": losses[unit]} for unit in known}
-    shared: dict[str, Any] = {"mechanism": declared[first], "unit": dpolicy_unit_name(first)}
-    if others:
-        shared["also"] = {dpolicy_unit_name(unit): {"renyi": losses[unit]} for unit in others}
-    if request.attributes:
-        shared["attributes"] = sorted(set(request.attributes))
+        return None, (_add_request_id(error, request.id),)
     mechanisms = [
-        {
-            **shared,
-            **({"labels": {rules_label: list(rules)}} if rules_label and rules else {}),
-            **({} if {} in where else {"where": where}),
-        }
-        for where, rules in wheres
-        if where
+        _mechanism_body(request, {unit: losses[unit] for unit in units}, boxes, rules, rules_label)
+        for boxes, rules in charged
+        if boxes
     ]
-    problems = [p for said in declared.values() for p in parse_mechanism(_numbered(said))[1]]
+    problems = [
+        problem
+        for unit in units
+        for problem in parse_mechanism(_mechanism_parameters(losses[unit]))[1]
+    ]
     problems += _name_problems(mechanisms)
     if problems:
-        return None, tuple(_told(request.id, problem) for problem in problems)
+        return None, tuple(_add_request_id(problem, request.id) for problem in problems)
     return {"release": str(request.id), "utility": request.profit, "mechanisms": mechanisms}, ()
 
 
+def _mechanism_body(
+    request: CohereRequest,
+    losses: Mapping[str, Mapping[str, Fraction]],
+    boxes: list[dict[str, Any]],
+    rules: tuple[str, ...],
+    rules_label: str | None,
+) -> dict[str, Any]:
+    """Return a declared loss, stated for the first unit and restated for the others."""
+    first, *restated = losses
+    body: dict[str, Any] = {
+        "mechanism": {"kind": "declared", "renyi": losses[first]},
+        "unit": dpolicy_unit_name(first),
+    }
+    if restated:
+        body["also"] = {dpolicy_unit_name(unit): {"renyi": losses[unit]} for unit in restated}
+    if request.attributes:
+        body["attributes"] = sorted(set(request.attributes))
+    if rules_label and rules:
+        body["labels"] = {rules_label: list(rules)}
+    if {} not in boxes:
+        body["where"] = boxes
+    return body
+
+
 def boxes_from_formula(
-    dnf: Dnf, schema: CohereSchema, cohort: str | None = None, chosen: Intervals | None = None
+    dnf: Dnf, schema: CohereSchema, cohort: str | None = None, intervals: Intervals | None = None
 ) -> list[dict[str, Any]]:
-    """A formula → boxes whose union it is; `Rules` says nothing about places. None: nobody."""
+    """Return boxes whose union is the region of a formula; no boxes if it selects no users.
+
+    Tests on `Rules` do not restrict the region. Raise `InvalidValue` if there are too many boxes.
+    """
     boxes: list[dict[str, Any]] = []
     for conjunction in dnf:
         sides = [
-            (name, _sides(test, schema.domains[name]))
+            (name, _selections(test, schema.domains[name]))
             for name, test in conjunction.items()
             if name != RULES
         ]
-        if cohort is not None and chosen is not None:
-            sides.append((cohort, [{"from": low, "to": high} for low, high in chosen]))
-        if len(boxes) + prod(len(parts) for _, parts in sides) > MAX_BOXES:
-            raise InvalidValue("C010", f"it falls into more than {MAX_BOXES} boxes")
-        drawn: list[dict[str, Any]] = [{}]
-        for name, parts in sides:
-            drawn = [{**box, name: part} for box in drawn for part in parts]
-        boxes += drawn
+        if cohort is not None and intervals is not None:
+            sides.append((cohort, [{"from": low, "to": high} for low, high in intervals]))
+        if len(boxes) + prod(len(selections) for _, selections in sides) > MAX_BOXES:
+            raise InvalidValue("C010", f"the selection has more than {MAX_BOXES} boxes")
+        product: list[dict[str, Any]] = [{}]
+        for name, selections in sides:
+            product = [{**box, name: selection} for box in product for selection in selections]
+        boxes += product
     return boxes
 
 
-def _sides(test: CohereTest, domain: CohereDomain) -> list[Any]:
-    """What a test selects of its attribute, in as few selections as a release needs."""
-    runs = _runs(test, domain)
+def _selections(test: CohereTest, domain: CohereDomain) -> list[Any]:
+    """Return the selected part of a domain as the fewest selections of a release."""
+    runs = _select_runs(test, domain)
     if isinstance(domain, CohereRange):
         return [{"from": low, "to": high - 1} for low, high in runs]
     values = [str(value) for low, high in runs for value in domain[low:high]]
     return [sorted(values)] if values else []
 
 
-def _runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]:
-    """What a test selects, by whole number or by position in the domain."""
+def _select_runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]:
+    """Return half-open intervals of the selected integers, or of positions in a listed domain."""
     low, high = (
         (domain.first, domain.last + 1) if isinstance(domain, CohereRange) else (0, len(domain))
     )
@@ -182,20 +177,23 @@ def _runs(test: CohereTest | None, domain: CohereDomain) -> tuple[Interval, ...]
         case Between(first=first, last=last):
             runs = [(first, last + 1)]
         case Eq(value=value):
-            runs = [(_place(value, domain), _place(value, domain) + 1)]
+            position = _position(value, domain)
+            runs = [(position, position + 1)]
         case In(values=values):
-            runs = [(_place(value, domain), _place(value, domain) + 1) for value in values]
+            positions = [_position(value, domain) for value in values]
+            runs = [(position, position + 1) for position in positions]
         case Neq(value=value):
-            runs = [(low, _place(value, domain)), (_place(value, domain) + 1, high)]
-    return _merged(runs)
+            position = _position(value, domain)
+            runs = [(low, position), (position + 1, high)]
+    return _merge_runs(runs)
 
 
-def _place(value: str | int, domain: CohereDomain) -> int:
+def _position(value: CohereValue, domain: CohereDomain) -> int:
     return int(value) if isinstance(domain, CohereRange) else domain.index(value)
 
 
-def _merged(runs: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The fewest intervals; the limit on the boxes of a release is not meant for one axis."""
+def _merge_runs(runs: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Merge intervals without the limit on boxes, which does not apply to a single axis."""
     merged: list[Interval] = []
     for low, high in sorted(run for run in runs if run[0] < run[1]):
         if merged and low <= merged[-1][1]:
@@ -205,40 +203,44 @@ def _merged(runs: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(merged)
 
 
-def _rules(schema: CohereSchema) -> tuple[str, ...]:
+def _rule_names(schema: CohereSchema) -> tuple[str, ...]:
     domain = schema.domains.get(RULES, ())
     if isinstance(domain, CohereRange):
         return tuple(map(str, range(domain.first, domain.last + 1)))
     return tuple(map(str, domain))
 
 
-def _charged(dnf: Dnf, schema: CohereSchema) -> tuple[tuple[Dnf, tuple[str, ...]], ...]:
-    """The formula of each set of rules that is charged at the same places; a rule is in one."""
-    domain, names = schema.domains.get(RULES), _rules(schema)
+def _group_rules(dnf: Dnf, schema: CohereSchema) -> tuple[_RuleGroup, ...]:
+    """Group rules that are charged by the same conjunctions; each rule is in at most one group."""
+    domain, names = schema.domains.get(RULES), _rule_names(schema)
     if domain is None:
         return ((dnf, ()),)
     start = domain.first if isinstance(domain, CohereRange) else 0
-    said_by: list[list[int]] = [[] for _ in names]
+    conjunctions_by_rule: list[list[int]] = [[] for _ in names]
     for number, conjunction in enumerate(dnf):
-        for low, high in _runs(conjunction.get(RULES), domain):
-            for place in range(low - start, high - start):
-                said_by[place].append(number)
+        for low, high in _select_runs(conjunction.get(RULES), domain):
+            for position in range(low - start, high - start):
+                conjunctions_by_rule[position].append(number)
     groups: dict[tuple[int, ...], list[str]] = {}
-    for name, numbers in zip(names, said_by, strict=True):
+    for name, numbers in zip(names, conjunctions_by_rule, strict=True):
         groups.setdefault(tuple(numbers), []).append(name)
-    return tuple((tuple(dnf[n] for n in ns), tuple(rules)) for ns, rules in groups.items() if ns)
+    return tuple(
+        (tuple(dnf[number] for number in numbers), tuple(rules))
+        for numbers, rules in groups.items()
+        if numbers
+    )
 
 
-def _chosen(request: CohereRequest, cohort: str | None) -> Intervals | None:
-    """The selected privacy units over all units that cost something; None for all of them."""
+def _select_intervals(request: CohereRequest, cohort: str | None) -> Intervals | None:
+    """Return the union of selected privacy units over all units with a cost; None for all."""
     if cohort is None or any(unit not in request.selection for unit in request.costs):
         return None
-    runs = [(a, b + 1) for unit in request.costs for a, b in request.selection[unit]]
-    return tuple((low, high - 1) for low, high in _merged(runs))
+    runs = [(first, last + 1) for unit in request.costs for first, last in request.selection[unit]]
+    return tuple((low, high - 1) for low, high in _merge_runs(runs))
 
 
-def _points(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fraction]:
-    """What a release may declare: the orders and sizes it knows; nothing is declared as 1e-9."""
+def _curve_to_declare(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fraction]:
+    """Return the costs that a release can declare; a cost below 1e-9 is declared as 1e-9."""
     return {
         format_order(order): max(cost, SMALLEST)
         for order, cost in zip(orders, costs, strict=True)
@@ -246,24 +248,24 @@ def _points(costs: CohereCosts, orders: Sequence[Fraction]) -> dict[str, Fractio
     }
 
 
-def _numbered(declared: Mapping[str, Any]) -> dict[str, Any]:
-    return {**declared, "renyi": {Fraction(o): v for o, v in declared["renyi"].items()}}
+def _mechanism_parameters(curve: Mapping[str, Fraction]) -> dict[str, Any]:
+    return {"kind": "declared", "renyi": {Fraction(order): cost for order, cost in curve.items()}}
 
 
 def _name_problems(mechanisms: Iterable[Mapping[str, Any]]) -> list[InvalidValue]:
-    """The names that no release may use, each once."""
-    said: list[str] = []
+    """Report each name that is not valid in a release, once."""
+    names: list[str] = []
     for mechanism in mechanisms:
-        said += (mechanism["unit"], *mechanism.get("also", ()), *mechanism.get("attributes", ()))
+        names += (mechanism["unit"], *mechanism.get("also", ()), *mechanism.get("attributes", ()))
         for values in mechanism.get("labels", {}).values():
-            said += values
+            names += values
         for box in mechanism.get("where", ()):
-            said += box
-            for side in box.values():
-                said += side if isinstance(side, list) else ()
-    wrong = [name for name in dict.fromkeys(said) if not NAME.fullmatch(name)]
-    return [InvalidValue("C021", f"`{name}` cannot be a name in a release") for name in wrong]
+            names += box
+            for selection in box.values():
+                names += selection if isinstance(selection, list) else ()
+    invalid = [name for name in dict.fromkeys(names) if not NAME.fullmatch(name)]
+    return [InvalidValue("C021", f"`{name}` is not a valid name in a release") for name in invalid]
 
 
-def _told(name: object, problem: InvalidValue) -> InvalidValue:
-    return InvalidValue(problem.code, f"`{name}`: {problem.message}")
+def _add_request_id(problem: InvalidValue, request_id: int) -> InvalidValue:
+    return InvalidValue(problem.code, f"`{request_id}`: {problem.message}")

@@ -1,7 +1,8 @@
-"""What Cohere's files say as frozen values, and these values → plain JSON.
+"""Content of Cohere's files as frozen values, and its conversion to plain JSON.
 
-Three files: the schema (`schema.json`), the requests and the blocks of a round (`requests_N.json`,
-`blocks_N.json`); docs/integrations/cohere.md has their shape. `cohere_reading.py` reads them.
+There are three files: the schema (`schema.json`), and the requests and blocks of a round
+(`requests_N.json`, `blocks_N.json`). docs/integrations/cohere.md describes their format;
+`cohere_reader.py` reads them.
 """
 
 from __future__ import annotations
@@ -16,62 +17,62 @@ from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import SATURATION
 from dpolicy.privacy.cost_report import round_up_to_printed_float
 
-#: Every code, and what it means for whoever made the file.
+#: Problem codes with their titles.
 PROBLEMS: Mapping[str, str] = {
-    "C001": "a value of the wrong type",
-    "C002": "a key is missing",
-    "C003": "a number that makes no sense there",
-    "C004": "an attribute or unit that the schema does not have",
-    "C005": "a value outside of the domain of its attribute",
-    "C006": "a name, value or id that stands twice",
-    "C007": "not one cost for every order",
-    "C008": "the Rényi orders are not known",
-    "C009": "a request that selects nobody",
-    "C010": "a selection that falls into too many boxes",
-    "C011": "a cost that says nothing",
-    "C020": "a budget that these files cannot hold",
-    "C021": "a name that one side cannot write or that would change on the way",
-    "C022": "a loss that these files cannot hold",
-    "C023": "a release that no rule over all releases bounds",
-    "C024": "a release on which a predicate has no answer",
+    "C001": "value of the wrong type",
+    "C002": "missing key",
+    "C003": "number out of range",
+    "C004": "attribute or unit that is not in the schema",
+    "C005": "value outside the domain of its attribute",
+    "C006": "duplicate name, value or id",
+    "C007": "number of costs differs from the number of orders",
+    "C008": "unknown Rényi orders",
+    "C009": "request that selects no users",
+    "C010": "selection with too many boxes",
+    "C011": "request without a usable cost",
+    "C020": "budget that Cohere's files cannot express",
+    "C021": "name that is invalid in the other format, or would change",
+    "C022": "loss that Cohere's files cannot express",
+    "C023": "release that no exported cumulative rule covers",
+    "C024": "predicate that cannot be evaluated for the release",
 }
 
-#: The attribute by which a request says which rules it is charged to.
+#: Name of the attribute that lists the rules to which a request is charged.
 RULES = "Rules"
 
-#: One entry of a listed domain.
+#: Value of a listed domain.
 CohereValue = str | int
 
 
 @dataclass(frozen=True, slots=True)
 class CohereRange:
-    """Whole numbers, both ends included."""
+    """Range of integers; both ends are included."""
 
     first: int
     last: int
 
 
-#: What an attribute can be: listed values, or a range.
+#: Domain of an attribute: a list of values, or a range.
 CohereDomain = tuple[CohereValue, ...] | CohereRange
 
 
 @dataclass(frozen=True, slots=True)
 class Eq:
-    """This value."""
+    """Test for one value."""
 
     value: CohereValue
 
 
 @dataclass(frozen=True, slots=True)
 class Neq:
-    """All values but this one."""
+    """Test for all values except one."""
 
     value: CohereValue
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """From one whole number to another, both included."""
+    """Test for a range of integers; both ends are included."""
 
     first: int
     last: int
@@ -79,29 +80,32 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """These values."""
+    """Test for a list of values."""
 
     values: tuple[CohereValue, ...]
 
 
 CohereTest = Eq | Neq | Between | In
 
-#: All tests hold; an attribute without one may be anything.
+#: Tests by attribute, all of which must hold; an attribute without a test is unrestricted.
 Conjunction = Mapping[str, CohereTest]
 
-#: At least one conjunction holds.
+#: Conjunctions, at least one of which must hold.
 Dnf = tuple[Conjunction, ...]
 
-#: Closed intervals of whole numbers.
+#: Closed intervals of integers.
 Intervals = tuple[tuple[int, int], ...]
 
-#: One amount per order; None where there is no bound.
+#: Cost at each order; None where there is no bound.
 CohereCosts = tuple[Fraction | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CohereSchema:
-    """Attributes, the rules among them, and how losses are counted."""
+    """Attributes with their domains (`Rules` is one of them), units and Rényi orders.
+
+    `window` is the number of rounds for which a block is active.
+    """
 
     domains: Mapping[str, CohereDomain]
     units: tuple[str, ...]
@@ -111,7 +115,7 @@ class CohereSchema:
 
 @dataclass(frozen=True, slots=True)
 class CohereRequest:
-    """One request; a unit without a `selection` has everything selected."""
+    """Request of a round. Without a `selection`, all privacy units of a unit are selected."""
 
     id: int
     created: int
@@ -124,7 +128,7 @@ class CohereRequest:
 
 @dataclass(frozen=True, slots=True)
 class CohereSection:
-    """A budget for the points of a block that a formula selects."""
+    """Budget for the points of a block that a formula selects."""
 
     budget: EpsilonDelta
     dnf: Dnf
@@ -132,7 +136,7 @@ class CohereSection:
 
 @dataclass(frozen=True, slots=True)
 class CohereBlock:
-    """The privacy units that come and go together, their budgets, and what they were charged."""
+    """Privacy units with the same lifetime, their budgets and the requests charged to them."""
 
     id: int
     unit: str
@@ -145,10 +149,10 @@ class CohereBlock:
 
 
 def schema_json(schema: CohereSchema) -> dict[str, Any]:
-    """The schema as `schema.json`; the orders stand as its `eps_values`."""
+    """Return a schema in the format of `schema.json`; `eps_values` contains the orders."""
     return {
         "attributes": [
-            {"name": name, "value_domain": _ends_json(domain.first, domain.last)}
+            {"name": name, "value_domain": _interval_json(domain.first, domain.last)}
             if isinstance(domain, CohereRange)
             else {"name": name, "value_domain": list(domain)}
             for name, domain in schema.domains.items()
@@ -160,7 +164,10 @@ def schema_json(schema: CohereSchema) -> dict[str, Any]:
 
 
 def requests_json(requests: Iterable[CohereRequest]) -> list[dict[str, Any]]:
-    """Requests as `requests_N.json`; costs are rounded up to a float, no bound is 2²⁰."""
+    """Return requests in the format of `requests_N.json`.
+
+    Costs are rounded up to a float; a cost without a bound is written as 2²⁰.
+    """
     return [
         {
             "request_id": request.id,
@@ -172,7 +179,7 @@ def requests_json(requests: Iterable[CohereRequest]) -> list[dict[str, Any]]:
             },
             "dnf": _dnf_json(request.dnf),
             "privacy_unit_selection": {
-                unit: _intervals_json(chosen) for unit, chosen in request.selection.items()
+                unit: _intervals_json(intervals) for unit, intervals in request.selection.items()
             },
             **({"attributes": list(request.attributes)} if request.attributes else {}),
         }
@@ -181,7 +188,7 @@ def requests_json(requests: Iterable[CohereRequest]) -> list[dict[str, Any]]:
 
 
 def blocks_json(blocks: Iterable[CohereBlock]) -> list[dict[str, Any]]:
-    """Blocks as `blocks_N.json`; budgets are rounded down to a float."""
+    """Return blocks in the format of `blocks_N.json`; budgets are rounded down to a float."""
     return [
         {
             "id": block.id,
@@ -202,7 +209,7 @@ def blocks_json(blocks: Iterable[CohereBlock]) -> list[dict[str, Any]]:
     ]
 
 
-def _ends_json(first: int, last: int) -> dict[str, int]:
+def _interval_json(first: int, last: int) -> dict[str, int]:
     return {"min": first, "max": last}
 
 
@@ -210,12 +217,16 @@ def _cost_json(cost: Fraction | None) -> float:
     return float(SATURATION) if cost is None else round_up_to_printed_float(cost)
 
 
-def _intervals_json(chosen: Intervals) -> list[list[int]]:
-    return [list(interval) for interval in chosen]
+def _intervals_json(intervals: Intervals) -> list[list[int]]:
+    return [list(interval) for interval in intervals]
 
 
 def _dnf_json(dnf: Dnf) -> dict[str, Any]:
-    return {"conjunctions": [{"predicates": {n: _test_json(t) for n, t in c.items()}} for c in dnf]}
+    conjunctions = [
+        {"predicates": {name: _test_json(test) for name, test in conjunction.items()}}
+        for conjunction in dnf
+    ]
+    return {"conjunctions": conjunctions}
 
 
 def _test_json(test: CohereTest) -> dict[str, Any]:
@@ -225,17 +236,17 @@ def _test_json(test: CohereTest) -> dict[str, Any]:
         case Neq(value=value):
             return {"Neq": value}
         case Between(first=first, last=last):
-            return {"Between": _ends_json(first, last)}
+            return {"Between": _interval_json(first, last)}
         case In(values=values):
             return {"In": list(values)}
 
 
 def _budget_json(budget: EpsilonDelta) -> dict[str, Any]:
-    return {"EpsDeltaDp": {"eps": _down(budget.epsilon), "delta": _down(budget.delta)}}
+    return {"EpsDeltaDp": {"eps": _round_down(budget.epsilon), "delta": _round_down(budget.delta)}}
 
 
-def _down(value: Fraction) -> float:
-    """The float whose printed decimal is the nearest that is not above."""
+def _round_down(value: Fraction) -> float:
+    """Return the nearest float whose printed decimal is not above the value."""
     near = float(value)
     while Fraction(repr(near)) > value:
         near = nextafter(near, -inf)

@@ -1,20 +1,16 @@
-"""Cohere's parsed JSON → frozen values, or every problem with its place.
+"""Readers of Cohere's parsed JSON files. All problems are reported at once, with their paths.
 
-Keys that the shape does not have are passed over: they do not say who is charged how much. All else
-is strict: an unknown attribute, unit or value is a problem, never "no match".
+Unknown keys are ignored, because they do not affect charges. Everything else is strict: an unknown
+attribute, unit or value is a problem and never counts as "no match".
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
-from dpolicy.errors import InvalidValue
 from dpolicy.integrations.cohere.cohere_model import (
     RULES,
     Between,
@@ -34,304 +30,241 @@ from dpolicy.integrations.cohere.cohere_model import (
     Intervals,
     Neq,
 )
+from dpolicy.integrations.value_reader import MISSING, ProblemCodes, Problems, ValueReader, shorten
 from dpolicy.policy.model import DEFAULT_MAX_RULES
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import SATURATION
-from dpolicy.releases.regions import MAX_PARTITION_VALUES
 
-Problems = tuple[InvalidValue, ...]
-Read = TypeVar("Read")
+_CODES = ProblemCodes(wrong_type="C001", missing="C002", out_of_range="C003", duplicate="C006")
+_ORDERS_PATH = "accounting_type.Rdp.eps_values"
+_TEST_KINDS = ("Between", "Eq", "In", "Neq")
 
 
 def read_schema(
     data: Any, orders: Sequence[Fraction] | None = None
 ) -> tuple[CohereSchema | None, Problems]:
-    """`schema.json` → the schema; without `orders` its `eps_values` are the orders themselves."""
-    reading = _Reading()
-    read = reading.schema(data, orders)
-    return reading.result(read)
+    """Read `schema.json`. Without `orders`, its `eps_values` are the Rényi orders."""
+    reader = _SchemaReader(_CODES)
+    schema = reader.read_schema(data, orders)
+    return reader.result(schema)
 
 
 def read_requests(
     data: Any, schema: CohereSchema
 ) -> tuple[tuple[CohereRequest, ...] | None, Problems]:
-    """`requests_N.json` → its requests, every name looked up in the schema."""
-    reading = _Reading()
-    read = reading.read_list(data, "requests", lambda item, at: reading.request(item, at, schema))
-    reading.distinct((request.id for request in read), "requests", "request_id")
-    return reading.result(read)
+    """Read `requests_N.json` and check every name against the schema."""
+    reader = _RoundReader(schema)
+    requests = tuple(reader.read_list(data, "requests", reader.read_request))
+    reader.check_distinct((request.id for request in requests), "requests", "request_id")
+    return reader.result(requests)
 
 
 def read_blocks(data: Any, schema: CohereSchema) -> tuple[tuple[CohereBlock, ...] | None, Problems]:
-    """`blocks_N.json` → its blocks, every name looked up in the schema."""
-    reading = _Reading()
-    read = reading.read_list(data, "blocks", lambda item, at: reading.block(item, at, schema))
-    reading.distinct((block.id for block in read), "blocks", "id")
-    return reading.result(read)
+    """Read `blocks_N.json` and check every name against the schema."""
+    reader = _RoundReader(schema)
+    blocks = tuple(reader.read_list(data, "blocks", reader.read_block))
+    reader.check_distinct((block.id for block in blocks), "blocks", "id")
+    return reader.result(blocks)
 
 
-#: What stands where a key is missing; that was told already.
-_MISSING = object()
+class _CohereReader(ValueReader):
+    """Reader of the values that occur in several of Cohere's files."""
 
+    def read_value(self, data: Any, path: str) -> CohereValue:
+        return data if isinstance(data, str) else self.read_integer(data, path)
 
-class _Reading:
-    """Takes values out of parsed JSON; a stand-in and a problem where there is none."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, str] = {}
-
-    def result(self, read: Read) -> tuple[Read | None, Problems]:
-        problems = tuple(InvalidValue(code, message) for message, code in self.told.items())
-        return (None if problems else read), problems
-
-    def wrong(self, code: str, at: str, message: str) -> None:
-        self.told.setdefault(f"{at}: {message}", code)
-
-    # Plain values
-
-    def field(self, data: Any, key: str, at: str) -> tuple[Any, str]:
-        """What stands under a key, and its place."""
-        place = f"{at}.{key}" if at else key
-        if data is _MISSING:
-            return _MISSING, place
-        if not isinstance(data, Mapping):
-            self.wrong("C001", at or "the file", f"a map is expected, not `{_short(data)}`")
-            return _MISSING, place
-        if key not in data:
-            self.wrong("C002", at or "the file", f"`{key}` is missing")
-        return data.get(key, _MISSING), place
-
-    def optional(self, data: Any, key: str, at: str) -> tuple[Any, str]:
-        """The same for a key that may be missing or null: None."""
-        return (data.get(key) if isinstance(data, Mapping) else None), f"{at}.{key}"
-
-    def read_list(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> tuple[Read, ...]:
-        if data is _MISSING:
-            return ()
-        if not isinstance(data, list | tuple):
-            self.wrong("C001", at, f"a list is expected, not `{_short(data)}`")
-            return ()
-        return tuple([read(item, f"{at}[{n}]") for n, item in enumerate(data)])
-
-    def read_map(self, data: Any, at: str, read: Callable[[Any, str], Read]) -> dict[str, Read]:
-        if data is _MISSING:
-            return {}
-        if not isinstance(data, Mapping):
-            self.wrong("C001", at, f"a map is expected, not `{_short(data)}`")
-            return {}
-        return {str(key): read(item, f"{at}.{key}") for key, item in data.items()}
-
-    def read_integer(self, data: Any, at: str, least: int = -MAX_PARTITION_VALUES) -> int:
-        if (
-            isinstance(data, int)
-            and not isinstance(data, bool)
-            and least <= data <= MAX_PARTITION_VALUES
-        ):
-            return data
-        if data is not _MISSING:
-            limits = f"from {least} to {MAX_PARTITION_VALUES}"
-            self.wrong("C001", at, f"a whole number {limits} is expected, not `{_short(data)}`")
-        return max(least, 0)
-
-    def number(self, data: Any, at: str) -> Fraction:
-        """A number that is not negative; a float is the decimal it prints."""
-        known = isinstance(data, int | float | Fraction | Decimal) and not isinstance(data, bool)
-        if known and isfinite(data) and data >= 0:
-            return Fraction(repr(data)) if isinstance(data, float) else Fraction(data)
-        if data is not _MISSING:
-            self.wrong("C003", at, f"a number of at least 0 is expected, not `{_short(data)}`")
-        return Fraction(0)
-
-    def text(self, data: Any, at: str) -> str:
-        if isinstance(data, str) and data:
-            return data
-        if data is not _MISSING:
-            self.wrong("C001", at, f"a name is expected, not `{_short(data)}`")
-        return ""
-
-    def value(self, data: Any, at: str) -> CohereValue:
-        return data if isinstance(data, str) else self.read_integer(data, at)
-
-    def ends(self, data: Any, at: str) -> tuple[int, int]:
-        """The ends of a range or interval, as {min, max} or as a pair."""
+    def read_interval(self, data: Any, path: str) -> tuple[int, int]:
+        """Read the ends of a range or interval, as {min, max} or as a pair."""
         if isinstance(data, list | tuple) and len(data) == 2:
             data = {"min": data[0], "max": data[1]}
-        first, last = (self.read_integer(*self.field(data, key, at)) for key in ("min", "max"))
+        first = self.read_integer(*self.field(data, "min", path))
+        last = self.read_integer(*self.field(data, "max", path))
         if first > last:
-            self.wrong("C003", at, f"there is nothing from {first} to {last}")
+            self.report("C003", path, f"the interval from {first} to {last} is empty")
         return first, last
 
-    def distinct(self, names: Iterable[object], at: str, what: str) -> None:
-        for name, count in Counter(names).items():
-            if count > 1:
-                self.wrong("C006", at, f"the {what} `{_short(name)}` stands {count} times")
+    def read_eps_values(self, data: Any, path: str) -> tuple[Fraction, ...]:
+        """Read the amounts of {Rdp: {eps_values}}."""
+        inner, inner_path = self.field(data, "Rdp", path)
+        values, values_path = self.field(inner, "eps_values", inner_path)
+        return tuple(self.read_list(values, values_path, self.read_amount))
 
-    # What the files hold
 
-    def schema(self, data: Any, orders: Sequence[Fraction] | None) -> CohereSchema:
-        named = self.read_list(*self.field(data, "attributes", ""), self.attribute)
-        self.distinct((name for name, _ in named), "attributes", "attribute")
-        units = self.read_list(*self.field(data, "privacy_units", ""), self.text)
-        self.distinct(units, "privacy_units", "unit")
+class _SchemaReader(_CohereReader):
+    """Reader of `schema.json`."""
+
+    def read_schema(self, data: Any, orders: Sequence[Fraction] | None) -> CohereSchema:
+        attributes, path = self.field(data, "attributes", "")
+        domains = self.read_list(attributes, path, self._read_attribute)
+        self.check_distinct((name for name, _ in domains), "attributes", "attribute")
+        names, path = self.field(data, "privacy_units", "")
+        units = tuple(self.read_list(names, path, self.read_name))
+        self.check_distinct(units, "privacy_units", "unit")
         window = self.read_integer(*self.field(data, "block_sliding_window_size", ""), 1)
-        given = self.eps_values(*self.field(data, "accounting_type", ""))
-        known = self.orders(given, orders)
-        return CohereSchema(dict(named), units, window, known)
+        eps_values = self.read_eps_values(*self.field(data, "accounting_type", ""))
+        return CohereSchema(dict(domains), units, window, self._orders(eps_values, orders))
 
-    def attribute(self, data: Any, at: str) -> tuple[str, CohereDomain]:
-        name = self.text(*self.field(data, "name", at))
-        said, place = self.field(data, "value_domain", at)
-        if not isinstance(said, list | tuple):
-            first, last = self.ends(said, place)
+    def _read_attribute(self, data: Any, path: str) -> tuple[str, CohereDomain]:
+        name = self.read_name(*self.field(data, "name", path))
+        domain, domain_path = self.field(data, "value_domain", path)
+        if not isinstance(domain, list | tuple):
+            first, last = self.read_interval(domain, domain_path)
             if name == RULES and last - first >= DEFAULT_MAX_RULES:
-                self.wrong("C003", place, f"there are more than {DEFAULT_MAX_RULES} rules")
+                self.report("C003", domain_path, f"more than {DEFAULT_MAX_RULES} rules")
             return name, CohereRange(first, last)
-        values = self.read_list(said, place, self.value)
-        self.distinct(map(str, values), place, "value")
+        values = tuple(self.read_list(domain, domain_path, self.read_value))
+        self.check_distinct(map(str, values), domain_path, "value")
         if not values:
-            self.wrong("C003", place, "a domain needs a value")
+            self.report("C003", domain_path, "a domain needs at least one value")
         return name, values
 
-    def eps_values(self, data: Any, at: str) -> tuple[Fraction, ...]:
-        """The amounts of {Rdp: {eps_values}}."""
-        inner, place = self.field(data, "Rdp", at)
-        return self.read_list(*self.field(inner, "eps_values", place), self.number)
-
-    def orders(
-        self, given: tuple[Fraction, ...], orders: Sequence[Fraction] | None
+    def _orders(
+        self, eps_values: tuple[Fraction, ...], orders: Sequence[Fraction] | None
     ) -> tuple[Fraction, ...]:
-        """The orders that are said, or those of the schema if that is what they are."""
-        at = "accounting_type.Rdp.eps_values"
-        known = given if orders is None else tuple(orders)
-        rising = all(low < high for low, high in pairwise((Fraction(1), *known)))
-        if self.told:
-            return known
-        if not known or not rising:
-            self.wrong("C008", at, "these are not rising orders above 1; help: give `orders`")
-        elif len(known) != len(given):
-            self.wrong("C007", at, f"{len(given)} values for {len(known)} orders")
-        return known
+        """Return `orders`, or the values of the schema if they can be orders."""
+        result = eps_values if orders is None else tuple(orders)
+        if self.problem_count:
+            return result
+        increasing = all(low < high for low, high in pairwise((Fraction(1), *result)))
+        if not result or not increasing:
+            message = "the values are not increasing orders above 1; help: pass `orders`"
+            self.report("C008", _ORDERS_PATH, message)
+        elif len(result) != len(eps_values):
+            self.report("C007", _ORDERS_PATH, f"{len(eps_values)} values for {len(result)} orders")
+        return result
 
-    def request(self, data: Any, at: str, schema: CohereSchema) -> CohereRequest:
-        said, place = self.field(data, "request_cost", at)
-        costs = self.read_map(said, place, lambda item, where: self.costs(item, where, schema))
-        if said is not _MISSING and not costs:
-            self.wrong("C011", place, "a request needs the cost for a unit")
-        self.units(costs, place, schema)
-        names, named_at = self.optional(data, "attributes", at)
+
+class _RoundReader(_CohereReader):
+    """Reader of requests and blocks, which use the names of a schema."""
+
+    def __init__(self, schema: CohereSchema) -> None:
+        super().__init__(_CODES)
+        self._schema = schema
+
+    def read_request(self, data: Any, path: str) -> CohereRequest:
+        cost, cost_path = self.field(data, "request_cost", path)
+        costs = self.read_map(cost, cost_path, self._read_costs)
+        if cost is not MISSING and not costs:
+            self.report("C011", cost_path, "a request needs the cost for at least one unit")
+        self._check_units(costs, cost_path)
+        names, names_path = self.optional_field(data, "attributes", path)
         return CohereRequest(
-            self.read_integer(*self.field(data, "request_id", at), 0),
-            self.read_integer(*self.field(data, "created", at), 0),
-            self.read_integer(*self.field(data, "profit", at), 0),
+            self.read_integer(*self.field(data, "request_id", path), 0),
+            self.read_integer(*self.field(data, "created", path), 0),
+            self.read_integer(*self.field(data, "profit", path), 0),
             costs,
-            self.dnf(*self.field(data, "dnf", at), schema),
-            self.selection(*self.optional(data, "privacy_unit_selection", at), schema),
-            () if names is None else self.read_list(names, named_at, self.text),
+            self._read_dnf(*self.field(data, "dnf", path)),
+            self._read_selection(*self.optional_field(data, "privacy_unit_selection", path)),
+            () if names is None else tuple(self.read_list(names, names_path, self.read_name)),
         )
 
-    def costs(self, data: Any, at: str, schema: CohereSchema) -> CohereCosts:
-        before = len(self.told)
-        given = self.eps_values(data, at)
-        if len(self.told) == before and len(given) != len(schema.orders):
-            self.wrong("C007", at, f"{len(given)} costs for {len(schema.orders)} orders")
-        return tuple(None if cost >= SATURATION else cost for cost in given)
+    def read_block(self, data: Any, path: str) -> CohereBlock:
+        unit, unit_path = self.field(data, "privacy_unit", path)
+        name = self.read_name(unit, unit_path)
+        self._check_units([name] if name else [], unit_path)
+        created = self.read_integer(*self.field(data, "created", path), 0)
+        retired, retired_path = self.optional_field(data, "retired", path)
+        selection, selection_path = self.optional_field(data, "privacy_unit_selection", path)
+        total, total_path = self.optional_field(data, "total_budget", path)
+        sections, sections_path = self.optional_field(data, "budget_by_section", path)
+        charged, charged_path = self.optional_field(data, "request_ids", path)
+        return CohereBlock(
+            self.read_integer(*self.field(data, "id", path), 0),
+            name,
+            created,
+            None if retired is None else self.read_integer(retired, retired_path, created),
+            None if selection is None else self._read_intervals(selection, selection_path),
+            None if total is None else self._read_budget(total, total_path),
+            tuple(self.read_list(sections or (), sections_path, self._read_section)),
+            tuple(self.read_list(charged or (), charged_path, self._read_id)),
+        )
 
-    def units(self, names: Iterable[str], at: str, schema: CohereSchema) -> None:
+    def _read_id(self, data: Any, path: str) -> int:
+        return self.read_integer(data, path, 0)
+
+    def _read_costs(self, data: Any, path: str) -> CohereCosts:
+        problems_before = self.problem_count
+        costs = self.read_eps_values(data, path)
+        orders = self._schema.orders
+        if self.problem_count == problems_before and len(costs) != len(orders):
+            self.report("C007", path, f"{len(costs)} costs for {len(orders)} orders")
+        return tuple(None if cost >= SATURATION else cost for cost in costs)
+
+    def _check_units(self, names: Iterable[str], path: str) -> None:
         for name in names:
-            if name not in schema.units:
-                self.wrong("C004", at, f"the schema has no unit `{_short(name)}`")
+            if name not in self._schema.units:
+                self.report("C004", path, f"the schema has no unit `{shorten(name)}`")
 
-    def selection(self, data: Any, at: str, schema: CohereSchema) -> dict[str, Intervals]:
-        """Intervals by unit; a list without units is meant for all of them."""
+    def _read_intervals(self, data: Any, path: str) -> Intervals:
+        return tuple(self.read_list(data, path, self.read_interval))
+
+    def _read_selection(self, data: Any, path: str) -> dict[str, Intervals]:
+        """Read intervals by unit; a list without units applies to every unit of the schema."""
         if data is None:
             return {}
         if isinstance(data, list | tuple):
-            return dict.fromkeys(schema.units, self.read_list(data, at, self.ends))
-        chosen = self.read_map(data, at, lambda item, place: self.read_list(item, place, self.ends))
-        self.units(chosen, at, schema)
-        return chosen
+            return dict.fromkeys(self._schema.units, self._read_intervals(data, path))
+        selection = self.read_map(data, path, self._read_intervals)
+        self._check_units(selection, path)
+        return selection
 
-    def dnf(self, data: Any, at: str, schema: CohereSchema) -> Dnf:
-        def conjunction(item: Any, place: str) -> Conjunction:
-            tests, where = self.field(item, "predicates", place)
-            named = self.read_map(tests, where, lambda test, _: test)
-            return {name: self.test(test, name, where, schema) for name, test in named.items()}
+    def _read_dnf(self, data: Any, path: str) -> Dnf:
+        conjunctions, conjunctions_path = self.field(data, "conjunctions", path)
+        return tuple(self.read_list(conjunctions, conjunctions_path, self._read_conjunction))
 
-        return self.read_list(*self.field(data, "conjunctions", at), conjunction)
+    def _read_conjunction(self, data: Any, path: str) -> Conjunction:
+        predicates, predicates_path = self.field(data, "predicates", path)
+        tests = self.read_map(predicates, predicates_path, lambda test, _: test)
+        return {
+            name: self._read_test(test, f"{predicates_path}.{name}", name)
+            for name, test in tests.items()
+        }
 
-    def test(self, data: Any, name: str, place: str, schema: CohereSchema) -> CohereTest:
-        at, domain = f"{place}.{name}", schema.domains.get(name)
+    def _read_test(self, data: Any, path: str, attribute: str) -> CohereTest:
+        domain = self._schema.domains.get(attribute)
         if domain is None:
-            self.wrong("C004", at, f"the schema has no attribute `{_short(name)}`")
-        if not isinstance(data, Mapping) or len(data) != 1 or not set(data) <= _TESTS:
-            known = ", ".join(sorted(_TESTS))
-            self.wrong("C001", at, f"one of {known} is expected, not `{_short(data)}`")
+            self.report("C004", path, f"the schema has no attribute `{shorten(attribute)}`")
+        if not isinstance(data, Mapping) or len(data) != 1 or not set(data) <= set(_TEST_KINDS):
+            self.report_type(path, f"one of {', '.join(_TEST_KINDS)}", data)
             return In(())
-        ((kind, said),) = data.items()
+        ((kind, operand),) = data.items()
         if kind == "Between":
-            first, last = self.ends(said, at)
-            self.within(range(first, last + 1), domain, at)
+            first, last = self.read_interval(operand, path)
+            self._check_range(first, last, domain, path)
             return Between(first, last)
-        values = self.read_list(said, at, self.value) if kind == "In" else (self.value(said, at),)
+        if kind == "In":
+            values = tuple(self.read_list(operand, path, self.read_value))
+        else:
+            values = (self.read_value(operand, path),)
         for value in values:
-            self.within(value, domain, at)
+            self._check_value(value, domain, path)
         if kind == "In":
             return In(values)
         return Eq(values[0]) if kind == "Eq" else Neq(values[0])
 
-    def within(self, value: CohereValue | range, domain: CohereDomain | None, at: str) -> None:
-        """Report what lies outside of a domain."""
-        match domain, value:
-            case CohereRange(first=first, last=last), int():
-                inside = first <= value <= last
-            case CohereRange(first=first, last=last), range():
-                inside = first <= value.start and value.stop <= last + 1
-            case tuple(), str() | int():
-                inside = value in domain
-            case _:
-                inside = domain is None
+    def _check_range(self, first: int, last: int, domain: CohereDomain | None, path: str) -> None:
+        """Report a range that is not within its domain; an unknown domain is already reported."""
+        inside = isinstance(domain, CohereRange) and domain.first <= first and last <= domain.last
+        if domain is not None and not inside:
+            self.report("C005", path, f"`{first} to {last}` is not in the domain")
+
+    def _check_value(self, value: CohereValue, domain: CohereDomain | None, path: str) -> None:
+        """Report a value outside of its domain; an unknown domain is already reported."""
+        if isinstance(domain, CohereRange):
+            inside = isinstance(value, int) and domain.first <= value <= domain.last
+        else:
+            inside = domain is None or value in domain
         if not inside:
-            shown = f"{value.start} to {value.stop - 1}" if isinstance(value, range) else value
-            self.wrong("C005", at, f"`{_short(shown)}` is not in the domain")
+            self.report("C005", path, f"`{shorten(value)}` is not in the domain")
 
-    def block(self, data: Any, at: str, schema: CohereSchema) -> CohereBlock:
-        unit, unit_at = self.field(data, "privacy_unit", at)
-        name = self.text(unit, unit_at)
-        self.units([name] if name else [], unit_at, schema)
-        retired, retired_at = self.optional(data, "retired", at)
-        created = self.read_integer(*self.field(data, "created", at), 0)
-        chosen, chosen_at = self.optional(data, "privacy_unit_selection", at)
-        total, total_at = self.optional(data, "total_budget", at)
-        sections, sections_at = self.optional(data, "budget_by_section", at)
-        charged, charged_at = self.optional(data, "request_ids", at)
-        return CohereBlock(
-            self.read_integer(*self.field(data, "id", at), 0),
-            name,
-            created,
-            None if retired is None else self.read_integer(retired, retired_at, created),
-            None if chosen is None else self.read_list(chosen, chosen_at, self.ends),
-            None if total is None else self.budget(total, total_at),
-            self.read_list(sections or (), sections_at, lambda s, p: self.section(s, p, schema)),
-            self.read_list(charged or (), charged_at, lambda i, p: self.read_integer(i, p, 0)),
-        )
+    def _read_section(self, data: Any, path: str) -> CohereSection:
+        budget = self._read_budget(*self.field(data, "total_budget", path))
+        return CohereSection(budget, self._read_dnf(*self.field(data, "dnf", path)))
 
-    def section(self, data: Any, at: str, schema: CohereSchema) -> CohereSection:
-        budget = self.budget(*self.field(data, "total_budget", at))
-        return CohereSection(budget, self.dnf(*self.field(data, "dnf", at), schema))
-
-    def budget(self, data: Any, at: str) -> EpsilonDelta:
-        said, place = self.field(data, "EpsDeltaDp", at)
-        epsilon = self.number(*self.field(said, "eps", place))
-        delta = self.number(*self.field(said, "delta", place))
+    def _read_budget(self, data: Any, path: str) -> EpsilonDelta:
+        inner, inner_path = self.field(data, "EpsDeltaDp", path)
+        epsilon = self.read_amount(*self.field(inner, "eps", inner_path))
+        delta = self.read_amount(*self.field(inner, "delta", inner_path))
         if delta >= 1:
-            self.wrong("C003", f"{place}.delta", "δ must be below 1")
+            self.report("C003", f"{inner_path}.delta", "δ must be below 1")
         return EpsilonDelta(epsilon, delta)
-
-
-_TESTS = {"Eq", "Neq", "Between", "In"}
-
-
-def _short(data: object) -> str:
-    """What was given, cut to a length that can be read."""
-    shown = str(data)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

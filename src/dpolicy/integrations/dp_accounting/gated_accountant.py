@@ -1,7 +1,8 @@
-"""An accountant of dp_accounting → one that asks the policy before it composes an event.
+"""Gate for dp_accounting: reserves the cost of an event before the accountant composes it.
 
-The accountant keeps what it can say of one pipeline; the ledger keeps what counts. `running` holds
-the cost while a mechanism runs. `compose` charges at once, so it belongs before the mechanism.
+The wrapped accountant reports the loss of one pipeline; the ledger holds the charges. `running`
+reserves the cost while a mechanism runs. `compose` charges immediately, so call it before the
+mechanism runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dpolicy.integrations.dp_accounting.event_conversion import (
 from dpolicy.integrations.gate import Gate
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
-#: What each relation of dp_accounting is here, and whether it is about records that become zero.
+#: Relation in dpolicy for each relation of dp_accounting, and whether a record becomes zero.
 _RELATIONS = {
     "ADD_OR_REMOVE_ONE": (NeighbouringRelation.ADD_REMOVE, False),
     "REPLACE_ONE": (NeighbouringRelation.REPLACE, False),
@@ -30,7 +31,7 @@ _RELATIONS = {
 
 
 class GatedPrivacyAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
-    """Composes events that the policy allows, and raises `Denied` at the others."""
+    """Accountant that composes an event only if the policy allows it; otherwise raises `Denied`."""
 
     def __init__(self, gate: Gate, accountant: dpa.PrivacyAccountant, name: str = "event") -> None:
         super().__init__(accountant.neighboring_relation)
@@ -39,18 +40,16 @@ class GatedPrivacyAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
         relation, self._zeroed = _RELATIONS[accountant.neighboring_relation.name]
         if gate.relation not in (None, str(relation)):
             raise OperationRejected(
-                f"the accountant's relation is `{relation}`, not `{gate.relation}`"
+                f"the relation of the accountant is `{relation}`, not `{gate.relation}`"
             )
         self._relation = relation
         self._gate = replace(gate, relation=str(relation))
 
     @contextmanager
     def running(self, event: dpa.DpEvent, count: int = 1) -> Iterator[None]:
-        """Hold the cost of an event while its mechanism runs within the block."""
+        """Reserve the cost of an event while its mechanism runs inside the block."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise OperationRejected(
-                f"`{count}` is no count; it must be a whole number of at least 1"
-            )
+            raise OperationRejected(f"`count` must be an integer of at least 1, got `{count}`")
         mechanisms = repeat_mechanisms(
             mechanisms_from_event(event, self._relation, zeroed=self._zeroed), count
         )
@@ -65,28 +64,28 @@ class GatedPrivacyAccountant(dpa.PrivacyAccountant):  # type: ignore[misc]
             yield
 
     def compose(self, event: dpa.DpEvent, count: int = 1) -> GatedPrivacyAccountant:
-        """Charge an event whose mechanism runs after this."""
+        """Charge an event. Call this before its mechanism runs."""
         with self.running(event, count):
             return self
 
     def supports(self, event: dpa.DpEvent) -> bool:
-        """Whether the accountant supports an event; the policy is not asked."""
+        """Return whether the accountant supports an event. The policy plays no role in this."""
         return bool(self._accountant.supports(event))
 
     @property
     def ledger(self) -> dpa.DpEvent:
-        """All that was composed here."""
+        """Event that composes all events of this accountant."""
         return self._accountant.ledger
 
     def get_epsilon(self, target_delta: float) -> float:
-        """What the accountant says of this pipeline alone."""
+        """Return ε of this pipeline alone."""
         return float(self._accountant.get_epsilon(target_delta))
 
     def get_delta(self, target_epsilon: float) -> float:
-        """What the accountant says of this pipeline alone."""
+        """Return δ of this pipeline alone."""
         return float(self._accountant.get_delta(target_epsilon))
 
     def _maybe_compose(self, event: dpa.DpEvent, count: int, do_compose: bool) -> Any:
         raise OperationRejected(
-            "an event is composed by `compose` or `running`, which ask the policy"
+            "use `compose` or `running`: they reserve the cost of the event first"
         )

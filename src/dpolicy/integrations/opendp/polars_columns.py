@@ -1,7 +1,7 @@
-"""A Polars query plan → the columns of the data that can influence its result (theory 0.2).
+"""Columns of the data that can influence the result of a Polars query plan (theory 0.2).
 
-The plan is read as the tree that Polars serialises. Whatever is not known to name its columns
-counts as using all of them, so what is found may be too much and never too little.
+The module reads the plan as the tree that Polars serialises. A step or expression that is not
+recognised counts as using all columns, so the result can be too large but never too small.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-#: Steps of a plan that name every column they use, and where their inputs are.
+#: Steps of a plan that name every column they use, with the keys of their inputs.
 _STEPS = {
     "Filter": ("input",),
     "GroupBy": ("input",),
@@ -23,48 +23,62 @@ _STEPS = {
     "Sort": ("input",),
 }
 
-#: Ways to name columns by something else than their names.
-_SWEEPING = {"Columns", "DtypeColumn", "Exclude", "IndexColumn", "Nth", "SubPlan", "Wildcard"}
+#: Expressions that select columns without naming them.
+_UNNAMED_SELECTIONS = {
+    "Columns",
+    "DtypeColumn",
+    "Exclude",
+    "IndexColumn",
+    "Nth",
+    "SubPlan",
+    "Wildcard",
+}
 
 
 def columns_used(plan: pl.LazyFrame, columns: frozenset[str]) -> frozenset[str]:
-    """The columns among those known that a plan uses: to filter, join, group, compute or order."""
+    """Return the columns that a plan uses to filter, join, group, compute or order."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the format is of this version only, as is this reader
+        warnings.simplefilter(
+            "ignore"
+        )  # JSON plans are specific to one Polars version, like this module.
         tree = json.loads(plan.serialize(format="json"))
-    named = frozenset(_of_plan(tree))
+    named = frozenset(_names_in_plan(tree))
     return columns if None in named else frozenset(name for name in named if name in columns)
 
 
-def _of_plan(node: Any) -> Iterator[str | None]:
-    """Names of columns; None for all of them."""
+def _names_in_plan(node: Any) -> Iterator[str | None]:
+    """Yield names of columns; None represents all columns."""
     if not isinstance(node, dict) or len(node) != 1:
         yield None
         return
-    (kind, said), *_ = node.items()
+    ((kind, fields),) = node.items()
     if kind == "IR":
-        yield from _of_plan(said["dsl"])
+        yield from _names_in_plan(fields["dsl"])
     elif kind in _STEPS:
-        for name, value in said.items():
-            yield from _of_plan(value) if name in _STEPS[kind] else _of_expression(value)
+        for name, value in fields.items():
+            yield from (
+                _names_in_plan(value) if name in _STEPS[kind] else _names_in_expression(value)
+            )
     elif kind != "DataFrameScan":
         yield None
 
 
-def _of_expression(expression: Any) -> Iterator[str | None]:
-    """Every word that is said: one that is also the name of a column may well be meant as such."""
+def _names_in_expression(expression: Any) -> Iterator[str | None]:
+    """Yield every string of an expression, because any of them can be the name of a column."""
     if isinstance(expression, list):
         for item in expression:
-            yield from _of_expression(item)
+            yield from _names_in_expression(item)
     elif isinstance(expression, dict):
         for key, value in expression.items():
-            yield from _of_expression(key)
-            yield from _of_selector(value) if key == "Selector" else _of_expression(value)
+            yield from _names_in_expression(key)
+            yield from (
+                _names_in_selector(value) if key == "Selector" else _names_in_expression(value)
+            )
     elif isinstance(expression, str):
-        yield None if expression in _SWEEPING else expression
+        yield None if expression in _UNNAMED_SELECTIONS else expression
 
 
-def _of_selector(expression: Any) -> Iterator[str | None]:
+def _names_in_selector(expression: Any) -> Iterator[str | None]:
     if isinstance(expression, dict) and set(expression) == {"ByName"}:
         yield from expression["ByName"]["names"]
     else:

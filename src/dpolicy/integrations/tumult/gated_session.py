@@ -1,8 +1,8 @@
-"""A query of Tumult Analytics → a release, asked for before Spark reads a row.
+"""Gate for Tumult Analytics: reserves the cost of a query before Spark reads a row.
 
-A `GatedSession` stands where Tumult's `Session` does, with a policy instead of a budget of its own.
-It holds a session without a limit and lets nothing else out of it: what Tumult's own constructors
-return, and what it makes of partitions, would ask nobody.
+Use a `GatedSession` instead of Tumult's `Session`; a policy replaces the budget of the session. It
+wraps a session with an unlimited budget and does not expose it, because queries on that session, or
+on sessions that it creates for partitions, would bypass the policy.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ from dpolicy.integrations.float_rounding import round_loss_up, round_up
 from dpolicy.integrations.gate import Gate
 from dpolicy.integrations.tumult.query_columns import ColumnUse, NameBindings, column_use
 
-#: A session of each notion that never says no: the policy does.
+#: Budget of each notion that never denies; the policy decides instead.
 _UNLIMITED = {
     PureDPBudget: PureDPBudget(float("inf")),
     ApproxDPBudget: ApproxDPBudget(float("inf"), 1),
@@ -40,7 +41,7 @@ _UNLIMITED = {
 
 
 class GatedSession:
-    """Answers Tumult's queries on data that is kept here, each of them if the policy allows it."""
+    """Session that holds the data and evaluates a query only if the policy allows it."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class GatedSession:
         names: Names,
         name: str,
     ) -> None:
-        """Not for use: `from_dataframe` makes the first, `partition_and_create` those of parts."""
+        """Internal: use `from_dataframe`, or `partition_and_create` for parts of a table."""
         self._gate = gate
         self._session = session
         self._notion = notion
@@ -76,16 +77,16 @@ class GatedSession:
         selected: bool = False,
         name: str = "tumult",
     ) -> GatedSession:
-        """A session on one table, whose protected change is that of the gate's unit.
+        """Create a session on one table.
 
-        `columns` maps columns to attributes, where these are not of the same name. `where` and
-        `time` of the gate are applied to the table, `day` being the column with the date, unless
-        `selected` says that the table holds nothing else.
+        `protected_change` must correspond to the unit of the gate. `columns` maps columns to
+        attributes with other names. The session filters the table by `where` and `time` of the
+        gate, with the dates of the column `day`. Set `selected` if the table contains nothing else.
         """
         if gate.relation not in (None, "add-remove"):
             raise OperationRejected(f"Tumult protects `add-remove`, not `{gate.relation}`")
         if (gate.where or gate.time) and not selected:
-            dataframe = dataframe.filter(_selection(gate, day))
+            dataframe = dataframe.filter(_row_filter(gate, day))
         session = Session.from_dataframe(_UNLIMITED[notion], source_id, dataframe, protected_change)
         return cls(
             replace(gate, relation="add-remove"),
@@ -98,29 +99,29 @@ class GatedSession:
         )
 
     def evaluate(self, query_expr: Query, privacy_budget: PrivacyBudget) -> Any:
-        """The answer to a query, if the policy allows its loss. Spark has then computed it."""
-        use = column_use(query_expr._query_expr, self._known())
+        """Return the computed answer of a query, or raise `Denied`."""
+        use = column_use(query_expr._query_expr, self._name_bindings())
         check_attributes(use.columns, self._names, self._gate.attributes)
         self._session._activate_accountant()
-        # What cannot be compiled, or has no finite loss, is refused before anything is reserved.
+        # Tumult refuses a query that does not compile or has no finite loss before the reservation.
         _, adjusted, _ = self._session._compile_and_get_info(query_expr._query_expr, privacy_budget)
-        mechanism = self._gate.mechanism_fields({"kind": "declared", **_loss(adjusted)})
+        mechanism = self._gate.mechanism_fields({"kind": "declared", **_loss_parameters(adjusted)})
         with self._gate.reserve(self._name, mechanism):
             return self._session.evaluate(query_expr, privacy_budget)
 
     def create_view(self, query_expr: QueryBuilder, source_id: str, cache: bool = False) -> None:
-        """A table made of another; what it uses counts for every query on it."""
-        use = column_use(query_expr._query_expr, self._known())
+        """Create a view; every query on it uses the columns of the view as well."""
+        use = column_use(query_expr._query_expr, self._name_bindings())
         self._session.create_view(query_expr, source_id, cache)
         self._tables[source_id] = use
 
     def delete_view(self, source_id: str) -> None:
-        """Forget a view."""
+        """Delete a view."""
         self._session.delete_view(source_id)
         self._tables.pop(source_id)
 
     def add_public_dataframe(self, source_id: str, dataframe: DataFrame) -> None:
-        """A table that needs no protection."""
+        """Add a table that needs no protection."""
         self._session.add_public_dataframe(source_id, dataframe)
 
     def partition_and_create(
@@ -130,30 +131,31 @@ class GatedSession:
         splits: Mapping[str, str] | Mapping[str, int],
         partition: str | None = None,
     ) -> dict[str, GatedSession]:
-        """A gated session for each part of a table; each query on each of them asks.
+        """Return a gated session for each part of a table.
 
-        With `partition`, the column holds that partition of the policy, and a part is charged where
-        it is. Without, all parts are charged everywhere: they add up.
+        With `partition`, the column must contain that partition of the policy, and a query on a
+        part is charged to its block only. Without it, queries are charged to every block, so the
+        costs of the parts add up.
         """
         if source_id not in self._tables:
             raise OperationRejected(f"there is no private table `{source_id}`")
-        table, part = self._tables[source_id], frozenset({column})
+        table, used = self._tables[source_id], frozenset({column})
         if partition is not None and not table.as_is:
             raise OperationRejected(
-                f"`{source_id}` may have another `{column}` than the data: not a partition"
+                f"`{column}` of `{source_id}` may differ from the data, so it is not a partition"
             )
-        if self._session.get_id_column(source_id) is not None:  # rows are kept by a hash over all
-            part = self._columns
+        if self._session.get_id_column(source_id) is not None:
+            used = self._columns  # Tumult selects rows by a hash over all columns.
         children = self._session.partition_and_create(
             source_id, _UNLIMITED[self._notion], column, dict(splits)
         )
         return {
             name: GatedSession(
-                _narrowed(self._gate, partition, splits[name]),
+                _restrict_gate(self._gate, partition, splits[name]),
                 child,
                 self._notion,
                 self._columns,
-                {name: replace(table, columns=table.columns | (part & self._columns))},
+                {name: replace(table, columns=table.columns | (used & self._columns))},
                 names=self._names,
                 name=self._name,
             )
@@ -161,14 +163,14 @@ class GatedSession:
         }
 
     def stop(self) -> None:
-        """Let the next part, or the whole, answer."""
+        """Stop this session, so that the next part or the original session can evaluate queries."""
         self._session.stop()
 
     def describe(self) -> None:
         """Print the tables and their columns."""
         self._session.describe()
 
-    def _known(self) -> NameBindings:
+    def _name_bindings(self) -> NameBindings:
         public = self._session.public_source_dataframes
         return NameBindings(
             self._columns,
@@ -178,50 +180,49 @@ class GatedSession:
         )
 
 
-def _loss(budget: Any) -> dict[str, Any]:
-    """The loss of a query, in the words of a release."""
+def _loss_parameters(budget: Any) -> dict[str, Any]:
+    """Return the loss of a query as parameters of a declared mechanism, rounded up."""
     exact = budget.value if isinstance(budget.value, tuple) else (budget.value,)
-    first, *rest = (number.to_float(round_up=True) for number in exact)
+    numbers = [number.to_float(round_up=True) for number in exact]
     if isinstance(budget, RhoZCDPBudget):
-        return {"rho": round_loss_up(first)}
+        return {"rho": round_loss_up(numbers[0])}
+    delta = numbers[1] if len(numbers) > 1 else 0
     return {
-        "epsilon": round_loss_up(first),
-        **({"delta": round_up(rest[0])} if rest and rest[0] else {}),
+        "epsilon": round_loss_up(numbers[0]),
+        **({"delta": round_up(delta)} if delta else {}),
     }
 
 
-def _narrowed(gate: Gate, partition: str | None, value: str | int) -> Gate:
-    """The gate of a part: only where the partition has that value."""
+def _restrict_gate(gate: Gate, partition: str | None, value: str | int) -> Gate:
+    """Return the gate of a part of a table, restricted to one value of the partition."""
     if partition is None:
         return gate
-    boxes = [gate.where] if isinstance(gate.where, Mapping) else list(gate.where or [{}])
-    if any(partition in box for box in boxes):
-        raise OperationRejected(f"the gate already says where `{partition}` is")
-    said = {"from": value, "to": value} if isinstance(value, int) else [value]
-    return replace(gate, where=[{**box, partition: said} for box in boxes])
+    if any(partition in box for box in gate.boxes):
+        raise OperationRejected(f"`where` of the gate already restricts `{partition}`")
+    selection = {"from": value, "to": value} if isinstance(value, int) else [value]
+    return replace(gate, where=[{**box, partition: selection} for box in gate.boxes])
 
 
-def _selection(gate: Gate, day: str | None) -> Any:
-    """Exactly what the gate says is read, row by row."""
-    boxes = [gate.where] if isinstance(gate.where, Mapping) else list(gate.where or [{}])
-    chosen = reduce(lambda a, b: a | b, (_box(box) for box in boxes))
+def _row_filter(gate: Gate, day: str | None) -> Any:
+    """Return a condition for exactly the rows that `where` and `time` of the gate select."""
+    condition = reduce(or_, (_box_condition(box) for box in gate.boxes))
     if not gate.time:
-        return chosen
+        return condition
     if day is None:
-        raise OperationRejected("the gate says its `time`: say which column is the `day`")
-    when = sf.to_date(sf.col(day))
-    ends = {"from": when.__ge__, "to": when.__le__}
-    return reduce(
-        lambda a, b: a & b, (ends[end](sf.lit(str(d))) for end, d in gate.time.items()), chosen
-    )
+        raise OperationRejected("the gate has a `time`; help: pass the date column as `day`")
+    row_date = sf.to_date(sf.col(day))
+    comparisons = {"from": row_date.__ge__, "to": row_date.__le__}
+    for end, limit in gate.time.items():
+        condition = condition & comparisons[end](sf.lit(str(limit)))
+    return condition
 
 
-def _box(box: Mapping[str, Any]) -> Any:
-    tests = [_chosen(column, selection) for column, selection in box.items()]
-    return reduce(lambda a, b: a & b, tests, sf.lit(True))
+def _box_condition(box: Mapping[str, Any]) -> Any:
+    tests = [_column_condition(column, selection) for column, selection in box.items()]
+    return reduce(and_, tests, sf.lit(True))
 
 
-def _chosen(column: str, selection: Any) -> Any:
+def _column_condition(column: str, selection: Any) -> Any:
     if isinstance(selection, Mapping):
         return sf.col(column).between(selection["from"], selection["to"])
     values: Sequence[Any] = [selection] if isinstance(selection, str) else list(selection)

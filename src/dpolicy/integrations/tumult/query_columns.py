@@ -1,8 +1,8 @@
-"""A query of Tumult Analytics → the columns of the data that can influence its answer (theory 0.2).
+"""Columns of the data that can influence the answer of a Tumult Analytics query (theory 0.2).
 
-Steps that are not known to name their columns use all columns there are at that point: functions of
-whole rows, joins of private tables, and constraints, which keep rows by a hash over all of them.
-What is found may be too much and never too little.
+A step that does not name its columns counts as using all columns at that point: functions of whole
+rows, joins of private tables, and constraints, which select rows by a hash over all columns. The
+result can be too large but never too small.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tmlt.analytics import _query_expr as steps
 
 from dpolicy.integrations.declared_attributes import columns_named_in
 
-#: Steps that leave rows or columns out, and change none.
-_LEAVING_OUT = (
+#: Steps that drop rows or columns and change no value.
+_DROPPING_STEPS = (
     steps.PrivateSource,
     steps.Select,
     steps.Filter,
@@ -28,19 +28,19 @@ _LEAVING_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """The columns of the data that were used so far, and names that were made on the way.
+    """Columns of the data that a table depends on, and column names that its steps created.
 
-    `as_is` says that every row is one of the data, with nothing in it changed.
+    `as_is` is True if every row is an unchanged row of the data.
     """
 
     columns: frozenset[str]
-    made: frozenset[str] = frozenset()
+    created: frozenset[str] = frozenset()
     as_is: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class NameBindings:
-    """What names mean: the columns of the data, each table's use so far, and public tables."""
+    """Columns of the data, private tables with their column use, and columns of public tables."""
 
     columns: frozenset[str]
     tables: Mapping[str, ColumnUse]
@@ -49,22 +49,20 @@ class NameBindings:
 
 
 def column_use(query: Any, bindings: NameBindings) -> ColumnUse:
-    """All that a query uses, with what its tables already used."""
-    query.schema(
-        bindings.catalog
-    )  # raises what Tumult has to say about a query that makes no sense
+    """Return the columns that a query uses, including those that its tables depend on."""
+    query.schema(bindings.catalog)  # Raises the error of Tumult if the query is not valid.
     nodes = list(_nodes(query))
     tables = [bindings.tables[node.source_id] for node in nodes if _is_table(node)]
-    made = {name for table in tables for name in table.made}
-    made |= {name for node in nodes for name in _made(node, bindings)}
-    named = {name for node in nodes for name in _named(node, bindings)}
+    created = {name for table in tables for name in table.created}
+    created |= {name for node in nodes for name in _names_created(node, bindings)}
+    named = {name for node in nodes for name in _names_used(node, bindings)}
     used = named & bindings.columns
-    if named - bindings.columns - made:  # such as `x_left` after a join: nobody knows of what
+    if named - bindings.columns - created:  # Unknown origin, such as `x_left` after a join.
         used = set(bindings.columns)
-    as_is = all(isinstance(node, _LEAVING_OUT) for node in nodes)
+    as_is = all(isinstance(node, _DROPPING_STEPS) for node in nodes)
     return ColumnUse(
         frozenset(used.union(*(table.columns for table in tables))),
-        frozenset(made),
+        frozenset(created),
         as_is and all(table.as_is for table in tables),
     )
 
@@ -84,8 +82,8 @@ def _is_table(node: Any) -> bool:
     return isinstance(node, steps.PrivateSource)
 
 
-def _made(node: Any, bindings: NameBindings) -> Collection[str]:
-    """Names that a step makes, of columns that it names or of public tables."""
+def _names_created(node: Any, bindings: NameBindings) -> Collection[str]:
+    """Return the names that a step creates from columns that it names or from public tables."""
     match node:
         case steps.Rename():
             return list(dict(node.column_mapper).values())
@@ -97,8 +95,8 @@ def _made(node: Any, bindings: NameBindings) -> Collection[str]:
     return ()
 
 
-def _named(node: Any, bindings: NameBindings) -> Collection[str]:
-    """The columns that a step uses."""
+def _names_used(node: Any, bindings: NameBindings) -> Collection[str]:
+    """Return the names of the columns that a step uses."""
     match node:
         case (
             steps.PrivateSource()
@@ -111,13 +109,13 @@ def _named(node: Any, bindings: NameBindings) -> Collection[str]:
         case steps.Rename():
             return list(dict(node.column_mapper))
         case steps.Filter():
-            return columns_named_in(node.condition, _all(node, bindings))
+            return columns_named_in(node.condition, _input_columns(node, bindings))
         case steps.GetGroups() | steps.DropNullAndNan() | steps.DropInfinity():
-            return node.columns or _all(node, bindings)
+            return node.columns or _input_columns(node, bindings)
         case steps.JoinPublic() if node.join_columns:
             return list(node.join_columns)
         case steps.GroupByCountDistinct():
-            return [*_keys(node), *(node.columns_to_count or _all(node, bindings))]
+            return [*_keys(node), *(node.columns_to_count or _input_columns(node, bindings))]
         case steps.GroupByCount():
             return _keys(node)
         case (
@@ -129,7 +127,7 @@ def _named(node: Any, bindings: NameBindings) -> Collection[str]:
             | steps.GroupByBoundedStdev()
         ):
             return [*_keys(node), node.measure_column]
-    return _all(node, bindings)
+    return _input_columns(node, bindings)
 
 
 def _keys(node: Any) -> list[str]:
@@ -137,6 +135,6 @@ def _keys(node: Any) -> list[str]:
     return list(keys if isinstance(keys, tuple) else keys.columns())
 
 
-def _all(node: Any, bindings: NameBindings) -> list[str]:
-    """Every column that a step is given."""
+def _input_columns(node: Any, bindings: NameBindings) -> list[str]:
+    """Return all columns of the inputs of a step."""
     return [name for child in _children(node) for name in child.schema(bindings.catalog)]

@@ -12,7 +12,7 @@ import click
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.errors import InvalidValue, OperationRejected, PolicyRejected, ReleaseRejected
-from dpolicy.integrations.registry.registry_export import (
+from dpolicy.integrations.registry.registry_import import (
     RegistryImportOptions,
     is_registry_entry,
     release_body_from_entry,
