@@ -36,7 +36,7 @@ def with_binds(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
     """Pruning that compares bounds in another way."""
 
     def pruner(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
-        with patch.object(pruning, "binds", variant):
+        with patch.object(pruning, "implies_bound", variant):
             return prune(rules, arrangement)
 
     return order_factors, pruner

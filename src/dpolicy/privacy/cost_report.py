@@ -71,7 +71,7 @@ class CostReport:
 
 
 def round_up_to_printed_float(value: Fraction) -> float:
-    """Return the smallest float near `value` whose printed decimal is not below: 0.3 stays 0.3."""
+    """Return the nearest float whose printed decimal is not below `value`: 0.3 stays 0.3."""
     near = float(value)
     while Fraction(repr(near)) < value:
         near = math.nextafter(near, math.inf)

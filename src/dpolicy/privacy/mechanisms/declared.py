@@ -111,7 +111,7 @@ class DeclaredCurve(Mechanism):
         orders = [float(order) for order, _ in self.points]
         moments = [float((order - 1) * value) for order, value in self.points]
 
-        def stated(order: float) -> float:
+        def divergence(order: float) -> float:
             position = bisect_left(orders, order)
             if position == 0 or order == orders[position]:
                 return moments[position] / (orders[position] - 1)
@@ -119,7 +119,7 @@ class DeclaredCurve(Mechanism):
             return ((1 - part) * moments[position - 1] + part * moments[position]) / (order - 1)
 
         def curve(order: float) -> float:
-            return math.inf if k * order > orders[-1] else group_divergence(stated, k, order)
+            return math.inf if k * order > orders[-1] else group_divergence(divergence, k, order)
 
         if k == 1:
             return DivergenceBounds(

@@ -10,7 +10,7 @@ a group of as many units as the shortest path has steps, minimised over all stat
 k is the group size for the days that are read (4.3). A mechanism flagged as additive (5.3) may lose
 a part of a unit in one step. If no path reaches a node, its cost is infinite.
 
-δ-sides: a certificate is a bound given the δ-side of its own derivation. Bounds are therefore mixed
+δ-sides: a certificate is a bound given the δ-side of its derivation. Bounds are therefore mixed
 only if their δ-sides are equal; otherwise the bounds with the smallest δ-side are used. That choice
 may differ from unit to unit. If it makes a unit cost more than a larger one, the cost of the larger
 unit is raised: costs stay monotone, and raising a cost is always sound.
