@@ -14,7 +14,7 @@ from dpolicy.privacy.certificates import PURE, quanta_down, renyi
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
-from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     STATIC_ORDERS,
@@ -64,9 +64,9 @@ def capacity(bound: BudgetBound, mechanism: Mechanism) -> float:
 
 
 WORKLOADS: dict[str, Mechanism] = {
-    "Gaussian": Gaussian(Fraction(100), Fraction(1), 1, None),
-    "Laplace": Laplace(Fraction(10), Fraction(1), 1, None),
-    "DP-SGD": DpSgd(Fraction(1), Fraction(1, 100), 1, 1),
+    "Gaussian": Gaussian(Fraction(100), Fraction(1)),
+    "Laplace": Laplace(Fraction(10), Fraction(1)),
+    "DP-SGD": DpSgd(Fraction(1), 1, sampling_rate=Fraction(1, 100)),
 }
 
 

@@ -8,9 +8,9 @@ from fractions import Fraction
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, renyi
 from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
 from dpolicy.privacy.mechanisms.laplace import Laplace
-from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
-from dpolicy.privacy.units.group_privacy import cost_by_unit
+from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 
 CERTIFICATES = (PURE, *(renyi(order) for order in DEFAULT_ORDERS), RHO, MU_SQUARED)
@@ -24,18 +24,17 @@ def families(n: int) -> dict[str, Mechanism]:
     """Mechanisms with parameters that no cache has seen, for different n."""
     jitter = Fraction(n, 10**6)
     return {
-        "gaussian": Gaussian(Fraction(10) + jitter, Fraction(1), 1, None),
-        "laplace": Laplace(Fraction(10) + jitter, Fraction(1), 1, None),
-        "dp-sgd, 10,000 steps": DpSgd(Fraction(2) + jitter, Fraction(1, 100), 10_000, 1),
+        "gaussian": Gaussian(Fraction(10) + jitter, Fraction(1)),
+        "laplace": Laplace(Fraction(10) + jitter, Fraction(1)),
+        "dp-sgd, 10,000 steps": DpSgd(Fraction(2) + jitter, 10_000, sampling_rate=Fraction(1, 100)),
     }
 
 
 def seconds(mechanism: Mechanism) -> float:
     """One cost table."""
     start = time.perf_counter()
-    cost_by_unit(
-        mechanism, UNITS[0], NeighbouringRelation.ADD_REMOVE, units=UNITS, certificates=CERTIFICATES
-    )
+    context = GroupContext(UNITS)
+    cost_by_unit(mechanism, UNITS[0], NeighbouringRelation.ADD_REMOVE, context, CERTIFICATES)
     return time.perf_counter() - start
 
 

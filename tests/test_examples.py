@@ -19,13 +19,14 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.reference.conversions import renyi_to_epsilon_classic
 
 from dpolicy.cases.case_file import load_case
 from dpolicy.cases.runner import run_case
 from dpolicy.cli.main import exit_code
 from dpolicy.policy.parser import policy_files
 from dpolicy.privacy.budget import budget_to_json
-from dpolicy.privacy.conversion import renyi_to_epsilon_classic, zcdp_to_epsilon
+from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.mechanisms.gaussian import Gaussian
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS

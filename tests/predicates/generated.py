@@ -9,7 +9,8 @@ from hypothesis.strategies import SearchStrategy
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Expression, Predicate, matches, parse_predicate
-from dpolicy.releases.release_schema import MECHANISM_KINDS, Label, PredicateInput, ReleaseSchema
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
 #: Some values stand in several domains, so that comparing one fact with another means something.
 SCHEMA = ReleaseSchema(

@@ -10,23 +10,25 @@ from fractions import Fraction
 import mpmath as mp
 import pytest
 from tests.reference import divergences as exact
+from tests.reference.conversions import (
+    epsilon_at,
+    float_up,
+    gaussian_delta,
+    implied_delta,
+    mu_within,
+    renyi_to_epsilon_classic,
+    zcdp_to_epsilon_bun_steinke,
+)
 
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, quanta_up, renyi
 from dpolicy.privacy.conversion import (
-    epsilon_at,
-    float_up,
     fraction_up,
-    gaussian_delta,
     gaussian_log_delta,
     gaussian_to_epsilon,
     group_delta,
-    implied_delta,
-    mu_within,
     pure_to_mu_squared,
     renyi_to_epsilon,
-    renyi_to_epsilon_classic,
     zcdp_to_epsilon,
-    zcdp_to_epsilon_bun_steinke,
 )
 from dpolicy.privacy.loss import Loss, make_loss
 from dpolicy.privacy.normal_distribution import TAIL_ERROR, log_tail, mills

@@ -45,8 +45,8 @@ from dpolicy.privacy.mechanisms.gaussian import (
 )
 from dpolicy.privacy.mechanisms.group_chain import MAX_TERMS, group_divergence
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, laplace_divergence
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
-from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.mechanisms.selection import (
     ExponentialMechanism,
     NoisyMaxNoise,
@@ -104,28 +104,28 @@ def some_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]
             return m, e, lambda a: exact.laplace(e, a)
         case 2:
             shift = rng.randint(1, 9)
-            m = DiscreteLaplace(shift / size, Fraction(shift), count)
+            m = DiscreteLaplace(shift / size, Fraction(shift), count=count)
             step = exact.real(size) / shift
             return m, e, lambda a: exact.discrete_laplace(step, shift * k, a)
         case 3:
             truth = Fraction(1, 2) + decimal(rng, -5, -0.4)
             ratio = k * mp.log(exact.real(truth) / exact.real(1 - truth))
-            return RandomizedResponse(truth, count), ratio, lambda a: exact.response(ratio, a)
+            return RandomizedResponse(truth, count=count), ratio, lambda a: exact.response(ratio, a)
         case 4:
             values, noise = rng.randint(2, 40), decimal(rng, -6, -0.01)
             low = exact.real(noise) / values
             ratio = k * mp.log((1 - exact.real(noise) + low) / low)
-            m = KaryResponse(values, noise, count)
+            m = KaryResponse(values, noise, count=count)
             if k == 1:
                 return m, ratio, lambda a: exact.kary(values, exact.real(noise), a)
             return m, ratio, lambda a: exact.response(ratio, a)
         case 5:
-            m = ReportNoisyMax(size, NoisyMaxNoise.LAPLACE, count)
+            m = ReportNoisyMax(size, NoisyMaxNoise.LAPLACE, count=count)
             return m, e, lambda a: exact.response(e, a)
         case 6:
-            m = ReportNoisyMax(size, NoisyMaxNoise.EXPONENTIAL, count)
+            m = ReportNoisyMax(size, NoisyMaxNoise.EXPONENTIAL, count=count)
             return m, e, lambda a: exact.response(e, a)
-    m = SparseVector(size / 2, size / 4, 3, size / 4, count)
+    m = SparseVector(size / 2, size / 4, 3, size / 4, count=count)
     return m, e, lambda a: exact.response(e, a)
 
 
@@ -153,17 +153,17 @@ def some_gaussian(rng: random.Random, k: int) -> tuple[Mechanism, Fraction, bool
     match rng.randrange(5):
         case 0:
             rho = (k * sensitivity / noise) ** 2 / 2
-            return Gaussian(noise, sensitivity, count), rho, True
+            return Gaussian(noise, sensitivity, count=count), rho, True
         case 1:
             rho = (k * sensitivity / noise) ** 2 / 2
-            return DiscreteGaussian(noise, sensitivity, count), rho, False
+            return DiscreteGaussian(noise, sensitivity, count=count), rho, False
         case 2:
             steps, times = rng.randint(1, 5000), rng.randint(1, 4)
             depth = int(math.log2(steps)) + 1
             rho = depth * (k * times / noise) ** 2 / 2
-            return TreeAggregation(noise, steps, times, count), rho, True
+            return TreeAggregation(noise, steps, times, count=count), rho, True
         case 3:
-            return DeclaredGdp(noise, count), (k * noise) ** 2 / 2, True
+            return DeclaredGdp(noise, count=count), (k * noise) ** 2 / 2, True
     return DeclaredZcdp(noise, count=count), k * k * noise, False
 
 
@@ -200,7 +200,7 @@ def test_sampled_gaussian(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(6):
         q, s = decimal(rng, -5, -0.1), decimal(rng, -0.5, 2)
-        m = DpSgd(s, q, rng.choice([1, 100, 10**4]))
+        m = DpSgd(s, rng.choice([1, 100, 10**4]), sampling_rate=q)
         order = rng.choice([2, 3, 5, 8, 16, 32, rng.randint(2, 90)])
         value = exact.poisson_gaussian(exact.real(s), exact.real(q), order) * m.steps
         value = min(value, m.steps * order / (2 * exact.real(s) ** 2))
@@ -277,7 +277,7 @@ ALL: list[Mechanism] = [
     RandomizedResponse(Fraction(3, 4)),
     KaryResponse(5, Fraction(1, 2)),
     ExponentialMechanism(Fraction(1)),
-    DpSgd(Fraction(1), Fraction(1, 100), 10),
+    DpSgd(Fraction(1), 10, sampling_rate=Fraction(1, 100)),
     Laplace(Fraction(3), sampling_rate=Fraction(1, 10)),
     DeclaredZcdp(Fraction(1, 10), Fraction(1, 7)),
     DeclaredPure(Fraction(1)),
@@ -344,8 +344,8 @@ def test_sampled_groups_by_quadrature(k: int, order: int) -> None:
     with mp.workdps(25):
         truth = exact.mixture_group(exact.real(s), exact.real(q), k, mp.mpf(order))
     (charged, one) = (
-        cost(DpSgd(s, q, 1), k, AR, (renyi(order),)).amounts[0],
-        cost(DpSgd(s, q, 1), 1, AR, (renyi(order),)).amounts[0],
+        cost(DpSgd(s, 1, sampling_rate=q), k, AR, (renyi(order),)).amounts[0],
+        cost(DpSgd(s, 1, sampling_rate=q), 1, AR, (renyi(order),)).amounts[0],
     )
     assert truth * QUANTA_PER_UNIT <= charged <= truth * QUANTA_PER_UNIT * 1.05
     assert k * k * one < truth * QUANTA_PER_UNIT
@@ -404,9 +404,9 @@ def test_bounded_range_takes_the_smaller_bound_exactly() -> None:
     assert rho == QUANTA_PER_UNIT // 10 and order == QUANTA_PER_UNIT * 8 // 10
     (large,) = cost(ExponentialMechanism(Fraction(20)), 1, AR, (renyi(8),)).amounts
     assert large < 20 * QUANTA_PER_UNIT
-    gumbel = ReportNoisyMax(Fraction(1, 10), NoisyMaxNoise.GUMBEL, 80)
+    gumbel = ReportNoisyMax(Fraction(1, 10), NoisyMaxNoise.GUMBEL, count=80)
     assert cost(gumbel, 1, AR, (RHO,)) == cost(
-        ExponentialMechanism(Fraction(1, 10), 80), 1, AR, (RHO,)
+        ExponentialMechanism(Fraction(1, 10), count=80), 1, AR, (RHO,)
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import reduce
@@ -15,11 +17,11 @@ from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO,
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.loss import Loss, add_losses, amount_in, is_at_most, unbounded_loss
 from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
-from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian
+from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian, Pate
 from dpolicy.privacy.mechanisms.laplace import Laplace
-from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.units.calendar import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
-from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit, no_covers, steps_from
+from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit, steps_from
 from dpolicy.privacy.units.privacy_units import (
     NeighbouringRelation,
     PrivacyUnit,
@@ -55,16 +57,17 @@ def table(
     stated: str,
     relation: NeighbouringRelation,
     days: TouchedDays | None = None,
-    **more: object,
+    *,
+    additive: bool = False,
+    restatements: Mapping[str, Mechanism] | None = None,
 ) -> dict[str, Loss]:
     return cost_by_unit(
         m,
         named(stated, relation),
         relation,
-        units=units(relation),
-        certificates=CERTIFICATES,
-        touched=days,
-        **more,  # type: ignore[arg-type]
+        GroupContext(units(relation), additive, days),
+        CERTIFICATES,
+        restatements,
     )
 
 
@@ -93,7 +96,7 @@ def test_wikimedia_static_statement_needs_group_privacy() -> None:
 def test_a_restated_sensitivity_for_the_month() -> None:
     """Theory 5.2: 70 a month instead of 10 a day is 49 times the ρ, not 961 times."""
     day, month = Gaussian(Fraction("57.8"), Fraction(10)), Gaussian(Fraction("57.8"), Fraction(70))
-    found = table(day, "user-day", AR, also={"user-month": month})
+    found = table(day, "user-day", AR, restatements={"user-month": month})
     rho = rho_of(cost(day, 1, AR, CERTIFICATES))
     assert rho is not None
     assert rho_of(found["user-month"]) == rho_of(cost(month, 1, AR, CERTIFICATES))
@@ -145,12 +148,12 @@ def test_relations_of_one_unit() -> None:
         PrivacyUnit("c", "user", None, CH),
         PrivacyUnit("r", "user", None, RP),
     )
-    found = cost_by_unit(m, mixed[0], AR, units=mixed, certificates=CERTIFICATES)
+    found = cost_by_unit(m, mixed[0], AR, GroupContext(mixed), CERTIFICATES)
     assert found["a"] == cost(m, 1, AR, CERTIFICATES)
     assert found["c"] == found["r"] == cost(m, 2, AR, CERTIFICATES)
-    changed = cost_by_unit(m, mixed[1], CH, units=mixed, certificates=CERTIFICATES)
+    changed = cost_by_unit(m, mixed[1], CH, GroupContext(mixed), CERTIFICATES)
     assert changed["a"] == changed["c"] == cost(m, 1, CH, CERTIFICATES)
-    replaced = cost_by_unit(m, mixed[2], RP, units=mixed, certificates=CERTIFICATES)
+    replaced = cost_by_unit(m, mixed[2], RP, GroupContext(mixed), CERTIFICATES)
     assert replaced["a"] == unbounded_loss(CERTIFICATES)  # nothing follows from replacement
 
 
@@ -159,7 +162,7 @@ def test_what_is_not_derived_is_infinite() -> None:
     assert found["user"] == unbounded_loss(CERTIFICATES)
     stranger = PrivacyUnit("device", "device", None, AR)
     found = cost_by_unit(
-        Gaussian(Fraction(10)), stranger, AR, units=units(AR), certificates=CERTIFICATES
+        Gaussian(Fraction(10)), stranger, AR, GroupContext(units(AR)), CERTIFICATES
     )
     assert set(found) == set(PERIODS)
     assert all(loss == unbounded_loss(CERTIFICATES) for loss in found.values())
@@ -173,13 +176,11 @@ def test_entities_that_cover_others() -> None:
     for relation, steps in ((CH, 1), (AR, 2)):
         home = PrivacyUnit("household", "household", None, relation)
         known = (home, *units(relation))
-        found = cost_by_unit(
-            m, home, relation, units=known, certificates=CERTIFICATES, covers=covers
-        )
+        found = cost_by_unit(m, home, relation, GroupContext(known, covers=covers), CERTIFICATES)
         assert found["user"] == cost(m, steps, relation, CERTIFICATES)
         assert found["user-week"] == cost(m, steps, relation, CERTIFICATES)
         user = next(unit for unit in known if unit.name == "user")
-        up = cost_by_unit(m, user, relation, units=known, certificates=CERTIFICATES, covers=covers)
+        up = cost_by_unit(m, user, relation, GroupContext(known, covers=covers), CERTIFICATES)
         assert up["household"] == unbounded_loss(
             CERTIFICATES
         )  # nobody said how large a household is
@@ -187,8 +188,8 @@ def test_entities_that_cover_others() -> None:
 
 
 def test_sampling_survives_groups_but_not_change() -> None:
-    m = DpSgd(Fraction(1), Fraction(1, 1000), 100)
-    plain = DpSgd(Fraction(1), None, 100)
+    m = DpSgd(Fraction(1), 100, sampling_rate=Fraction(1, 1000))
+    plain = DpSgd(Fraction(1), 100)
     assert table(m, "user", AR)["user"] != cost(plain, 1, AR, CERTIFICATES)
     assert table(m, "user", CH)["user"] == cost(plain, 1, CH, CERTIFICATES)
 
@@ -196,21 +197,23 @@ def test_sampling_survives_groups_but_not_change() -> None:
 def test_p7_incoherent_statements_are_repaired() -> None:
     """A user that costs less than one of its months bounds the month (theory 1.5, P7)."""
     month, user = DeclaredZcdp(Fraction("14.4")), DeclaredZcdp(Fraction("0.3"))
-    found = table(month, "user-month", CH, also={"user": user})
+    found = table(month, "user-month", CH, restatements={"user": user})
     assert rho_of(found["user-month"]) == rho_of(found["user"]) == Fraction("0.3")
 
 
 def test_restating_what_is_derived_changes_nothing() -> None:
     m = Laplace(Fraction(10))
     plain = table(m, "user-day", CH)
-    again = table(m, "user-day", CH, also={"user-month": Laplace(Fraction(10), Fraction(31))})
+    again = table(
+        m, "user-day", CH, restatements={"user-month": Laplace(Fraction(10), Fraction(31))}
+    )
     assert plain == again
 
 
 def test_bounds_with_different_delta_sides_are_not_mixed() -> None:
     small = DeclaredPure(Fraction(2), Fraction(1, 10**10))
     large = DeclaredPure(Fraction(1), Fraction(1, 10**9))
-    found = table(small, "user-day", CH, also={"user": large})
+    found = table(small, "user-day", CH, restatements={"user": large})
     day = found["user-day"]
     assert (amount_in(day, PURE), day.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**10))
     # The user's own statement is (1, 1e-9); it is raised so that no larger unit costs less.
@@ -221,14 +224,14 @@ def test_bounds_with_different_delta_sides_are_not_mixed() -> None:
 
 def test_unknown_units_are_named() -> None:
     with pytest.raises(InvalidValue, match="M018"):
-        table(Gaussian(Fraction(1)), "user", AR, also={"usr": Gaussian(Fraction(2))})
+        table(Gaussian(Fraction(1)), "user", AR, restatements={"usr": Gaussian(Fraction(2))})
 
 
 MECHANISMS: list[Mechanism] = [
     Gaussian(Fraction(30)),
     Laplace(Fraction(300)),
     DeclaredPure(Fraction(1, 1000), Fraction(1, 10**12)),
-    DpSgd(Fraction(4), Fraction(1, 100), 50),
+    DpSgd(Fraction(4), 50, sampling_rate=Fraction(1, 100)),
     DeclaredZcdp(Fraction(1, 10**5), Fraction(1, 10**5)),
 ]
 
@@ -247,7 +250,7 @@ def test_closure_is_a_fixed_point(seed: int) -> None:
         PrivacyUnit(f"{relation}-{period}", "user", period, relation)
         for relation, period in product((AR, CH), (None, DAY, WEEK, MONTH, YEAR, sliding(30)))
     )
-    setting = GroupContext(known, rng.random() < 0.5, random_days(rng), no_covers)
+    setting = GroupContext(known, rng.random() < 0.5, random_days(rng))
     rows = [steps_from(setting, n, unit.relation) for n, unit in enumerate(known)]
     for a, b, c in product(range(len(known)), repeat=3):
         first, second, direct = rows[a][b], rows[b][c], rows[a][c]
@@ -264,16 +267,16 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
     periods = {**PERIODS, "user-quarter": QUARTER, "user-30": sliding(30)}
     known = tuple(PrivacyUnit(name, "user", period, relation) for name, period in periods.items())
     stated = rng.choice(known)
-    also = {unit.name: rng.choice(MECHANISMS) for unit in rng.sample(known, rng.randint(0, 3))}
+    restatements = {
+        unit.name: rng.choice(MECHANISMS) for unit in rng.sample(known, rng.randint(0, 3))
+    }
     found = cost_by_unit(
         rng.choice(MECHANISMS),
         stated,
         relation,
-        units=known,
-        certificates=CERTIFICATES,
-        additive=relation is AR,
-        also=also,
-        touched=random_days(rng),
+        GroupContext(known, relation is AR, random_days(rng)),
+        CERTIFICATES,
+        restatements,
     )
     for small, large in product(known, repeat=2):
         if period_within(small.period, large.period):
@@ -283,6 +286,49 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
 @pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: type(m).__name__)
 def test_a_smaller_statement_gives_a_smaller_table(m: Mechanism) -> None:
     for relation in (AR, CH):
-        two = type(m)(**{n: getattr(m, n) for n in m.__slots__ if n != "count"}, count=2)
+        two = replace(m, count=2)
         less, more = table(m, "user-day", relation), table(two, "user-day", relation)
         assert all(is_at_most(less[name], more[name]) for name in PERIODS)
+
+
+ORDERS = (renyi(2), renyi(4), renyi(8))
+
+
+def user_and_day_losses(
+    m: Mechanism, restatement: Mechanism | None = None, *, additive: bool = False
+) -> tuple[list[float], list[float]]:
+    """Return the losses for a user and for a day of a user, by order, of a statement for users."""
+    user, day = named("user", AR), named("user-day", AR)
+    restatements = {"user-day": restatement} if restatement else {}
+    context = GroupContext((user, day), additive)
+    costs = cost_by_unit(m, user, AR, context, ORDERS, restatements)
+    by_user, by_day = (
+        [amount / QUANTA_PER_UNIT for amount in costs[unit.name].amounts] for unit in (user, day)
+    )
+    return by_user, by_day
+
+
+def test_user_sampling_does_not_amplify_a_restatement_for_days() -> None:
+    """P = .99 N(0) + .01 N(1) against Q = .99 N(0) + .01 N(½): exact by quadrature."""
+    rate = Fraction(1, 100)
+    sampled = Gaussian(Fraction(1), sampling_rate=rate)
+    restated = Gaussian(Fraction(1), Fraction(1, 2), sampling_rate=rate)
+    exact = (6.873e-5, 1.455e-4, 3.463e-4)
+    _, by_day = user_and_day_losses(sampled, restated)
+    assert all(loss >= true for loss, true in zip(by_day, exact, strict=True))
+
+
+def test_user_sampling_does_not_amplify_a_part_of_an_additive_mechanism() -> None:
+    """Two days with v = (1, 0) and (−½, √3/2): every subset sum has norm at most 1."""
+    sampled = Gaussian(Fraction(1), sampling_rate=Fraction(1, 100))
+    by_user, by_day = user_and_day_losses(sampled, additive=True)
+    assert by_day[0] >= 2.0507e-4 and by_day[1] >= 4.1388e-4
+    assert all(small <= large for small, large in zip(by_day, by_user, strict=True))
+
+
+def test_one_sample_of_teachers_serves_all_queries() -> None:
+    all_queries = Pate(Fraction(40), 1000, sampling_rate=Fraction(1, 100))
+    one_query = Gaussian(Fraction(40))
+    (sampled, *_), _ = user_and_day_losses(all_queries)
+    (unsampled, *_), _ = user_and_day_losses(one_query)
+    assert sampled > 1000 * unsampled / 10**4

@@ -11,24 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.reference.conversions import (
+    gaussian_delta,
+    implied_delta,
+    mu_within,
+    renyi_to_epsilon_classic,
+    zcdp_to_epsilon_bun_steinke,
+)
 
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, Certificate, renyi
 from dpolicy.privacy.conversion import (
-    gaussian_delta,
     gaussian_to_epsilon,
     group_delta,
-    implied_delta,
-    mu_within,
     renyi_to_epsilon,
-    renyi_to_epsilon_classic,
     zcdp_to_epsilon,
-    zcdp_to_epsilon_bun_steinke,
 )
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.loss import Loss, add_losses
 from dpolicy.privacy.mechanisms.group_chain import group_divergence
 from dpolicy.privacy.mechanisms.laplace import laplace_divergence
-from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.calendar import Period, sliding
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, group_size, parse_period
 

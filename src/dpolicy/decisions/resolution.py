@@ -20,8 +20,8 @@ from dpolicy.errors import (
 from dpolicy.policy.model import Partition
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray, losses_to_array
-from dpolicy.privacy.mechanisms.registry import Mechanism
-from dpolicy.privacy.units.group_privacy import cost_by_unit
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, TouchedDays
 from dpolicy.releases.regions import Region
 from dpolicy.releases.release import MechanismRequest, Release, Selection
@@ -193,17 +193,10 @@ def _cost_rows(
     certificates: Certificates,
 ) -> LossArray:
     """The cost for every unit of a policy, in its order; pipelines ask the same again and again."""
-    table = cost_by_unit(
-        mechanism,
-        stated,
-        relation,
-        units=tuple(policy.checked_policy_set.vocabulary.units.values()),
-        certificates=certificates,
-        additive=additive,
-        also=dict(also),
-        touched=touched,
-        covers=policy.checked_policy_set.vocabulary.covers,
-    )
+    vocabulary = policy.checked_policy_set.vocabulary
+    units = tuple(vocabulary.units.values())
+    context = GroupContext(units, additive, touched, vocabulary.covers)
+    table = cost_by_unit(mechanism, stated, relation, context, certificates, dict(also))
     rows = losses_to_array(table.values())
     rows.setflags(write=False)
     return rows

@@ -25,7 +25,8 @@ from dpolicy.balances.enforced_policy import certificates_for
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
 from dpolicy.privacy.certificates import format_order
-from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start
 from dpolicy.privacy.units.privacy_units import TouchedDays
 from dpolicy.releases.release import MechanismRequest, Release, Selection

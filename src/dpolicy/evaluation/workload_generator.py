@@ -16,7 +16,7 @@ from typing import Any
 
 from dpolicy.errors import OperationRejected
 from dpolicy.evaluation.workload import ROUNDS, Workload, latest_month, parse_workload
-from dpolicy.privacy.cost import run_count, single_run_bounds
+from dpolicy.privacy.cost import single_run_bounds
 from dpolicy.privacy.mechanisms.divergence_bounds import Curve, smallest_curve
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
@@ -116,7 +116,7 @@ def _curve(name: str, noise: Fraction, rate: Fraction) -> Curve:
         raise problems[0]
     one, times = (
         smallest_curve(single_run_bounds(mechanism, 1, NeighbouringRelation.ADD_REMOVE)),
-        run_count(mechanism),
+        mechanism.run_count,
     )
     return lambda order: times * one(order)
 

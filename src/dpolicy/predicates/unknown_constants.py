@@ -28,7 +28,8 @@ from dpolicy.predicates.tree import (
     Tree,
     children,
 )
-from dpolicy.releases.release_schema import MECHANISM_KINDS, ReleaseSchema
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
+from dpolicy.releases.release_schema import ReleaseSchema
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What a loss is, how losses add, and when they fit a budget."""
+"""Privacy losses: how they are computed, composed, and compared with a budget."""

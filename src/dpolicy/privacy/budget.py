@@ -1,7 +1,7 @@
-"""The bounds people write: (ε, δ), ρ-zCDP, μ-GDP, Rényi at stated orders, or no bound at all.
+"""Budgets: (ε, δ), ρ-zCDP, μ-GDP, Rényi at stated orders, or unlimited.
 
-Numbers are exact fractions of the decimals in the text. A budget becomes something that losses are
-compared with in `thresholds.py`; nothing else in the system looks inside one to decide.
+Numbers are exact fractions of the decimals in the policy text. `thresholds.py` turns a budget into
+the bound that losses are compared with; no other module reads a budget to decide.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Gdp:
 
 @dataclass(frozen=True, slots=True)
 class Renyi:
-    """Rényi DP at stated orders, all of which must hold; sorted by order."""
+    """Rényi DP at stated orders, sorted; the bound of every order must hold."""
 
     orders: tuple[tuple[Fraction, Fraction], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unlimited:
-    """No bound: the loss is tracked and never a reason to deny."""
+    """No bound: the loss is tracked, and never denies a release."""
 
 
 Budget = EpsilonDelta | Zcdp | Gdp | Renyi | Unlimited
 
 
 def budget_amount(budget: Budget) -> tuple[str, Fraction] | None:
-    """The one number that a budget function acts on, with its notion; None where there is none."""
+    """Return the notion and number that a budget function changes; None for Rényi and unlimited."""
     match budget:
         case EpsilonDelta(epsilon=epsilon):
             return "epsilon", epsilon
@@ -63,7 +63,7 @@ def budget_amount(budget: Budget) -> tuple[str, Fraction] | None:
 
 
 def with_amount(budget: Budget, value: Fraction) -> Budget:
-    """The same budget with another ε, ρ or μ; δ stays."""
+    """Return the budget with another ε, ρ or μ and the same δ; Rényi and unlimited stay."""
     match budget:
         case EpsilonDelta():
             return replace(budget, epsilon=value)
@@ -76,7 +76,7 @@ def with_amount(budget: Budget, value: Fraction) -> Budget:
 
 
 def budget_to_json(budget: Budget) -> dict[str, object] | str:
-    """The budget as it is printed and sent: plain numbers under the keys of the policy text."""
+    """Return the budget as JSON: numbers under the keys of the policy language."""
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             return {"epsilon": float(epsilon), "delta": float(delta)}
@@ -91,7 +91,7 @@ def budget_to_json(budget: Budget) -> dict[str, object] | str:
 
 
 def format_budget(budget: Budget) -> str:
-    """The budget in a few words for a table, in the decimals that were configured."""
+    """Return the budget as short text for a table, with six significant digits."""
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             return f"ε {float(epsilon):g}  δ {float(delta):g}" if delta else f"ε {float(epsilon):g}"

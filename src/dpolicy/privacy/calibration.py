@@ -1,7 +1,7 @@
-"""A target (ε, δ) → the least noise with which a mechanism meets it, found by bisection.
+"""Noise calibration: the smallest noise with which a mechanism meets a target (ε, δ).
 
-Every curve falls as the noise grows, so the noise that just fits is found between one that does not
-fit and one that does; what is returned is checked to fit, and is rounded up to twelve digits.
+Every curve falls as the noise grows, so bisection finds the smallest noise that meets the target.
+The result is rounded up to twelve digits and is verified to meet the target.
 """
 
 from __future__ import annotations
@@ -12,39 +12,37 @@ from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.cost_report import report_costs
-from dpolicy.privacy.mechanisms.registry import parse_mechanism
-from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS, parse_mechanism
+from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 
-#: The parameter that says how much noise there is, by kind of mechanism.
-NOISE = {
-    "gaussian": "sigma",
-    "discrete-gaussian": "sigma",
-    "laplace": "scale",
-    "discrete-laplace": "scale",
-    "dp-sgd": "noise-multiplier",
-    "tree-aggregation": "noise-multiplier",
-    "pate": "sigma",
+#: The noise parameter of every kind that can be calibrated.
+CALIBRATED_PARAMETERS: Mapping[str, str] = {
+    name: kind.calibrated for name, kind in MECHANISM_KINDS.items() if kind.calibrated is not None
 }
 
-#: Digits of the answer; more would claim a precision that no noise sampler has.
+#: Digits of the result; more would claim a precision that no noise sampler has.
 DIGITS = 12
 
 _USER = PrivacyUnit("user", "user", None, NeighbouringRelation.ADD_REMOVE)
-_SETTING = GroupContext((_USER,), False, None, no_covers)
+_CONTEXT = GroupContext((_USER,))
 
 
 def calibrate_noise(
     kind: str, fields: Mapping[str, object], epsilon: Fraction, delta: Fraction
 ) -> tuple[float, float]:
-    """The least noise for (ε, δ), rounded up, and the ε that it reaches."""
+    """Return the smallest noise for (ε, δ), rounded up, and the ε that it reaches.
+
+    `fields` are the other parameters of the mechanism. Raise `InvalidValue` if they are invalid, or
+    if no noise meets the target (M019).
+    """
     low, high = Fraction(1, 10**6), Fraction(1, 10**6)
     while not _meets(kind, fields, high, epsilon, delta):
         low, high = high, high * 4
         if high > 10**8:
             raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
     for _ in range(80):
-        middle = _rounded_up((low + high) / 2)
+        middle = _round_up((low + high) / 2)
         if not low < middle < high:
             break
         if _meets(kind, fields, middle, epsilon, delta):
@@ -67,14 +65,15 @@ def _meets(
 def _epsilon(
     kind: str, fields: Mapping[str, object], noise: Fraction, delta: Fraction
 ) -> float | None:
-    mechanism, problems = parse_mechanism({**fields, "kind": kind, NOISE[kind]: noise})
+    stated = {**fields, "kind": kind, CALIBRATED_PARAMETERS[kind]: noise}
+    mechanism, problems = parse_mechanism(stated)
     if mechanism is None:
         raise problems[0]
-    return report_costs(mechanism, 0, {}, _USER.relation, _SETTING, ())[0].epsilon(delta)
+    return report_costs(mechanism, 0, {}, _USER.relation, _CONTEXT, ())[0].epsilon(delta)
 
 
-def _rounded_up(value: Fraction) -> Fraction:
-    """To so many significant digits, never below."""
-    places = DIGITS - math.floor(math.log10(value)) - 1
-    scale = Fraction(10) ** places
+def _round_up(value: Fraction) -> Fraction:
+    """Round up to `DIGITS` significant digits."""
+    decimals = DIGITS - math.floor(math.log10(value)) - 1
+    scale = Fraction(10) ** decimals
     return math.ceil(value * scale) / scale

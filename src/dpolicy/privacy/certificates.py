@@ -1,9 +1,9 @@
-"""Real bounds → exact integers: the certificates a loss is kept in, and how numbers are rounded.
+"""Certificates in which a loss is stored, and the rounding of real bounds to integers.
 
 A certificate is one additive bound on the loss (theory 1.4): the pure ε (order ∞), the Rényi
 divergence of one order, the ρ of zCDP, or the μ² of Gaussian DP. Amounts are integers in quanta of
-10⁻¹², so sums are exact, associative and free of order, and a budget of 1 admits ten losses of 0.1.
-A loss is rounded up and a budget down, each once: the spender never gains (theory 9).
+10⁻¹², so sums are exact and do not depend on the order, and a budget of 1 admits ten losses of 0.1.
+A loss is rounded up once and a budget down once, so rounding never favours the spender (theory 9).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import total_ordering
 
-#: Quanta in one unit of loss. Decimal, so that what people write is exact (docs/decisions/0004).
+#: Quanta in one unit of loss: a power of ten, so that written decimals are exact (decision 0004).
 QUANTA_PER_UNIT = 10**12
 
-#: Relative error that a floating-point evaluation of a curve may have (theory 9).
+#: Largest relative error of a floating-point evaluation of a curve (theory 9).
 FLOAT_ERROR = Fraction(1, 2**45)
 
-#: The smallest order: below it the formulas cancel (theory 9).
+#: Smallest Rényi order: below it the formulas suffer from cancellation (theory 9).
 MIN_ORDER = Fraction(101, 100)
 
-#: A loss of this size or more is kept as infinite: no budget that people write is near it.
+#: A loss of this size or more is stored as infinite: it is far above any real budget.
 SATURATION = 2**20
 
 
 class Notion(StrEnum):
-    """What kind of divergence a certificate bounds."""
+    """Privacy measure that a certificate bounds."""
 
     PURE = "pure"
     RENYI = "renyi"
@@ -39,7 +39,7 @@ class Notion(StrEnum):
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One additive bound; `order` is given for Rényi certificates only."""
+    """One additive bound; only Rényi certificates have an `order`."""
 
     notion: Notion
     order: Fraction = Fraction(0)
@@ -59,25 +59,25 @@ MU_SQUARED = Certificate(Notion.MU)
 
 
 def renyi(order: Fraction | int | float | str) -> Certificate:
-    """The certificate of one Rényi order."""
+    """Return the certificate of a Rényi order."""
     return Certificate(Notion.RENYI, Fraction(order))
 
 
 def format_order(order: Fraction) -> str:
-    """An order as text, all of its digits: two orders are never shown alike."""
+    """Return an order as text with all digits, so that different orders have different texts."""
     return str(order.numerator) if order.denominator == 1 else repr(float(order))
 
 
 def quanta_up(amount: Fraction | int) -> int:
-    """The least number of quanta that is no less than an exact amount."""
+    """Return an exact amount in quanta, rounded up."""
     return math.ceil(amount * QUANTA_PER_UNIT)
 
 
 def quanta_down(amount: Fraction | int) -> int:
-    """The largest number of quanta that is no more than an exact amount."""
+    """Return an exact amount in quanta, rounded down."""
     return math.floor(amount * QUANTA_PER_UNIT)
 
 
 def inflate(value: float) -> Fraction:
-    """An upper bound of the real number that a float evaluation approximates."""
+    """Return an upper bound of the real number that a float evaluation approximates."""
     return Fraction(value) * (1 + (FLOAT_ERROR if value >= 0 else -FLOAT_ERROR))

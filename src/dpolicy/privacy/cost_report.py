@@ -1,8 +1,8 @@
-"""A mechanism → its cost for every unit in plain numbers, as people and other tools read them.
+"""Cost report: the cost of a mechanism for every unit, in plain numbers.
 
-The ledger counts in quanta of 10⁻¹². A report does not round to quanta: it gives the same upper
-bounds to the last digit of a float, rounded up. ε at δ is the least that any notion gives, over a
-dense grid: a statement about this one mechanism, not about an adaptive sequence (theory 2.2).
+The ledger counts in quanta of 10⁻¹². A report does not round to quanta: it has the same upper
+bounds as floats, rounded up. ε at δ is the minimum over all notions and a dense grid of orders. It
+is a statement about this one mechanism, not about an adaptive sequence (theory 2.2).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dpolicy.privacy.conversion import (
     renyi_to_epsilon,
     zcdp_to_epsilon,
 )
-from dpolicy.privacy.cost import run_count, single_run_bounds
+from dpolicy.privacy.cost import single_run_bounds
 from dpolicy.privacy.mechanisms.divergence_bounds import Amount, DivergenceBounds, smallest_curve
-from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.thresholds import STATIC_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, statements_for, steps_from
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
-#: The orders that ε is read off at, besides those that are asked for.
+#: Orders at which ε is computed, besides the requested orders.
 DENSE_ORDERS = (*STATIC_ORDERS, Fraction(512), Fraction(1024), Fraction(4096), Fraction(10**5))
 
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """Upper bounds of one mechanism's loss for one unit; None where there is none."""
+    """Upper bounds of one mechanism's loss for one unit; None where there is no bound."""
 
     pure: Fraction | None
     rho: Fraction | None
@@ -40,8 +40,8 @@ class CostReport:
     delta: Fraction
 
     @property
-    def says_something(self) -> bool:
-        """Whether any notion is bounded."""
+    def is_bounded(self) -> bool:
+        """Whether any notion has a bound."""
         amounts = (self.pure, self.rho, self.mu_squared, *(value for _, value in self.renyi))
         return any(amount is not None for amount in amounts)
 
@@ -51,23 +51,27 @@ class CostReport:
         return None if self.mu_squared is None else sqrt_rounded_up(self.mu_squared)
 
     def epsilon(self, delta: Fraction) -> float | None:
-        """The least ε at δ, rounded up; None if the stated leaks alone exceed δ."""
-        rest = delta - self.delta
-        if rest < 0:
+        """Return the smallest ε at δ, rounded up; None if the δ-side alone exceeds δ."""
+        remaining = delta - self.delta
+        if remaining < 0:
             return None
-        found = [math.inf if self.pure is None else round_up_to_printed_float(self.pure)]
-        if rest:
+        candidates = [math.inf if self.pure is None else round_up_to_printed_float(self.pure)]
+        if remaining:
             if self.rho is not None:
-                found.append(zcdp_to_epsilon(self.rho, rest))
+                candidates.append(zcdp_to_epsilon(self.rho, remaining))
             if self.mu is not None:
-                found.append(gaussian_to_epsilon(self.mu, rest))
-            found += [renyi_to_epsilon(o, v, rest) for o, v in self.renyi if v is not None]
-        least = max(min(found), 0.0)
-        return None if math.isinf(least) else least
+                candidates.append(gaussian_to_epsilon(self.mu, remaining))
+            candidates += [
+                renyi_to_epsilon(order, value, remaining)
+                for order, value in self.renyi
+                if value is not None
+            ]
+        smallest = max(min(candidates), 0.0)
+        return None if math.isinf(smallest) else smallest
 
 
 def round_up_to_printed_float(value: Fraction) -> float:
-    """The float whose printed decimal is the nearest that is not below: 0.3 stays 0.3."""
+    """Return the nearest float whose printed decimal is not below `value`: 0.3 stays 0.3."""
     near = float(value)
     while Fraction(repr(near)) < value:
         near = math.nextafter(near, math.inf)
@@ -75,7 +79,7 @@ def round_up_to_printed_float(value: Fraction) -> float:
 
 
 def sqrt_rounded_up(value: Fraction) -> float:
-    """The square root, rounded up."""
+    """Return the square root, rounded up to a printed decimal."""
     near = math.sqrt(value)
     while Fraction(repr(near)) ** 2 < value:
         near = math.nextafter(near, math.inf)
@@ -85,75 +89,88 @@ def sqrt_rounded_up(value: Fraction) -> float:
 def report_costs(
     mechanism: Mechanism,
     position: int,
-    also: Mapping[str, Mechanism],
+    restatements: Mapping[str, Mechanism],
     relation: NeighbouringRelation,
-    setting: GroupContext,
+    context: GroupContext,
     orders: Sequence[Fraction],
 ) -> list[CostReport]:
-    """The costs for every unit of the setting, of a mechanism stated for the unit at a position."""
-    asked = tuple(sorted({*orders, *DENSE_ORDERS}))
+    """Return a report for every unit of the context.
+
+    The mechanism is stated for the unit at `position`. A report has all `orders` and
+    `DENSE_ORDERS`.
+    """
+    all_orders = tuple(sorted({*orders, *DENSE_ORDERS}))
     rows = [
         [
-            None if k is None else _costs(said, k, relation, asked)
-            for k in steps_from(under, place, relation)
+            None if k is None else _report(stated, k, relation, all_orders)
+            for k in steps_from(stated_context, stated_position, relation)
         ]
-        for said, place, under in statements_for(mechanism, position, also, setting)
+        for stated, stated_position, stated_context in statements_for(
+            mechanism, position, restatements, context
+        )
     ]
-    return [_least([row[unit] for row in rows], asked) for unit in range(len(setting.units))]
+    return [
+        _combine_reports([row[unit] for row in rows], all_orders)
+        for unit in range(len(context.units))
+    ]
 
 
-def _costs(
+def _report(
     mechanism: Mechanism, k: int, relation: NeighbouringRelation, orders: Sequence[Fraction]
 ) -> CostReport | None:
+    """Return the report of one statement; None if its δ-side reaches 1."""
     bounds = single_run_bounds(mechanism, k, relation)
-    count = run_count(mechanism)
+    count = mechanism.run_count
     if bounds.delta * count >= 1:
         return None
     return CostReport(
-        _times(bounds.pure, count),
-        _times(bounds.rho, count),
-        _times(bounds.mu_squared, count),
-        tuple((order, _times(_divergence(bounds, order), count)) for order in orders),
+        _multiply(bounds.pure, count),
+        _multiply(bounds.rho, count),
+        _multiply(bounds.mu_squared, count),
+        tuple((order, _multiply(_divergence(bounds, order), count)) for order in orders),
         bounds.delta * count,
     )
 
 
 def _divergence(bounds: DivergenceBounds, order: Fraction) -> Amount:
-    """The Rényi divergence of one run: exact where the parameters make it so."""
-    found: list[Amount] = [smallest_curve(bounds)(float(order))]
+    """Return the smallest Rényi divergence of one run; exact if the parameters are rational."""
+    amounts: list[Amount] = [smallest_curve(bounds)(float(order))]
     if isinstance(bounds.rho, Fraction):
-        found.append(bounds.rho * order)
+        amounts.append(bounds.rho * order)
     if isinstance(bounds.pure, Fraction):
-        found.append(bounds.pure)
+        amounts.append(bounds.pure)
     if bounds.exact is not None:
-        found.append(bounds.exact(order))
-    finite = [value for value in (_upper(amount) for amount in found) if value is not None]
+        amounts.append(bounds.exact(order))
+    finite = [value for value in (_upper(amount) for amount in amounts) if value is not None]
     return min(finite, default=math.inf)
 
 
-def _times(amount: Amount, count: int) -> Fraction | None:
+def _multiply(amount: Amount, count: int) -> Fraction | None:
     upper = _upper(amount)
     return None if upper is None else upper * count
 
 
 def _upper(amount: Amount) -> Fraction | None:
+    """Return a float inflated by its error, an exact amount as it is, and None for infinity."""
     if isinstance(amount, Fraction | int):
         return Fraction(amount)
     return None if math.isinf(amount) else inflate(amount)
 
 
-def _least(reports: Sequence[CostReport | None], orders: Sequence[Fraction]) -> CostReport:
-    """Certificate by certificate the least bound, among those with the smallest δ-side."""
-    known = [costs for costs in reports if costs is not None and costs.says_something]
-    delta = min((costs.delta for costs in known), default=Fraction(0))
-    best = [costs for costs in known if costs.delta == delta]
+def _combine_reports(
+    reports: Sequence[CostReport | None], orders: Sequence[Fraction]
+) -> CostReport:
+    """Return the smallest bound of every notion, among the reports with the smallest δ-side."""
+    bounded = [report for report in reports if report is not None and report.is_bounded]
+    delta = min((report.delta for report in bounded), default=Fraction(0))
+    best = [report for report in bounded if report.delta == delta]
     return CostReport(
-        _smallest([costs.pure for costs in best]),
-        _smallest([costs.rho for costs in best]),
-        _smallest([costs.mu_squared for costs in best]),
+        _smallest([report.pure for report in best]),
+        _smallest([report.rho for report in best]),
+        _smallest([report.mu_squared for report in best]),
         tuple(
-            (order, _smallest([costs.renyi[position][1] for costs in best]))
-            for position, order in enumerate(orders)
+            (order, _smallest([report.renyi[number][1] for report in best]))
+            for number, order in enumerate(orders)
         ),
         delta,
     )

@@ -1,7 +1,7 @@
-"""Losses and bounds → whether they fit: the only comparison with a budget anywhere (theory 2.3).
+"""Privacy filter: the only comparison of a loss with a budget that decides (theory 2.3).
 
-A release fits if the δ-side of all that was spent with it is within the bound's, and if at least
-one clause of certificates still holds. Both sides are exact: there is no tolerance.
+A release fits if the composed δ-side is within the δ-side of the bound, and if all thresholds of at
+least one clause hold. Both sides are exact: there is no tolerance.
 """
 
 from __future__ import annotations
@@ -19,102 +19,117 @@ from dpolicy.privacy.loss import INFINITE, Certificates, Loss, add_losses
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA, LossArray, loss_to_row
 from dpolicy.privacy.thresholds import BudgetBound
 
-#: Numbers of blocks that share their losses.
+#: Indices of cells: groups of blocks with the same losses.
 CellIndices = NDArray[np.intp]
 
-#: No amount is this small: a certificate that a bound does not offer.
+#: Limit of a certificate that a bound does not offer: every amount is above it.
 NEVER = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundArrays:
-    """Bounds laid out for rows: the most of each column, and whether all certificates must hold.
+    """Budget bounds as arrays: a row of limits per bound, and whether all certificates must hold.
 
-    A bound either offers several certificates of which one must hold, or asks for all it names.
+    A bound either offers several certificates, of which one must hold, or requires all that it
+    names.
     """
 
     maximum: LossArray
     require_all: NDArray[np.bool_]
 
     def __getitem__(self, numbers: Sequence[int] | NDArray[np.int32]) -> BoundArrays:
-        """Some of the bounds, in the order asked for."""
+        """Return the bounds with these numbers, in this order."""
         return BoundArrays(self.maximum[numbers], self.require_all[numbers])
 
     def are_within(self, rows: LossArray) -> NDArray[np.bool_]:
-        """Whether each row is within the bound beside it."""
+        """Return whether each row is within the bound of the same position."""
         within = rows <= self.maximum
         certified = np.where(
             self.require_all, within[:, :-1].all(axis=1), within[:, :-1].any(axis=1)
         )
-        held: NDArray[np.bool_] = certified & within[:, -1]
-        return held
+        satisfied: NDArray[np.bool_] = certified & within[:, -1]
+        return satisfied
 
     def violating_or_fullest_cells(
         self, spent: LossArray, cells: CellIndices, cost: LossArray
     ) -> tuple[CellIndices, CellIndices]:
-        """Of cells (columns of `spent`): those in which a cost breaks the only bound; and if there
-        are none, those that are fullest in the certificate that looked best.
+        """Return the cells in which `cost` exceeds the only bound, and the fullest cells.
 
-        Where one certificate is enough, the one that looks best in the first cell is tried first,
-        and the next only for the cells that are left.
+        `cells` are columns of `spent`. The second result is empty if any cell is exceeded.
+        Otherwise it has the cells with the largest amount in the certificate that is least used in
+        the first cell. If one certificate is enough, that certificate is tried first, and the
+        others only for the cells that remain.
         """
-        (most,), free = self.maximum, self.maximum[0] == INFINITE
-        room = np.where(free, INFINITE, most - cost)
-        offered = np.flatnonzero(~free[:-1] & (most[:-1] >= 0))
-        shares = (spent[offered, cells[0]] - room[offered]) / np.maximum(most[offered], 1)
+        (limits,), unbounded = self.maximum, self.maximum[0] == INFINITE
+        room = np.where(unbounded, INFINITE, limits - cost)
+        offered = np.flatnonzero(~unbounded[:-1] & (limits[:-1] >= 0))
+        shares = (spent[offered, cells[0]] - room[offered]) / np.maximum(limits[offered], 1)
         order = offered[np.argsort(shares)].tolist()
         amounts = spent[order[0]].take(cells) if order else np.zeros(len(cells), np.int64)
         if self.require_all[0]:
             over = [spent[c].take(cells) > room[c] for c in order]
-            broken = cells.compress(np.logical_or.reduce(over)) if over else cells[:0]
+            exceeded = cells.compress(np.logical_or.reduce(over)) if over else cells[:0]
         else:
-            broken = cells.compress(amounts > room[order[0]]) if order else cells
-            for column in order[1:] if len(broken) else ():
-                broken = broken.compress(spent[column].take(broken) > room[column])
-        leaking = cells.compress(spent[-1].take(cells) > room[-1])
-        if len(leaking):
-            broken = np.union1d(broken, leaking)
-        return broken, cells[:0] if len(broken) else cells.compress(amounts == amounts.max())
+            exceeded = cells.compress(amounts > room[order[0]]) if order else cells
+            for column in order[1:] if len(exceeded) else ():
+                exceeded = exceeded.compress(spent[column].take(exceeded) > room[column])
+        delta_exceeded = cells.compress(spent[-1].take(cells) > room[-1])
+        if len(delta_exceeded):
+            exceeded = np.union1d(exceeded, delta_exceeded)
+        if len(exceeded):
+            return exceeded, cells[:0]
+        return exceeded, cells.compress(amounts == amounts.max())
 
     def remaining_share(self, rows: LossArray) -> NDArray[np.float64]:
-        """The share of its bound that each row leaves, at the certificate that leaves most."""
-        most, amounts = self.maximum[:, :-1], rows[:, :-1]
-        left = 1 - amounts / np.maximum(most, 1)
-        left[amounts > most] = -1
-        left[most == INFINITE] = 2
-        best: NDArray[np.float64] = np.where(self.require_all, left.min(axis=1), left.max(axis=1))
-        return best
+        """Return the remaining share of each row's bound, in its least used certificate.
+
+        If all certificates must hold, it is the most used certificate. The share is −1 if the
+        certificate is exceeded and 2 if it has no limit.
+        """
+        limits, amounts = self.maximum[:, :-1], rows[:, :-1]
+        shares = 1 - amounts / np.maximum(limits, 1)
+        shares[amounts > limits] = -1
+        shares[limits == INFINITE] = 2
+        result: NDArray[np.float64] = np.where(
+            self.require_all, shares.min(axis=1), shares.max(axis=1)
+        )
+        return result
 
 
 def build_bound_arrays(bounds: Sequence[BudgetBound], certificates: Certificates) -> BoundArrays:
-    """Lay bounds out for losses in these certificates; all that they name must be among them."""
-    place = {certificate: position for position, certificate in enumerate(certificates)}
-    most = np.full((len(bounds), len(certificates) + 1), NEVER, dtype=np.int64)
-    every = np.zeros(len(bounds), dtype=bool)
+    """Return bounds as arrays for losses in these certificates.
+
+    Raise `InvariantBroken` if a bound names another certificate, or has several clauses of which
+    one has several certificates.
+    """
+    columns = {certificate: column for column, certificate in enumerate(certificates)}
+    limits = np.full((len(bounds), len(certificates) + 1), NEVER, dtype=np.int64)
+    require_all = np.zeros(len(bounds), dtype=bool)
     for number, bound in enumerate(bounds):
-        every[number] = len(bound.clauses) == 1
-        if every[number]:
-            most[number] = INFINITE
+        require_all[number] = len(bound.clauses) == 1
+        if require_all[number]:
+            limits[number] = INFINITE
         elif any(len(clause) != 1 for clause in bound.clauses):
-            raise InvariantBroken("a bound offers several certificates together")
+            raise InvariantBroken("a bound has several clauses, and one has several certificates")
         for certificate, limit in (t for clause in bound.clauses for t in clause):
-            if certificate not in place:
-                raise InvariantBroken(f"losses are not kept in {certificate}")
-            most[number, place[certificate]] = min(limit, INFINITE - 1)
-        most[number, -1] = INFINITE if bound.delta is None else floor(bound.delta * DELTA_QUANTA)
-    return BoundArrays(most, every)
+            if certificate not in columns:
+                raise InvariantBroken(f"losses are not stored in {certificate}")
+            limits[number, columns[certificate]] = min(limit, INFINITE - 1)
+        limits[number, -1] = INFINITE if bound.delta is None else floor(bound.delta * DELTA_QUANTA)
+    return BoundArrays(limits, require_all)
 
 
 def fits_budget(spent: Loss, cost: Loss, bound: BudgetBound) -> bool:
-    """Whether `cost` may be added to `spent`."""
+    """Return whether the composition of `spent` and `cost` is within a bound."""
     return is_within(add_losses(spent, cost), bound)
 
 
 def is_within(loss: Loss, bound: BudgetBound) -> bool:
-    """Whether a loss is within a bound."""
-    return bool(_one(bound, loss.certificates).are_within(loss_to_row(loss)[np.newaxis])[0])
+    """Return whether a loss is within a bound."""
+    arrays = _single_bound(bound, loss.certificates)
+    return bool(arrays.are_within(loss_to_row(loss)[np.newaxis])[0])
 
 
 @lru_cache(maxsize=256)
-def _one(bound: BudgetBound, certificates: Certificates) -> BoundArrays:
+def _single_bound(bound: BudgetBound, certificates: Certificates) -> BoundArrays:
     return build_bound_arrays([bound], certificates)

@@ -1,15 +1,16 @@
-"""Real numbers → tails of the normal distribution, accurate to a few ulp however far out.
+"""Tails of the normal distribution, accurate to a few ulp at any distance from the mean.
 
-Everything is built on Mills' ratio R(x) = Q(x)/φ(x), which neither under- nor overflows for x ≥ 0:
-from `erfc` near zero, from its continued fraction beyond. Used by the Gaussian conversions
-(theory 1.2).
+All functions use Mills' ratio R(x) = Q(x)/φ(x), which neither underflows nor overflows for x ≥ 0.
+It is computed from `erfc` near zero and from its continued fraction elsewhere. The Gaussian
+conversions use these functions (theory 1.2).
 """
 
 from __future__ import annotations
 
 import math
 
-#: Relative error of `mills` and absolute error of `log_tail` per unit of its size, generously.
+#: Upper bound of the relative error of `mills`, and of `log_tail` where |log Q| ≥ 1. Where
+#: |log Q| < 1 it bounds the absolute error of `log_tail`.
 TAIL_ERROR = 2.0**-46
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -17,7 +18,7 @@ _NEAR = 3.0
 
 
 def mills(x: float) -> float:
-    """R(x) = Q(x)/φ(x) for x ≥ 0."""
+    """Return R(x) = Q(x)/φ(x) for x ≥ 0."""
     if x < _NEAR:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     ratio = x
@@ -27,20 +28,20 @@ def mills(x: float) -> float:
 
 
 def log_tail(x: float) -> float:
-    """log Q(x) = log P(Z > x)."""
+    """Return log Q(x) = log P(Z > x)."""
     if x < _NEAR:
         return math.log(math.erfc(x / math.sqrt(2)) / 2)
     return -x * x / 2 - _HALF_LOG_2PI + math.log(mills(x))
 
 
 def normal_shift(epsilon: float) -> float:
-    """x with Q(x) = 1/(1 + e^ε): half of the μ for which ε-DP is μ-GDP."""
+    """Return x with Q(x) = 1/(1 + e^ε): half of the μ for which ε-DP is μ-GDP."""
     if epsilon < 2:
         return _central_shift(math.tanh(epsilon / 2))
     target = epsilon + math.log1p(math.exp(-epsilon))
     x = math.sqrt(2 * target) * (1 - 0.5 * math.log(target + 1) / target) or 1.0
     for _ in range(30):
-        step = (log_tail(x) + target) * mills(x)  # Newton on a concave function
+        step = (log_tail(x) + target) * mills(x)  # Newton's method on a concave function
         x += step
         if abs(step) <= 1e-15 * x:
             break
@@ -48,13 +49,13 @@ def normal_shift(epsilon: float) -> float:
 
 
 def _central_shift(mass: float) -> float:
-    """x with P(|Z| < x) = mass, for masses that are not near one."""
+    """Return x with P(|Z| < x) = mass, for a mass that is not near 1."""
     x = mass * math.sqrt(math.pi / 2)
     x *= 1 + x * x / 6
     for _ in range(30):
         density = math.sqrt(2 / math.pi) * math.exp(-x * x / 2)
         gap = (mass - math.erf(x / math.sqrt(2))) / density
-        step = gap / (1 - x * gap / 2)  # Halley, since the curvature is known
+        step = gap / (1 - x * gap / 2)  # Halley's method: the second derivative is known
         x += step
         if abs(step) <= 1e-15 * x:
             break

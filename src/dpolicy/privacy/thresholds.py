@@ -1,16 +1,16 @@
-"""A budget → the bound that losses are compared with: thresholds and a δ-side (theory 1.4, 2.4).
+"""Budget bounds: the thresholds and the δ-side that losses are compared with (theory 1.4, 2.4).
 
-An (ε, δ) budget offers several certificates and is kept while one of them holds. That is sound only
-if the failure masses of the certificates and of the δ-side together stay within δ (the union of
-filters, theory 2.3), so every profile splits δ before anything is spent:
+An (ε, δ) budget offers several certificates and is satisfied while one of them holds. That is sound
+only if the failure probabilities of the certificates and the δ-side together stay within δ (the
+union of filters, theory 2.3). Every profile therefore splits δ before any loss is charged:
 
     classic    order α fails with κ(α)·δ, which gives the textbook ε − log(1/δ)/(α−1)
-    anchored   half of the mass on the order that serves this budget best, half spread as κ over
-               those that classic would offer
-    static     every order with the full mass: sound only where costs are not chosen adaptively,
-               so for rules that hold for each release by itself
+    anchored   the order with the largest capacity gets half of the mass; the orders that classic
+               would offer share the other half in proportion to κ
+    static     every order has the full mass: sound only if costs are not chosen adaptively, that
+               is, for per-release rules
 
-What the split leaves of δ is the δ-side: the most that leaks stated by mechanisms may add up to.
+The remaining part of δ is the δ-side of the bound: the limit for the sum of the declared δ.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dpolicy.privacy.certificates import (
     renyi,
 )
 
-#: The grid of the paper without the orders whose weights would pass 1 (theory 2.3).
+#: The grid of the paper, without the orders that would make the weights exceed 1 (theory 2.3).
 DEFAULT_ORDERS: tuple[Fraction, ...] = tuple(
     Fraction(order) for order in ("2", "2.5", "3", "4", "5", "6", "8", "16", "32", "64")
 )
 
-#: Where costs cannot be adaptive a dense grid costs nothing (theory 2.4, `static`).
+#: A dense grid: if costs are not chosen adaptively, more orders need no more δ (theory 2.4).
 STATIC_ORDERS: tuple[Fraction, ...] = tuple(
     Fraction(order)
     for order in (
@@ -50,29 +50,29 @@ STATIC_ORDERS: tuple[Fraction, ...] = tuple(
     )
 )
 
-#: The part of δ that `anchored` and `static` give to their orders; the rest is the δ-side. It is
-#: what `classic` gives on the default grid, so that a change of profile keeps the δ-side.
+#: Share of δ for the orders of `anchored` and `static`; the remainder is the δ-side. It is close to
+#: the share of `classic` on the default grid, so a change of profile hardly changes the δ-side.
 ORDERS_SHARE = Fraction(13, 14)
 
 
 class Profile(StrEnum):
-    """How an (ε, δ) budget becomes thresholds."""
+    """Method that turns an (ε, δ) budget into thresholds."""
 
     CLASSIC = "classic"
     ANCHORED = "anchored"
     STATIC = "static"
 
 
-#: One certificate with the most its loss may be, in quanta.
+#: A certificate with the limit of its loss, in quanta.
 Threshold = tuple[Certificate, int]
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetBound:
-    """Holds if the δ-side is within `delta` and all thresholds of at least one clause hold.
+    """A bound that holds if the δ-side is within `delta` and all thresholds of a clause hold.
 
-    `delta` is None where the bound never denies. Thresholds below zero are left out beforehand:
-    a clause that no loss can satisfy is not offered.
+    `delta` is None for an unlimited budget. There are no thresholds below zero: a clause that no
+    loss can satisfy is not offered.
     """
 
     clauses: tuple[tuple[Threshold, ...], ...]
@@ -80,7 +80,7 @@ class BudgetBound:
 
 
 def bound_for_budget(budget: Budget, profile: Profile, orders: Sequence[Fraction]) -> BudgetBound:
-    """What losses are compared with for this budget, rounded down once."""
+    """Return the bound of a budget, rounded down once."""
     match budget:
         case Unlimited():
             return BudgetBound(clauses=((),), delta=None)
@@ -92,24 +92,25 @@ def bound_for_budget(budget: Budget, profile: Profile, orders: Sequence[Fraction
             clause = tuple((renyi(order), quanta_down(value)) for order, value in stated)
             return BudgetBound(clauses=(clause,), delta=Fraction(0))
         case EpsilonDelta(epsilon=epsilon, delta=delta):
-            weights = _weights(epsilon, delta, profile, tuple(orders)) if delta else ()
+            weights = _order_weights(epsilon, delta, profile, tuple(orders)) if delta else ()
             return _epsilon_bound(epsilon, delta, profile, weights)
 
 
 def _epsilon_bound(
     epsilon: Fraction, delta: Fraction, profile: Profile, weights: Sequence[tuple[Fraction, float]]
 ) -> BudgetBound:
-    spent = _spent_weight(profile, weights)
     thresholds = [(PURE, quanta_down(epsilon))]
     for order, weight in weights:
-        room = epsilon - conversion_cost(order, delta, weight)
-        if room >= 0:
-            thresholds.append((renyi(order), quanta_down(room)))
-    return BudgetBound(clauses=tuple((t,) for t in thresholds), delta=delta * (1 - spent))
+        limit = epsilon - conversion_cost(order, delta, weight)
+        if limit >= 0:
+            thresholds.append((renyi(order), quanta_down(limit)))
+    delta_side = delta * (1 - _orders_share(profile, weights))
+    return BudgetBound(clauses=tuple((t,) for t in thresholds), delta=delta_side)
 
 
-def _spent_weight(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
-    """The part of δ that the orders may fail with; adaptive profiles add up, `static` does not."""
+def _orders_share(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
+    """Return the share of δ with which the orders may fail: the sum of the weights of an adaptive
+    profile, and the weight of one order for `static`."""
     if not weights:
         return Fraction(0)
     if profile is Profile.CLASSIC:
@@ -120,50 +121,52 @@ def _spent_weight(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -
 def conversion_amounts(
     budget: EpsilonDelta, profile: Profile, orders: Sequence[Fraction]
 ) -> tuple[tuple[Certificate, int], ...]:
-    """What each certificate adds when ε is read off it, in quanta, at the budget's own split.
+    """Return the amount, in quanta, that converts a loss in each certificate to ε.
 
-    The least of loss plus conversion is the smallest ε whose thresholds would hold. With `anchored`
-    the split depends on ε, so there it is the ε at the split of this budget (theory 8).
+    The minimum of loss plus amount is the smallest ε whose thresholds would hold, for the split of
+    δ of this budget. With `anchored` the split depends on ε (theory 8).
     """
-    weights = _weights(budget.epsilon, budget.delta, profile, tuple(orders)) if budget.delta else ()
-    added = [(order, conversion_cost(order, budget.delta, weight)) for order, weight in weights]
-    return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in added))
+    epsilon, delta = budget.epsilon, budget.delta
+    weights = _order_weights(epsilon, delta, profile, tuple(orders)) if delta else ()
+    costs = [(order, conversion_cost(order, delta, weight)) for order, weight in weights]
+    return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in costs))
 
 
 def implies_bound(tighter: BudgetBound, looser: BudgetBound) -> bool:
-    """Whether `looser` holds whenever `tighter` does, for every loss (theory 1.5, A.5).
+    """Return whether `looser` holds whenever `tighter` does, for every loss (theory 1.5, A.5).
 
-    Each clause that `tighter` may rest on must give all that some clause of `looser` asks.
+    Each clause of `tighter` must imply all thresholds of some clause of `looser`.
     """
     if looser.delta is not None and (tighter.delta is None or tighter.delta > looser.delta):
         return False
     return all(
-        any(_gives(offered, asked) for asked in looser.clauses) for offered in tighter.clauses
+        any(_implies_clause(offered, required) for required in looser.clauses)
+        for offered in tighter.clauses
     )
 
 
-def _gives(offered: tuple[Threshold, ...], required: tuple[Threshold, ...]) -> bool:
+def _implies_clause(offered: tuple[Threshold, ...], required: tuple[Threshold, ...]) -> bool:
     thresholds = dict(offered)
     return all(
-        certificate in thresholds and thresholds[certificate] <= most
-        for certificate, most in required
+        certificate in thresholds and thresholds[certificate] <= limit
+        for certificate, limit in required
     )
 
 
 def kappa(order: Fraction) -> float:
-    """κ(α) = (1/α)(1 − 1/α)^(α−1): what classic thresholds leave unused of δ at this order."""
+    """Return κ(α) = (1/α)(1 − 1/α)^(α−1): a classic threshold fails with mass κ(α)·δ."""
     alpha = float(order)
     return math.exp((alpha - 1) * math.log1p(-1 / alpha)) / alpha
 
 
 def weight_sum(orders: Sequence[Fraction]) -> Fraction:
-    """S, an upper bound of the sum of κ over a grid; a grid is sound for `classic` if S ≤ 1."""
+    """Return S, an upper bound of the sum of κ over a grid; `classic` is sound if S ≤ 1."""
     return sum((inflate(kappa(order)) for order in orders), Fraction(0))
 
 
 @lru_cache(maxsize=4096)
 def conversion_cost(order: Fraction, delta: Fraction, weight: float) -> Fraction:
-    """An upper bound of ε − b(α): what the conversion at this order takes from ε (theory 1.3)."""
+    """Return an upper bound of ε − b(α), the part of ε that the conversion needs (theory 1.3)."""
     alpha = float(order)
     mass = math.log(alpha) + _log(delta) + math.log(weight)
     terms = math.log1p(-1 / alpha), -mass / (alpha - 1)
@@ -172,14 +175,14 @@ def conversion_cost(order: Fraction, delta: Fraction, weight: float) -> Fraction
 
 
 def _log(value: Fraction) -> float:
-    """log of a fraction that may be smaller than any float."""
+    """Return the logarithm of a fraction that may be below any float."""
     return math.log(value.numerator) - math.log(value.denominator)
 
 
-def _weights(
+def _order_weights(
     epsilon: Fraction, delta: Fraction, profile: Profile, orders: tuple[Fraction, ...]
 ) -> tuple[tuple[Fraction, float], ...]:
-    """The orders of a profile, each with its part of δ."""
+    """Return the orders of a profile, each with its share of δ."""
     if profile is Profile.CLASSIC:
         return tuple((order, kappa(order)) for order in orders)
     if profile is Profile.STATIC:
@@ -187,15 +190,15 @@ def _weights(
     half = float(ORDERS_SHARE) / 2
     anchor = anchor_order(epsilon, delta)
     classic = [(order, conversion_cost(order, delta, kappa(order))) for order in orders]
-    rest = [order for order, taken in classic if order != anchor and taken <= epsilon]
-    total = sum(kappa(order) for order in rest) or 1.0
-    spread = tuple((order, half * kappa(order) / total) for order in rest)
-    return ((anchor, half if rest else 2 * half), *spread)
+    usable = [order for order, cost in classic if order != anchor and cost <= epsilon]
+    total = sum(kappa(order) for order in usable) or 1.0
+    spread = tuple((order, half * kappa(order) / total) for order in usable)
+    return ((anchor, half if usable else 2 * half), *spread)
 
 
 @lru_cache(maxsize=4096)
 def anchor_order(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """α*: the order at which the most ρ fits into (ε, δ), to three decimals."""
+    """Return α*, the order at which (ε, δ) admits the largest ρ, to three decimals."""
 
     def capacity(log_excess: float) -> float:
         alpha = 1 + math.exp(log_excess)

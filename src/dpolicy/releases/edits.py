@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
 from dpolicy.releases.body import Body
 
 
@@ -29,29 +30,14 @@ def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
     mechanisms = []
     for said in body["mechanisms"]:
         fields = dict(said["mechanism"])
-        scalable = [name for name in _NOISE.get(fields["kind"], {}) if name in fields]
-        if not scalable or "renyi" in fields or "xi" in fields:
+        kind = MECHANISM_KINDS[fields["kind"]]
+        scalable = [name for name in kind.noise_parameters if name in fields]
+        if not scalable or not kind.unscalable.isdisjoint(fields):
             return None
         for name in scalable:
-            fields[name] = _scaled(fields[name], factor, _NOISE[fields["kind"]][name])
+            fields[name] = _scaled(fields[name], factor, kind.noise_parameters[name])
         mechanisms.append({**said, "mechanism": fields})
     return {**body, "mechanisms": mechanisms}
-
-
-#: How a noise factor f acts on each parameter: the exponent of f. Losses fall as noise grows.
-_NOISE: dict[str, dict[str, int]] = {
-    "gaussian": {"sigma": 1},
-    "discrete-gaussian": {"sigma": 1},
-    "laplace": {"scale": 1},
-    "discrete-laplace": {"scale": 1},
-    "exponential": {"epsilon": -1},
-    "report-noisy-max": {"epsilon": -1},
-    "sparse-vector": {"epsilon-threshold": -1, "epsilon-queries": -1, "epsilon-values": -1},
-    "dp-sgd": {"noise-multiplier": 1},
-    "tree-aggregation": {"noise-multiplier": 1},
-    "pate": {"sigma": 1},
-    "declared": {"epsilon": -1, "rho": -2, "mu": -1},
-}
 
 
 def _scaled(value: Fraction, factor: Fraction, exponent: int) -> Fraction:

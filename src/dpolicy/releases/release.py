@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.privacy.mechanisms.registry import Mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays
 
 #: A run of whole numbers, both ends included.

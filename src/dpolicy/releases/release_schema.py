@@ -11,22 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-#: The kinds of mechanism a release can name (docs/releases.md): the values of `mechanism` in CEL.
-MECHANISM_KINDS: tuple[str, ...] = (
-    "declared",
-    "discrete-gaussian",
-    "discrete-laplace",
-    "dp-sgd",
-    "exponential",
-    "gaussian",
-    "laplace",
-    "pate",
-    "randomized-response",
-    "report-noisy-max",
-    "sparse-vector",
-    "tree-aggregation",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Label:

@@ -8,7 +8,8 @@ from random import Random
 
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Predicate, matches
-from dpolicy.releases.release_schema import MECHANISM_KINDS, Label, PredicateInput, ReleaseSchema
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
+from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
 #: Number of samples: enough to refute nearly every false implication, cheap to evaluate.
 SAMPLES = 256
@@ -24,7 +25,7 @@ def sample_predicate_inputs(schema: ReleaseSchema) -> list[PredicateInput]:
     while len(inputs) < SAMPLES:
         chosen = random.sample(attributes, min(len(attributes), random.choice((0, 1, 1, 2, 4))))
         labels = _labels(schema, random, defaults=False)
-        kind = random.choice(MECHANISM_KINDS)
+        kind = random.choice(tuple(MECHANISM_KINDS))
         inputs.append(
             PredicateInput(tuple(sorted(chosen)), labels, kind, random.choice(("", "team")))
         )

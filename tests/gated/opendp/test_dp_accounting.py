@@ -21,9 +21,10 @@ from dpolicy.integrations.dp_accounting import (
 from dpolicy.integrations.dp_accounting.event_conversion import REFUSAL_REASONS
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.privacy.cost import run_count, single_run_bounds
+from dpolicy.privacy.cost import single_run_bounds
 from dpolicy.privacy.mechanisms.divergence_bounds import smallest_curve
-from dpolicy.privacy.mechanisms.registry import Mechanism, parse_mechanism
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.body import to_plain_body
 
@@ -295,7 +296,7 @@ def test_a_round_trip_of_randomized_response(fields: dict[str, Any]) -> None:
 
 def divergence(m: Mechanism, order: int) -> float:
     """Return the Rényi divergence of all runs."""
-    return run_count(m) * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(
+    return m.run_count * smallest_curve(single_run_bounds(m, 1, NeighbouringRelation.ADD_REMOVE))(
         order
     )
 

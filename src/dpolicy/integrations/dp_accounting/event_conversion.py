@@ -26,8 +26,8 @@ from dpolicy.privacy.mechanisms.gaussian import (
     TreeAggregation,
 )
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
-from dpolicy.privacy.mechanisms.registry import Mechanism
 from dpolicy.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, SparseVector
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 

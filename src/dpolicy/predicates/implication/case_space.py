@@ -30,7 +30,8 @@ from dpolicy.predicates.tree import (
     Tree,
     children,
 )
-from dpolicy.releases.release_schema import MECHANISM_KINDS, ReleaseSchema
+from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
+from dpolicy.releases.release_schema import ReleaseSchema
 
 #: A list of free texts is searched up to this length; `size(x) > 1000` on one is not worth more.
 FREE_LIMIT = 64
@@ -81,7 +82,7 @@ def possible_texts(source: str, schema: ReleaseSchema) -> tuple[str, ...] | None
     if source == "attributes":
         return tuple(sorted(schema.attributes))
     if source == "mechanism":
-        return MECHANISM_KINDS
+        return tuple(MECHANISM_KINDS)
     if source == "by":
         return None
     values = schema.labels[source.removeprefix("labels.")].values

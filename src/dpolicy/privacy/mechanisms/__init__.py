@@ -1,1 +1,1 @@
-"""What one mechanism costs: a module for each family, from parameters to a loss per certificate."""
+"""Mechanisms: one module per family, from parameters to divergence bounds."""

@@ -1,101 +1,184 @@
-"""Gaussian noise → exact bounds: ρ = Δ²/(2σ²), μ = Δ/σ (theory 3.1, 3.6, 3.8, 3.9).
+"""Gaussian noise: exact bounds ρ = Δ²/(2σ²) and μ = Δ/σ (theory 3.1, 3.6, 3.8, 3.9).
 
-A group of k has k times the sensitivity, exactly (4.1). The discrete Gaussian obeys the same Rényi
-bound (Canonne, Kamath, Steinke 2020, Theorem 4) but is not μ-GDP. DP-SGD is one Gaussian per step
-on a Poisson sample; the sampling is added in `cost.py`. Not checked: the sensitivity, the clipping
-and the participation schema that were stated.
+A group of k units has exactly k times the sensitivity (4.1). The discrete Gaussian satisfies the
+same Rényi bound (Canonne, Kamath, Steinke 2020, Theorem 4) but is not μ-GDP. DP-SGD is one Gaussian
+per step on a Poisson sample; `cost.py` applies the sampling. dpolicy cannot check the stated
+sensitivity, the clipping and the participation schema.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, linear_bounds
+from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
+from dpolicy.privacy.mechanisms.parameters import ParameterReader
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """Continuous Gaussian noise of standard deviation `sigma`; the sensitivity is in L2."""
+
+    #: Mironov, Talwar, Zhang 2019.
+    sampling_factor: ClassVar[int] = 1
 
     sigma: Fraction
     sensitivity: Fraction = Fraction(1)
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return ρ = (kΔ)²/(2σ²) and μ² = (kΔ)²/σ²."""
+        distance, scale = self.sensitivity.as_integer_ratio()
+        return _gaussian_bounds(1, k * distance, self.sigma * scale)
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian:
+class DiscreteGaussian(Mechanism):
     """Integer noise with the parameter `sigma`, added to integers; the sensitivity is in L2."""
 
     sigma: Fraction
     sensitivity: Fraction = Fraction(1)
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return the ρ of the continuous Gaussian, without its μ."""
+        distance, scale = self.sensitivity.as_integer_ratio()
+        return linear_bounds(_gaussian_bounds(1, k * distance, self.sigma * scale).rho)
 
 
 @dataclass(frozen=True, slots=True)
-class DpSgd:
-    """Noisy gradient steps on Poisson samples of whole units."""
+class DpSgd(Mechanism):
+    """Noisy gradient steps on Poisson samples of whole units; each step draws its own sample."""
 
     noise_multiplier: Fraction
-    sampling_rate: Fraction | None
     steps: int
-    count: int = 1
+
+    @property
+    def run_count(self) -> int:
+        """Number of steps of all runs."""
+        return self.steps * self.count
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of one step in which the batch contains every unit."""
+        return _gaussian_bounds(1, k, self.noise_multiplier)
+
+    def single_run(self) -> Mechanism:
+        """Return one step, so that DP-SGD and Gaussians share sampled curves."""
+        return Gaussian(self.noise_multiplier)
 
 
 @dataclass(frozen=True, slots=True)
-class TreeAggregation:
+class TreeAggregation(Mechanism):
     """DP-FTRL: prefix sums from a binary tree; a unit takes part `participations` times."""
 
     noise_multiplier: Fraction
     steps: int
     participations: int = 1
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of ⌊log₂ n⌋ + 1 nodes for each participation of a unit."""
+        nodes = self.steps.bit_length()
+        return _gaussian_bounds(nodes, k * self.participations, self.noise_multiplier)
 
 
 @dataclass(frozen=True, slots=True)
-class Pate:
-    """GNMax with noise `sigma` on the votes, charged without looking at them (theory 3.9)."""
+class Pate(Mechanism):
+    """GNMax with noise `sigma` on the votes, charged independently of the votes (theory 3.9)."""
 
     sigma: Fraction
     queries: int
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of all queries with Δ = √2: a changed vote moves two counts.
+
+        All queries are one run: the same teachers answer them, so one sample serves all queries.
+        """
+        return _gaussian_bounds(2 * self.queries, k, self.sigma)
 
 
-def gaussian(m: Gaussian, k: int) -> DivergenceBounds:
-    """ρ = (kΔ)²/(2σ²) and μ² = (kΔ)²/σ²."""
-    return _gaussian(1, k * m.sensitivity.numerator, m.sigma * m.sensitivity.denominator)
-
-
-def discrete_gaussian(m: DiscreteGaussian, k: int) -> DivergenceBounds:
-    """The same ρ, and no μ."""
-    rho = _gaussian(1, k * m.sensitivity.numerator, m.sigma * m.sensitivity.denominator).rho
-    return linear_bounds(rho)
-
-
-def dp_sgd_step(m: DpSgd, k: int) -> DivergenceBounds:
-    """One step with every unit in the batch."""
-    return _gaussian(1, k, m.noise_multiplier)
-
-
-def tree_aggregation(m: TreeAggregation, k: int) -> DivergenceBounds:
-    """A unit is in ⌊log₂ n⌋ + 1 nodes each time it takes part."""
-    return _gaussian(m.steps.bit_length(), k * m.participations, m.noise_multiplier)
-
-
-def pate(m: Pate, k: int) -> DivergenceBounds:
-    """A teacher that changes its vote moves two counts, so Δ = √2 for each query.
-
-    All queries are one run: the same teachers answer them, so a sample is drawn once for all.
-    """
-    return _gaussian(2 * m.queries, k, m.sigma)
-
-
-def _gaussian(times: int, distance: int, sigma: Fraction) -> DivergenceBounds:
-    """μ² = times·(distance/σ)² and half of it as ρ, in integers for speed."""
-    numerator = times * (distance * sigma.denominator) ** 2
+def _gaussian_bounds(count: int, distance: int, sigma: Fraction) -> DivergenceBounds:
+    """Return μ² = count·(distance/σ)² and ρ = μ²/2, computed in integers for speed."""
+    numerator = count * (distance * sigma.denominator) ** 2
     denominator = sigma.numerator**2
     return linear_bounds(Fraction(numerator, 2 * denominator), Fraction(numerator, denominator))
+
+
+def _build_gaussian(reader: ParameterReader, count: int, rate: Fraction | None) -> Gaussian:
+    sigma, sensitivity = reader.positive("sigma"), reader.positive("sensitivity", Fraction(1))
+    return Gaussian(sigma, sensitivity, count=count, sampling_rate=rate)
+
+
+def _build_discrete_gaussian(
+    reader: ParameterReader, count: int, rate: Fraction | None
+) -> DiscreteGaussian:
+    sigma, sensitivity = reader.positive("sigma"), reader.positive("sensitivity", Fraction(1))
+    return DiscreteGaussian(sigma, sensitivity, count=count, sampling_rate=rate)
+
+
+def _build_dp_sgd(reader: ParameterReader, count: int, rate: Fraction | None) -> DpSgd:
+    noise = reader.positive("noise-multiplier")
+    if not reader.has("sampling-rate"):
+        message = "`dp-sgd` needs `sampling-rate`; help: use 1 if every batch contains every unit"
+        reader.report("M003", message)
+    return DpSgd(noise, reader.positive_integer("steps"), count=count, sampling_rate=rate)
+
+
+def _build_tree_aggregation(
+    reader: ParameterReader, count: int, rate: Fraction | None
+) -> TreeAggregation:
+    noise, steps = reader.positive("noise-multiplier"), reader.positive_integer("steps")
+    participations = reader.positive_integer("participations", default=1)
+    return TreeAggregation(noise, steps, participations, count=count, sampling_rate=rate)
+
+
+def _build_pate(reader: ParameterReader, count: int, rate: Fraction | None) -> Pate:
+    sigma, queries = reader.positive("sigma"), reader.positive_integer("queries")
+    return Pate(sigma, queries, count=count, sampling_rate=rate)
+
+
+KINDS = (
+    MechanismKind(
+        name="gaussian",
+        parameters=frozenset({"sigma", "sensitivity"}),
+        build=_build_gaussian,
+        example={"sigma": 10},
+        restatable=frozenset({"sensitivity"}),
+        noise_parameters={"sigma": 1},
+        calibrated="sigma",
+    ),
+    MechanismKind(
+        name="discrete-gaussian",
+        parameters=frozenset({"sigma", "sensitivity"}),
+        build=_build_discrete_gaussian,
+        example={"sigma": 10},
+        restatable=frozenset({"sensitivity"}),
+        noise_parameters={"sigma": 1},
+        calibrated="sigma",
+    ),
+    MechanismKind(
+        name="dp-sgd",
+        parameters=frozenset({"noise-multiplier", "steps"}),
+        build=_build_dp_sgd,
+        example={"noise-multiplier": 1, "sampling-rate": Fraction(1, 100), "steps": 100},
+        restatable=frozenset({"noise-multiplier", "sampling-rate"}),
+        noise_parameters={"noise-multiplier": 1},
+        calibrated="noise-multiplier",
+    ),
+    MechanismKind(
+        name="tree-aggregation",
+        parameters=frozenset({"noise-multiplier", "steps", "participations"}),
+        build=_build_tree_aggregation,
+        example={"noise-multiplier": 2, "steps": 8},
+        restatable=frozenset({"noise-multiplier", "participations"}),
+        noise_parameters={"noise-multiplier": 1},
+        calibrated="noise-multiplier",
+    ),
+    MechanismKind(
+        name="pate",
+        parameters=frozenset({"sigma", "queries"}),
+        build=_build_pate,
+        example={"sigma": 40, "queries": 100},
+        noise_parameters={"sigma": 1},
+        calibrated="sigma",
+    ),
+)

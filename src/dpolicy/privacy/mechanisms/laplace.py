@@ -1,4 +1,4 @@
-"""Laplace noise, continuous or discrete → its exact Rényi curve (theory 3.3).
+"""Laplace noise, continuous or discrete: the exact Rényi curve (theory 3.3).
 
 With e = kΔ/b, (α−1)·rdp = log(w·e^{(α−1)e} + (1−w)·e^{−αe}), w = α/(2α−1). The discrete curve has
 the same form in the shift s = kΔ: P·e^{(α−1)s/b} + Q·e^{−αs/b} with P + Q = 1. The logarithm of a
@@ -12,53 +12,53 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
+from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
+from dpolicy.privacy.mechanisms.parameters import ParameterReader
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class Laplace(Mechanism):
     """Laplace noise of scale `scale`; the sensitivity is in L1."""
+
+    #: Zhu, Wang 2019.
+    sampling_factor: ClassVar[int] = 1
 
     scale: Fraction
     sensitivity: Fraction = Fraction(1)
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return pure ε = kΔ/b with the curve of the Laplace distribution."""
+        epsilon = k * self.sensitivity / self.scale
+        e = float(epsilon)
+        return pure_dp_bounds(epsilon, curve=lambda order: laplace_divergence(e, order))
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace:
+class DiscreteLaplace(Mechanism):
     """Two-sided geometric noise, P(x) ∝ exp(−|x|/scale), added to integers."""
 
     scale: Fraction
     sensitivity: Fraction = Fraction(1)
-    count: int = 1
-    sampling_rate: Fraction | None = None
 
-
-def laplace(m: Laplace, k: int) -> DivergenceBounds:
-    """Pure kΔ/b, with the curve of the Laplace distribution."""
-    epsilon = k * m.sensitivity / m.scale
-    e = float(epsilon)
-    return pure_dp_bounds(epsilon, curve=lambda order: laplace_divergence(e, order))
-
-
-def discrete_laplace(m: DiscreteLaplace, k: int) -> DivergenceBounds:
-    """Pure kΔ/b, with the curve of the discrete distribution."""
-    step, shift = float(1 / m.scale), float(k * m.sensitivity)
-    epsilon = k * m.sensitivity / m.scale
-    if shift < 1:  # no shift of an integer; what follows from ε alone will do
-        return pure_dp_bounds(epsilon)
-    return pure_dp_bounds(
-        epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order)
-    )
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return pure ε = kΔ/b with the curve of the discrete distribution."""
+        step, shift = float(1 / self.scale), float(k * self.sensitivity)
+        epsilon = k * self.sensitivity / self.scale
+        if shift < 1:  # an integer cannot move by less than 1: use the bounds that ε implies
+            return pure_dp_bounds(epsilon)
+        return pure_dp_bounds(
+            epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order)
+        )
 
 
 def laplace_divergence(e: float, order: float) -> float:
-    """The Rényi divergence between Laplace distributions that are e scales apart."""
+    """Return the Rényi divergence between Laplace distributions that are e scales apart."""
     weight, other = order / (2 * order - 1), (order - 1) / (2 * order - 1)
     if (order - 1) * e < 1:
-        # The terms of first order cancel exactly; what is left is positive.
+        # The terms of first order cancel exactly; the remaining terms are positive.
         excess = weight * _excess((order - 1) * e) + other * _excess(-order * e)
         moment = math.log1p(excess)
     else:
@@ -68,7 +68,7 @@ def laplace_divergence(e: float, order: float) -> float:
 
 
 def discrete_laplace_divergence(step: float, shift: float, order: float) -> float:
-    """The Rényi divergence for P(x) ∝ exp(−step·|x|) moved by `shift` ≥ 1."""
+    """Return the Rényi divergence of P(x) ∝ exp(−step·|x|) from P moved by `shift` ≥ 1."""
     up, down = (order - 1) * step, order * step
     spread = -math.expm1(-(2 * order - 1) * step)
     x = math.exp(-step)
@@ -89,8 +89,42 @@ def discrete_laplace_divergence(step: float, shift: float, order: float) -> floa
 
 
 def _excess(x: float) -> float:
-    """e^x − 1 − x without cancellation near zero."""
+    """Return e^x − 1 − x without cancellation near zero."""
     if abs(x) > 0.1:
         return math.expm1(x) - x
     tail = 1 + x / 7 * (1 + x / 8 * (1 + x / 9 * (1 + x / 10)))
     return x * x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * tail))))
+
+
+def _build_laplace(reader: ParameterReader, count: int, rate: Fraction | None) -> Laplace:
+    scale, sensitivity = reader.positive("scale"), reader.positive("sensitivity", Fraction(1))
+    return Laplace(scale, sensitivity, count=count, sampling_rate=rate)
+
+
+def _build_discrete_laplace(
+    reader: ParameterReader, count: int, rate: Fraction | None
+) -> DiscreteLaplace:
+    scale, sensitivity = reader.positive("scale"), reader.positive("sensitivity", Fraction(1))
+    return DiscreteLaplace(scale, sensitivity, count=count, sampling_rate=rate)
+
+
+KINDS = (
+    MechanismKind(
+        name="laplace",
+        parameters=frozenset({"scale", "sensitivity"}),
+        build=_build_laplace,
+        example={"scale": 10},
+        restatable=frozenset({"sensitivity"}),
+        noise_parameters={"scale": 1},
+        calibrated="scale",
+    ),
+    MechanismKind(
+        name="discrete-laplace",
+        parameters=frozenset({"scale", "sensitivity"}),
+        build=_build_discrete_laplace,
+        example={"scale": 10},
+        restatable=frozenset({"sensitivity"}),
+        noise_parameters={"scale": 1},
+        calibrated="scale",
+    ),
+)

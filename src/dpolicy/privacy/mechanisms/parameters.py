@@ -1,203 +1,206 @@
-"""Fields of a mechanism → exact, checked values, with every problem reported.
+"""Reader of mechanism parameters: exact, checked values, with every problem reported.
 
-Numbers arrive as exact fractions. A `Reader` takes parameters out of a mapping one after the other,
-remembers what is wrong with each, and at the end names the ones that nobody asked for.
+Numbers arrive as exact fractions. A `ParameterReader` returns a valid placeholder for an invalid
+parameter and continues, so that one pass reports all problems of a mechanism.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Set
 from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
+from dpolicy.text.did_you_mean import closest_name, suggest
 
-#: Every code, and what it means for whoever wrote the release.
+#: Titles of the problem codes of mechanisms.
 PROBLEMS: Mapping[str, str] = {
-    "M001": "the kind of mechanism is missing or unknown",
-    "M002": "the kind of mechanism has no such parameter",
-    "M003": "a parameter that the mechanism needs is missing",
-    "M004": "a value of the wrong type, such as text where a number belongs",
-    "M005": "a number that must be positive is not",
-    "M006": "a number so small, large or long that it must be a mistake",
-    "M007": "a sampling rate outside of (0, 1]",
-    "M008": "a count that is not a whole number",
-    "M009": "parameters that exclude each other, or none of those of which one is needed",
-    "M010": "a δ outside of [0, 1)",
-    "M011": "a Rényi order that is not above 1, or beyond reason",
-    "M012": "a Rényi curve that falls with the order; divergences never do",
-    "M013": "a Rényi curve whose (α−1)·divergence is not convex; that of every mechanism is",
-    "M014": "a loss that depends on the data, which would itself leak (theory 3.9)",
-    "M015": "a noise for report-noisy-max that is not supported",
-    "M016": "a probability outside of its range",
-    "M017": "a parameter of the noise restated for another unit; the noise is the same for all",
-    "M018": "a restatement for a unit that the policy does not define",
+    "M001": "the mechanism kind is missing or unknown",
+    "M002": "the mechanism kind does not have this parameter",
+    "M003": "a required parameter is missing",
+    "M004": "a value has the wrong type, for example text instead of a number",
+    "M005": "a number must be positive",
+    "M006": "a number is outside the accepted range, or has too many digits",
+    "M007": "a sampling rate is outside (0, 1]",
+    "M008": "a count is not a whole number",
+    "M009": "parameters exclude each other, or a required alternative is missing",
+    "M010": "a δ is outside [0, 1)",
+    "M011": "a Rényi order is outside the accepted range",
+    "M012": "a Rényi curve decreases with the order; a Rényi divergence never does",
+    "M013": "a Rényi curve has a (α−1)·divergence that is not convex; every mechanism's is convex",
+    "M014": "a loss depends on the data; such a loss would itself leak (theory 3.9)",
+    "M015": "report-noisy-max does not support this noise",
+    "M016": "a probability is outside its range",
+    "M017": "a restatement changes a noise parameter; the noise is the same for every unit",
+    "M018": "a restatement names a unit that the policy does not define",
     "M019": "no amount of noise meets the target of a calibration",
 }
 
-#: Sizes of noise, sensitivity and loss between which numbers mean something.
+#: Accepted range of noise, sensitivity and loss.
 SMALLEST, LARGEST = Fraction(1, 10**9), Fraction(10**9)
 
-#: No mechanism is run or composed more often than this.
+#: Largest count: no mechanism runs or composes more often.
 MAX_COUNT = 10**9
 
-#: Longer numbers are an attack or an accident; no δ below 1e-100 is meant seriously.
+#: Largest number of digits, which bounds the cost of exact arithmetic. It allows δ = 10⁻¹⁰⁰.
 MAX_DIGITS = 100
 
-#: The largest Rényi order: curves of real mechanisms say nothing new beyond.
+#: Largest Rényi order: the curve of a real mechanism has no further information beyond it.
 MAX_STATED_ORDER = 10**6
 
-#: More stated orders than this are an attack or an accident.
+#: Largest number of stated orders, which bounds the size of a curve.
 MAX_POINTS = 1_000
 
 
 class ParameterReader:
-    """Takes parameters out of one mapping and collects what is wrong with them."""
+    """Reader of the parameters of one mechanism, which collects all problems."""
 
-    def __init__(self, fields: Mapping[str, object], kind: str) -> None:
+    def __init__(self, fields: Mapping[str, object], kind: str, allowed: Set[str]) -> None:
+        """Read `fields` of a mechanism of `kind`; `allowed` are the names of its parameters."""
         self._fields = dict(fields)
         self._kind = kind
-        self._known: set[str] = set()
+        self._allowed = allowed
         self.problems: list[InvalidValue] = []
 
-    def allow(self, name: str) -> bool:
-        """Whether a parameter is given; asking makes it known."""
-        self._known.add(name)
+    def has(self, name: str) -> bool:
+        """Return whether a parameter is present."""
         return name in self._fields
 
     def raw(self, name: str) -> object:
-        """A given parameter as it is."""
+        """Return the unchecked value of a parameter that is present."""
         return self._fields[name]
 
     def report(self, code: str, message: str) -> None:
-        """Remember a problem."""
+        """Add a problem."""
         self.problems.append(InvalidValue(code, message))
 
     def positive(self, name: str, default: Fraction | None = None) -> Fraction:
-        """A number above zero and within reason."""
+        """Return a number above zero and within the accepted range."""
         value = self._number(name, default)
         if value is not None:
             self.check_size(f"`{name}`", value)
         return Fraction(1) if value is None else value
 
     def not_negative(self, name: str) -> Fraction:
-        """A number that may be left out or zero."""
+        """Return a number that may be zero; zero if it is absent."""
         value = self._number(name, Fraction(0))
         if value:
             self.check_size(f"`{name}`", value)
         return value or Fraction(0)
 
-    def positive_integer(self, name: str, default: int | None = None, least: int = 1) -> int:
-        """A count."""
+    def positive_integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
+        """Return an integer from `minimum` to `MAX_COUNT`."""
         value = self._number(name, None if default is None else Fraction(default))
         if value is None:
-            return least
+            return minimum
+        text = format_number(value)
         if value.denominator != 1:
-            self.report("M008", f"`{name}` must be a whole number, not `{format_number(value)}`")
+            self.report("M008", f"`{name}` must be a whole number, not `{text}`")
         elif value <= 0:
-            self.report("M005", f"`{name}` must be positive, not `{format_number(value)}`")
-        elif not least <= value <= MAX_COUNT:
-            self.report(
-                "M006", f"`{name}` is `{format_number(value)}`, outside {least} to {MAX_COUNT}"
-            )
+            self.report("M005", f"`{name}` must be positive, not `{text}`")
+        elif not minimum <= value <= MAX_COUNT:
+            self.report("M006", f"`{name}` is `{text}`, outside {minimum} to {MAX_COUNT}")
         else:
             return int(value)
-        return least
+        return minimum
 
     def rate(self, name: str = "sampling-rate") -> Fraction | None:
-        """A probability of being sampled, if given."""
-        if not self.allow(name):
+        """Return a sampling rate; None if it is absent or invalid."""
+        if not self.has(name):
             return None
         value = self._number(name, None)
         if value is None:
             return None
         if not 0 < value <= 1:
-            message = (
-                f"`{name}` is `{format_number(value)}`; a sampling rate is above 0 and at most 1"
-            )
-            self.report("M007", message)
+            text = format_number(value)
+            self.report("M007", f"`{name}` is `{text}`; it must be above 0 and at most 1")
             return None
         self.check_size(f"`{name}`", value)
         return value
 
     def probability(self, name: str, low: Fraction, high: Fraction) -> Fraction:
-        """A number strictly between two others."""
+        """Return a number strictly between `low` and `high`."""
+        middle = (low + high) / 2
         value = self._number(name, None)
-        if value is not None and not low < value < high:
-            wanted = f"above {format_number(low)} and below {format_number(high)}"
-            self.report("M016", f"`{name}` is `{format_number(value)}`; it must be {wanted}")
-        elif value is not None and min(value - low, high - value) < SMALLEST:
-            self.report(
-                "M006", f"`{name}` is `{format_number(value)}`, absurdly close to its limit"
-            )
-        elif value is not None:
-            return value
-        return (low + high) / 2
+        if value is None:
+            return middle
+        text = format_number(value)
+        if not low < value < high:
+            limits = f"above {format_number(low)} and below {format_number(high)}"
+            self.report("M016", f"`{name}` is `{text}`; it must be {limits}")
+            return middle
+        if min(value - low, high - value) < SMALLEST:
+            self.report("M006", f"`{name}` is `{text}`, within 1e-9 of its limit")
+            return middle
+        return value
 
     def delta(self, name: str = "delta") -> Fraction:
-        """A δ, which may be left out or zero."""
+        """Return a δ; zero if it is absent."""
         value = self._number(name, Fraction(0))
         if value is None:
             return Fraction(0)
         if not 0 <= value < 1:
-            self.report(
-                "M010", f"`{name}` is `{format_number(value)}`; it must be at least 0 and below 1"
-            )
+            text = format_number(value)
+            self.report("M010", f"`{name}` is `{text}`; it must be at least 0 and below 1")
             return Fraction(0)
         return value
 
-    def choice(self, name: str, values: Iterable[str], code: str, why: str = "") -> str:
-        """One of a few words."""
-        known = list(values)
-        if not self.allow(name):
-            self.report("M003", f"`{self._kind}` needs `{name}`; one of {', '.join(known)}")
-            return known[0]
+    def choice(self, name: str, values: Iterable[str], code: str, hint: str = "") -> str:
+        """Return one of `values`. `hint` replaces the suggestion in the problem `code`."""
+        names = list(values)
+        choices = f"; one of {', '.join(names)}"
+        if not self.has(name):
+            self.report("M003", f"`{self._kind}` needs `{name}`{choices}")
+            return names[0]
         value = self._fields[name]
-        if not isinstance(value, str) or value not in known:
-            hint = why or parameter_suggestion(str(value), known) or f"; one of {', '.join(known)}"
-            self.report(code, f"unknown `{name}` `{value}`{hint}")
-            return known[0]
+        if not isinstance(value, str) or value not in names:
+            suggestion = hint or suggestion_or(str(value), names, choices)
+            self.report(code, f"unknown `{name}` `{value}`{suggestion}")
+            return names[0]
         return value
 
     def finish(self) -> tuple[InvalidValue, ...]:
-        """All problems, with the parameters that nobody asked for."""
+        """Report unknown parameters; return all problems."""
         for name in self._fields:
-            if name not in self._known:
-                hint = parameter_suggestion(str(name), sorted(self._known - {"kind"}))
+            if name != "kind" and name not in self._allowed:
+                suggestion = suggest(str(name), self._allowed)
+                hint = f"; {suggestion}" if suggestion else ""
                 self.report("M002", f"`{self._kind}` has no parameter `{name}`{hint}")
         return tuple(self.problems)
 
-    def number(self, what: str, value: object) -> Fraction | None:
-        """An exact number, or None with a problem."""
+    def number(self, subject: str, value: object) -> Fraction | None:
+        """Return an exact number, or None with a problem about `subject`."""
         if isinstance(value, bool) or not isinstance(value, int | Fraction):
-            self.report("M004", f"{what} must be a number, not `{value}`")
+            self.report("M004", f"{subject} must be a number, not `{value}`")
             return None
         if max(abs(value.numerator), value.denominator) > 10**MAX_DIGITS:
-            self.report("M006", f"{what} has more than {MAX_DIGITS} digits")
+            self.report("M006", f"{subject} has more than {MAX_DIGITS} digits")
             return None
         return Fraction(value)
 
+    def check_size(self, subject: str, value: Fraction) -> bool:
+        """Return whether a number is positive and within the accepted range; report it if not."""
+        if value <= 0:
+            self.report("M005", f"{subject} must be positive, not `{format_number(value)}`")
+        elif not SMALLEST <= value <= LARGEST:
+            self.report("M006", f"{subject} is `{format_number(value)}`, outside 1e-9 to 1e9")
+        else:
+            return True
+        return False
+
     def _number(self, name: str, default: Fraction | None) -> Fraction | None:
-        if not self.allow(name):
+        if not self.has(name):
             if default is None:
                 self.report("M003", f"`{self._kind}` needs `{name}`")
             return default
         return self.number(f"`{name}`", self._fields[name])
 
-    def check_size(self, what: str, value: Fraction) -> None:
-        """Report a number that is not positive or beyond reason."""
-        if value <= 0:
-            self.report("M005", f"{what} must be positive, not `{format_number(value)}`")
-        elif not SMALLEST <= value <= LARGEST:
-            self.report("M006", f"{what} is `{format_number(value)}`, outside 1e-9 to 1e9")
 
-
-def parameter_suggestion(word: str, known_names: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing."""
-    close = get_close_matches(word, list(known_names), n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+def suggestion_or(word: str, names: Iterable[str], default: str) -> str:
+    """Return `; did you mean …?` if a name is close to the word, and `default` otherwise."""
+    close = closest_name(word, names)
+    return default if close is None else f"; did you mean `{close}`?"
 
 
 def format_number(value: Fraction) -> str:
-    """A number as people wrote it, or near it."""
+    """Return a number as text: integers exactly, others with six digits."""
     return str(value.numerator) if value.denominator == 1 else f"{float(value):g}"

@@ -1,6 +1,6 @@
-"""Randomized response → exact bounds, over two values or k (theory 3.2).
+"""Randomized response over two or k values: exact bounds (theory 3.2).
 
-Two values are RR_ε itself, the worst of all ε-DP mechanisms. k values with noise ν have the curve
+Two values are RR_ε, the worst of all ε-DP mechanisms. k values with noise ν have the curve
 log(hi^α lo^{1−α} + lo^α hi^{1−α} + (k−2)·lo)/(α−1). A group is charged as a pure mechanism.
 """
 
@@ -11,44 +11,44 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
+from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
+from dpolicy.privacy.mechanisms.parameters import ParameterReader
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse:
-    """The true one of two answers with probability `truth`."""
+class RandomizedResponse(Mechanism):
+    """Randomized response that gives the true one of two answers with probability `truth`."""
 
     truth: Fraction
-    count: int = 1
-    sampling_rate: Fraction | None = None
+
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return pure ε = k·log(p/(1−p))."""
+        return pure_dp_bounds(k * math.log1p(float((2 * self.truth - 1) / (1 - self.truth))))
 
 
 @dataclass(frozen=True, slots=True)
-class KaryResponse:
-    """The true one of `values` answers kept with 1 − `noise`, else any of them alike."""
+class KaryResponse(Mechanism):
+    """Randomized response over `values` answers.
+
+    It keeps the true answer with probability 1 − `noise`, and otherwise draws one of all answers
+    uniformly.
+    """
 
     values: int
     noise: Fraction
-    count: int = 1
-    sampling_rate: Fraction | None = None
 
-
-def randomized_response(m: RandomizedResponse, k: int) -> DivergenceBounds:
-    """Pure k·log(p/(1−p))."""
-    return pure_dp_bounds(k * math.log1p(float((2 * m.truth - 1) / (1 - m.truth))))
-
-
-def kary_response(m: KaryResponse, k: int) -> DivergenceBounds:
-    """Pure k·log(hi/lo); for one unit, the exact curve."""
-    low = m.noise / m.values
-    epsilon = math.log1p(float((1 - m.noise) / low))
-    if k > 1:
-        return pure_dp_bounds(k * epsilon)
-    least = float(low)
-    return pure_dp_bounds(epsilon, curve=lambda order: _kary_divergence(epsilon, least, order))
+    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+        """Return pure ε = k·log(hi/lo); for one unit, with the exact curve."""
+        low = self.noise / self.values
+        epsilon = math.log1p(float((1 - self.noise) / low))
+        if k > 1:
+            return pure_dp_bounds(k * epsilon)
+        lowest = float(low)
+        return pure_dp_bounds(epsilon, curve=lambda order: _kary_divergence(epsilon, lowest, order))
 
 
 def _kary_divergence(epsilon: float, low: float, order: float) -> float:
-    """With r = hi/lo: the sum over answers is 1 + lo·(r^α − 1)(1 − r^{1−α}), all terms positive."""
+    """Return the divergence. With r = hi/lo, the sum is 1 + lo·(r^α − 1)(1 − r^{1−α}) > 1."""
     kept = -math.expm1(-(order - 1) * epsilon)
     if order * epsilon < 30:
         moment = math.log1p(low * math.expm1(order * epsilon) * kept)
@@ -58,3 +58,29 @@ def _kary_divergence(epsilon: float, low: float, order: float) -> float:
         gain += math.log1p(-math.exp(-order * epsilon))
         moment = max(gain, 0.0) + math.log1p(math.exp(-abs(gain)))
     return min(epsilon, moment / (order - 1))
+
+
+def _build_response(
+    reader: ParameterReader, count: int, rate: Fraction | None
+) -> RandomizedResponse | KaryResponse:
+    over_two, over_many = reader.has("truth"), reader.has("values") or reader.has("noise")
+    if over_two == over_many:
+        message = "`randomized-response` needs either `truth`, or `values` and `noise`"
+        reader.report("M009", message)
+        return RandomizedResponse(Fraction(3, 4))
+    if over_two:
+        truth = reader.probability("truth", Fraction(1, 2), Fraction(1))
+        return RandomizedResponse(truth, count=count, sampling_rate=rate)
+    values = reader.positive_integer("values", minimum=2)
+    noise = reader.probability("noise", Fraction(0), Fraction(1))
+    return KaryResponse(values, noise, count=count, sampling_rate=rate)
+
+
+KINDS = (
+    MechanismKind(
+        name="randomized-response",
+        parameters=frozenset({"truth", "values", "noise"}),
+        build=_build_response,
+        example={"truth": Fraction(3, 4)},
+    ),
+)

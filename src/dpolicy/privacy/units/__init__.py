@@ -1,1 +1,1 @@
-"""Privacy units: calendar, order and group privacy."""
+"""Privacy units: calendar periods, neighbouring relations and group privacy."""

@@ -1,8 +1,9 @@
-"""Days → blocks of a calendar: exact arithmetic on day numbers for every period (theory 4.4).
+"""Calendar periods and their blocks: exact arithmetic on day numbers (theory 4.4).
 
-A day is its proleptic Gregorian ordinal. Two shapes of partition exist: blocks of equal length at a
-phase (day, week, tumbling days), and the irregular ones (month to year, ISO year), which repeat
-every 400 years. Windows that slide are not partitions; `units.py` counts them by covering.
+A day is its proleptic Gregorian ordinal. There are two shapes of partition: blocks of equal length
+with a phase (day, week, tumbling days), and irregular blocks (month to year, ISO year), which
+repeat every 400 years. Sliding windows are not partitions; `privacy_units.py` counts the windows
+that cover the days.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from itertools import pairwise
 
 from dpolicy.errors import InvalidValue, InvariantBroken
 
-#: Every code of periods and days, and what it means for whoever wrote them.
+#: Titles of the problem codes of periods and days.
 PROBLEMS: Mapping[str, str] = {
-    "U001": "a period that is neither of the calendar nor a number of days",
-    "U002": "a period of no days, or of more than a century",
-    "U003": "a day that the calendar does not have, or that no data can have",
-    "U004": "an interval of days that ends before it starts, or none or too many of them",
-    "U005": "more blocks than can be listed",
+    "U001": "a period is neither a calendar period nor a number of days",
+    "U002": "a period has no days, or more than about a century",
+    "U003": "a day is not in the calendar, or outside the accepted range",
+    "U004": "an interval of days ends before it starts, or there are no or too many intervals",
+    "U005": "a period has more blocks than can be listed",
 }
 
 #: The Gregorian calendar, week days included, repeats after this many days (400 years).
 CYCLE = 146_097
 
-#: Days outside this range are refused: nobody has data there, and block ends stay valid dates.
+#: Accepted days: no data is outside, and the ends of blocks remain valid dates.
 EARLIEST, LATEST = date(1583, 1, 1), date(8999, 12, 31)
 
-#: The longest sliding or tumbling period, about a century.
+#: Longest sliding or tumbling period, about a century.
 MAX_DAYS = 36_600
 
 
 class PeriodKind(StrEnum):
-    """The shapes a period can have; the values are what people write."""
+    """Kind of a period; the values are the words of the policy language."""
 
     DAY = "day"
     WEEK = "week"
@@ -50,17 +51,17 @@ class PeriodKind(StrEnum):
     TUMBLING = "tumbling"
 
 
-#: Months per block, for the irregular kinds that are made of months.
+#: Months per block, for the irregular kinds that consist of months.
 _MONTHS = {PeriodKind.MONTH: 1, PeriodKind.QUARTER: 3, PeriodKind.HALF: 6, PeriodKind.YEAR: 12}
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A span of time that a unit is limited to. Equal values are equal families of blocks.
+    """A span of time that limits a privacy unit. Equal periods have equal blocks.
 
-    `days` is the length of sliding and tumbling periods; `phase` the ordinal of a block start
-    modulo that length, None where nobody said (equal values then share the phase nobody said).
-    `start` only remembers how the phase was written.
+    `days` is the length of sliding and tumbling periods. `phase` is the ordinal of a block start
+    modulo that length; None if it was not stated (two equal periods without a phase are assumed to
+    have the same phase). `start` is the day with which the phase was stated, for display only.
     """
 
     kind: PeriodKind
@@ -87,13 +88,13 @@ ISO_YEAR = Period(PeriodKind.ISO_YEAR)
 
 
 def sliding(days: int) -> Period:
-    """Every window of so many consecutive days."""
+    """Return the period whose blocks are all windows of `days` consecutive days."""
     _check_length(days)
     return DAY if days == 1 else Period(PeriodKind.SLIDING, days)
 
 
 def tumbling(days: int, start: date | None = None) -> Period:
-    """Consecutive blocks of so many days; without `start`, at a phase that nobody knows."""
+    """Return the period of consecutive blocks of `days`; without `start`, the phase is unknown."""
     _check_length(days)
     if days == 1:
         return DAY
@@ -107,12 +108,12 @@ def tumbling(days: int, start: date | None = None) -> Period:
 
 
 def is_window(period: Period) -> bool:
-    """Whether any run of so many days may be a block: sliding, or tumbling at no known phase."""
+    """Return whether any `days` consecutive days may be a block: sliding, or of unknown phase."""
     return period.days > 0 and period.phase is None
 
 
 def fixed_length_and_phase(period: Period) -> tuple[int, int] | None:
-    """Length and phase of a partition into equal blocks; None for the others."""
+    """Return length and phase of a partition into blocks of equal length; None for others."""
     match period.kind:
         case PeriodKind.DAY:
             return 1, 0
@@ -126,20 +127,23 @@ def fixed_length_and_phase(period: Period) -> tuple[int, int] | None:
 
 
 def block_index(period: Period, day: int) -> int:
-    """The number of the block that holds a day; consecutive blocks have consecutive numbers."""
+    """Return the number of the block that contains a day; numbers are consecutive.
+
+    Raise `InvariantBroken` for windows, which are no partition.
+    """
     shape = fixed_length_and_phase(period)
     if shape:
         return (day - shape[1]) // shape[0]
     if is_window(period):
         raise InvariantBroken(f"`{period}` is not a partition of time")
-    when = date.fromordinal(day)
+    calendar_day = date.fromordinal(day)
     if period.kind is PeriodKind.ISO_YEAR:
-        return when.isocalendar().year
-    return (when.year * 12 + when.month - 1) // _MONTHS[period.kind]
+        return calendar_day.isocalendar().year
+    return (calendar_day.year * 12 + calendar_day.month - 1) // _MONTHS[period.kind]
 
 
 def block_start(period: Period, index: int) -> int:
-    """The first day of a block."""
+    """Return the first day of a block."""
     shape = fixed_length_and_phase(period)
     if shape:
         return index * shape[0] + shape[1]
@@ -150,7 +154,7 @@ def block_start(period: Period, index: int) -> int:
 
 
 def cycle_blocks(period: Period) -> Iterator[tuple[int, int]]:
-    """First and last day of every block of an irregular partition, over one 400-year cycle."""
+    """Return first and last day of every irregular block, over one cycle of 400 years."""
     starts = _cycle_starts(period)
     return ((start, end - 1) for start, end in pairwise(starts))
 
@@ -164,7 +168,7 @@ def _cycle_starts(period: Period) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def longest_block(period: Period) -> int:
-    """The length in days of the longest block."""
+    """Return the length of the longest block in days."""
     shape = fixed_length_and_phase(period)
     if shape or period.days:
         return shape[0] if shape else period.days
@@ -172,7 +176,7 @@ def longest_block(period: Period) -> int:
 
 
 def check_day(day: date) -> None:
-    """Refuse days that no data can have."""
+    """Raise `InvalidValue` (U003) if a day is outside `EARLIEST` to `LATEST`."""
     if not EARLIEST <= day <= LATEST:
         raise InvalidValue("U003", f"day `{day}` is outside {EARLIEST} to {LATEST}")
 

@@ -8,11 +8,16 @@ import click
 
 from dpolicy.cli.number_option import parse_decimal
 from dpolicy.cli.output.printing import format_option, print_json, print_note
-from dpolicy.privacy.calibration import NOISE, calibrate_noise
+from dpolicy.privacy.calibration import CALIBRATED_PARAMETERS, calibrate_noise
 
 
 @click.command()
-@click.option("--kind", required=True, type=click.Choice(sorted(NOISE)), help="Mechanism kind.")
+@click.option(
+    "--kind",
+    required=True,
+    type=click.Choice(sorted(CALIBRATED_PARAMETERS)),
+    help="Mechanism kind.",
+)
 @click.option("--epsilon", required=True, help="Target ε.")
 @click.option("--delta", default="0", help="Target δ; 0 for pure DP.")
 @click.option(
@@ -36,7 +41,7 @@ def command(kind: str, epsilon: str, delta: str, format_: str, **parameters: str
     if not 0 < target[0] <= 10**5 or not 0 <= target[1] < 1:
         raise click.UsageError("--epsilon must be above 0, and --delta at least 0 and below 1")
     noise, reached = calibrate_noise(kind, fields, Fraction(target[0]), Fraction(target[1]))
-    name = NOISE[kind]
+    name = CALIBRATED_PARAMETERS[kind]
     if format_ == "json":
         print_json({"kind": kind, name: noise, "epsilon": reached, "delta": float(target[1])})
     else:
