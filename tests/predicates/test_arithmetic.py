@@ -44,13 +44,13 @@ def test_what_has_no_value_fails(text: str) -> None:
     [
         ("budget.epsilon * 3", "type", "a decimal number and a whole number", "`3.0`"),
         ("budget.epsilom", "type", "unknown name `budget.epsilom`", "`budget.epsilon`"),
-        ("x", "type", "unknown name `x`", "the names are `budget.epsilon`"),
-        ("budget.epsilon > 1.0", "type", "gives a number, this is a bool", None),
+        ("x", "type", "unknown name `x`", "use one of `budget.epsilon`"),
+        ("budget.epsilon > 1.0", "type", "must return a number, not a bool", None),
         ('size("abc")', "refused", "`size` is not available", None),
-        ('double("1")', "refused", "this kind of value", None),
+        ('double("1")', "refused", "this type of value", None),
         ("[1.0].map(x, x)[0]", "refused", "`[ ]` is not available", None),
         ("dyn(1.0)", "refused", "`dyn` is not available", None),
-        ("budget.epsilon +", "syntax", "ends too early", None),
+        ("budget.epsilon +", "syntax", "is incomplete", None),
         ("1" * 5000, "too-large", "5000 bytes", "split"),
     ],
 )
