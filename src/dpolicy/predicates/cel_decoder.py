@@ -79,7 +79,7 @@ def _decode_constant(data: bytes) -> CelNode:
         if number == 2:
             return CelNode(0, "constant", "bool", bool(value))
         if number == 3:
-            return CelNode(0, "constant", "int", _signed(_number(value)))
+            return CelNode(0, "constant", "int", _to_signed(_number(value)))
         if number == 5:
             return CelNode(0, "constant", "double", struct.unpack("<d", _message(value))[0])
         if number == 6:
@@ -179,7 +179,7 @@ def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
         shift += 7
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 

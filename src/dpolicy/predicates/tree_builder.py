@@ -101,7 +101,7 @@ def _constant_value(node: CelNode) -> str | int | float | bool:
 
 
 def _build_name(builder: TreeBuilder, node: CelNode, scope: tuple[str, ...]) -> Tree:
-    if node.name in scope:  # of two variables with one name, the innermost is meant
+    if node.name in scope:  # the innermost of two variables with one name hides the other
         if _node_type(builder, node) not in _SCALARS:
             return _reject(builder, node, f"the type of `{node.name}` is not known")
         return QuantifierVariable(len(scope) - 1 - scope[::-1].index(node.name))
