@@ -91,7 +91,7 @@ class TextShape:
 
     def read(self, node: TextNode, report: Report) -> Any:
         if isinstance(node, ScalarNode) and node.kind == "text":
-            return node.word
+            return node.located_text
         return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class NameShape:
             )
             report("P011", message, node.span, help_)
             return INVALID
-        return node.word
+        return node.located_text
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "number", "boolean"], "pattern": f"^({NAME.pattern})$"}
@@ -133,7 +133,7 @@ class ChoiceShape:
             and node.text in self.words
             and node.kind in ("text", "bool")
         ):
-            return node.word
+            return node.located_text
         if isinstance(node, ScalarNode) and node.kind == "text":
             message = f"`{node.text[:40]}` is not {self.title}"
             report("P012", message, node.span, suggest(node.text, self.words))
