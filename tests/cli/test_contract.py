@@ -236,7 +236,7 @@ def test_cases_as_json_and_text(dpolicy: Any) -> None:
     assert (ran.json["passed"], ran.json["failed"]) == (1, 1)
     assert [step["passed"] for step in ran.json["steps"]] == [True, False]
     text = dpolicy("test", "bad_test.yaml").out
-    assert "bad_test.yaml:5:5: step 2 (rules) failed: expected 7 rules in all, found 9" in text
+    assert "bad_test.yaml:5:5: step 2 (rules) failed: expected 7 rules in total, got 9" in text
     assert "1 passed, 1 failed" in text
 
 

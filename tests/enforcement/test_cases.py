@@ -16,7 +16,7 @@ CASES = sorted([*FOLDER.glob("*_test.yaml"), *FOLDER.parent.glob("regions/*_test
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_case(file: Path) -> None:
     wrong = [o for o in run_case(load_case(file)) if o.problem is not None]
-    assert not wrong, "\n".join(f"{o.place}: {o.step}: {o.problem}" for o in wrong)
+    assert not wrong, "\n".join(f"{o.position}: {o.step}: {o.problem}" for o in wrong)
 
 
 def test_the_cases_are_there() -> None:

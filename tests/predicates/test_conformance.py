@@ -1,4 +1,4 @@
-"""The CEL conformance suite, through the library that checks types and through our closures."""
+"""CEL conformance suite, run with the library and with the closures."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CASES: list[dict[str, Any]] = json.loads(
 #: closures do not use its evaluator, and what they accept is checked below.
 KNOWN_FAILURES: dict[str, str] = {
     "fields/qualified_identifier_resolution/qualified_identifier_resolution_unchecked": (
-        "dotted variables are only found when names are checked"
+        "dotted variables are resolved only when names are checked"
     ),
     "fields/qualified_identifier_resolution/map_value_repeat_key_heterogeneous": (
         "a map may repeat a key as int and uint"
     ),
     "namespace/namespace/self_eval_container_lookup_unchecked": (
-        "containers are only looked through when names are checked"
+        "containers are searched only when names are checked"
     ),
     "parse/bytes_literals/triple_single_quoted_unescaped_punctuation": (
         "the case expects a backslash its text does not have"
@@ -149,17 +149,17 @@ def own_verdict(case: dict[str, Any]) -> str:
             return "bindings"
         text, facts = re.sub(r"\bx\b", "labels.x", text), PredicateInput(labels={"x": value["v"]})
     if expected["k"] == "value" and expected["v"]["t"] != "bool":
-        literal = written(expected["v"])
+        literal = format_literal(expected["v"])
         if literal is None:
             return "type"
         text = f"({text}) == {literal}"
-    read = parse_predicate(text, _SCHEMA)
-    if not isinstance(read, Expression) and expected["k"] == "error":
-        read = parse_predicate(f"({text}) == 0", _SCHEMA)
-    if not isinstance(read, Expression):
+    parsed = parse_predicate(text, _SCHEMA)
+    if not isinstance(parsed, Expression) and expected["k"] == "error":
+        parsed = parse_predicate(f"({text}) == 0", _SCHEMA)
+    if not isinstance(parsed, Expression):
         return "refused"
     try:
-        result: object = matches(read, facts)
+        result: object = matches(parsed, facts)
     except PredicateFailed:
         result = "error"
     wanted: object = "error" if expected["k"] == "error" else True
@@ -168,8 +168,8 @@ def own_verdict(case: dict[str, Any]) -> str:
     return "right" if result == wanted else f"wrong: {result} instead of {wanted}"
 
 
-def written(value: dict[str, Any]) -> str | None:
-    """A value as a CEL literal, if our fragment has one."""
+def format_literal(value: dict[str, Any]) -> str | None:
+    """Return a value as a CEL literal, or None if the supported fragment has none."""
     match value["t"]:
         case "int":
             return str(value["v"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.predicates.generated import read
+from tests.predicates.predicate_strategies import parse_valid
 
 from dpolicy.errors import InvariantBroken
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, matches
@@ -33,16 +33,16 @@ SCHEMA = ReleaseSchema(
 )
 
 
-def decided(first: str | Predicate, second: str | Predicate) -> bool:
-    """Whether one implies the other; a counter-example must be a legal mechanism."""
-    one, other = (read(p, SCHEMA) if isinstance(p, str) else p for p in (first, second))
+def is_implied(first: str | Predicate, second: str | Predicate) -> bool:
+    """Check the implication; verify that a counterexample is a valid mechanism."""
+    one, other = (parse_valid(p, SCHEMA) if isinstance(p, str) else p for p in (first, second))
     verdict = implies(one, other, SCHEMA)
     assert not isinstance(verdict, Undecided), verdict
     if isinstance(verdict, Refuted):
-        facts = verdict.counterexample
-        assert matches(one, facts) and not matches(other, facts)
-        assert {"stage", "deployment", "purpose", "dataset", "words"} <= facts.labels.keys()
-        assert set(facts.attributes) <= SCHEMA.attributes
+        example = verdict.counterexample
+        assert matches(one, example) and not matches(other, example)
+        assert {"stage", "deployment", "purpose", "dataset", "words"} <= example.labels.keys()
+        assert set(example.attributes) <= SCHEMA.attributes
     return isinstance(verdict, Implied)
 
 
@@ -111,7 +111,7 @@ def scope(*numbers: int) -> UsesAny:
     ],
 )
 def test_implications(first: str | Predicate, second: str | Predicate, expected: bool) -> None:
-    assert decided(first, second) is expected
+    assert is_implied(first, second) is expected
 
 
 @pytest.mark.parametrize(
@@ -138,81 +138,102 @@ def test_implications(first: str | Predicate, second: str | Predicate, expected:
     ],
 )
 def test_free_text_is_put_to_the_solver(first: str, second: str, expected: bool) -> None:
-    assert decided(first, second) is expected
+    assert is_implied(first, second) is expected
 
 
 def test_the_conjunction_of_scopes_is_not_its_text() -> None:
-    both = conjunction([read(uses(1, 2), SCHEMA), Always(), scope(3)])
-    assert decided(both, scope(3)) and decided(both, uses(1, 2)) and not decided(scope(3), both)
-    assert both == read(f"({uses(1, 2)}) && ({uses(3)})", SCHEMA)
+    both = conjunction([parse_valid(uses(1, 2), SCHEMA), Always(), scope(3)])
+    assert (
+        is_implied(both, scope(3))
+        and is_implied(both, uses(1, 2))
+        and not is_implied(scope(3), both)
+    )
+    assert both == parse_valid(f"({uses(1, 2)}) && ({uses(3)})", SCHEMA)
     assert conjunction([Always()]) == Always() and conjunction([scope(3)]) == scope(3)
-    cut = conjunction([read("true // x", SCHEMA), read(uses(1), SCHEMA), read("true", SCHEMA)])
-    longer = conjunction([read(f"true // x) && ({uses(1)}", SCHEMA), read("true", SCHEMA)])
+    cut = conjunction(
+        [
+            parse_valid("true // x", SCHEMA),
+            parse_valid(uses(1), SCHEMA),
+            parse_valid("true", SCHEMA),
+        ]
+    )
+    longer = conjunction(
+        [parse_valid(f"true // x) && ({uses(1)}", SCHEMA), parse_valid("true", SCHEMA)]
+    )
     assert isinstance(cut, Expression) and cut == longer  # the same text, and yet
-    assert not decided(longer, cut)
+    assert not is_implied(longer, cut)
 
 
 def test_a_predicate_that_can_never_match() -> None:
     nothing = UsesAny(frozenset())
-    assert decided(f'labels.stage == "final" && labels.stage == "tuning" && ({uses(1)})', nothing)
-    assert not decided('labels.stage == "final"', nothing)
+    assert is_implied(
+        f'labels.stage == "final" && labels.stage == "tuning" && ({uses(1)})', nothing
+    )
+    assert not is_implied('labels.stage == "final"', nothing)
 
 
 def test_facts_on_which_a_predicate_fails_refute_nothing() -> None:
-    assert decided('labels.maybe == "p" || true', "true")
-    assert decided(Always(), 'labels.maybe in ["p", "q", "r"]')  # where it is missing: denied
-    assert not decided(Always(), 'has(labels.maybe) && labels.maybe in ["p", "q", "r"]')
+    assert is_implied('labels.maybe == "p" || true', "true")
+    assert is_implied(Always(), 'labels.maybe in ["p", "q", "r"]')  # where it is missing: denied
+    assert not is_implied(Always(), 'has(labels.maybe) && labels.maybe in ["p", "q", "r"]')
 
 
 def test_without_a_solver_the_question_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "z3", None)
-    one, other = read('by.startsWith("ab")', SCHEMA), read('by.startsWith("a")', SCHEMA)
+    one, other = (
+        parse_valid('by.startsWith("ab")', SCHEMA),
+        parse_valid('by.startsWith("a")', SCHEMA),
+    )
     verdict = implies(one, other, SCHEMA)
     assert isinstance(verdict, Undecided)
     assert "`smt`" in verdict.reason
 
 
-def test_what_nobody_decides_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = read('labels.words.exists(w, w.startsWith("ab"))', SCHEMA)
-    other = read('labels.words.exists(w, w.startsWith("a"))', SCHEMA)
+def test_an_implication_without_proof_or_counterexample_is_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = parse_valid('labels.words.exists(w, w.startsWith("ab"))', SCHEMA)
+    other = parse_valid('labels.words.exists(w, w.startsWith("a"))', SCHEMA)
     assert isinstance(implies(one, other, SCHEMA), Undecided)
     assert isinstance(
-        implies(read("labels.words.all(w, w in labels.tags)", SCHEMA), one, SCHEMA), Undecided
+        implies(parse_valid("labels.words.all(w, w in labels.tags)", SCHEMA), one, SCHEMA),
+        Undecided,
     )
-    monkeypatch.setattr(z3_solver, "WORK_LIMIT", 1)
-    hard = read('by.contains("a") && by.contains("b") && by.size() < 3', SCHEMA)
-    assert isinstance(implies(hard, read('by in ["ab", "ba"]', SCHEMA), SCHEMA), Undecided)
+    monkeypatch.setattr(z3_solver, "MAX_SOLVER_WORK", 1)
+    hard = parse_valid('by.contains("a") && by.contains("b") && by.size() < 3', SCHEMA)
+    assert isinstance(implies(hard, parse_valid('by in ["ab", "ba"]', SCHEMA), SCHEMA), Undecided)
 
 
 def test_free_lists_compared_with_much_else_have_too_many_cases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        counterexample_search, "WORK_LIMIT", 100_000
-    )  # two million do not do either
+    # The default of two million is not enough either.
+    monkeypatch.setattr(counterexample_search, "MAX_EVALUATIONS", 100_000)
     schema = ReleaseSchema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
-    one = read("labels.words.exists(v, labels.words.all(w, v == w || w == by))", schema)
-    other = read("attributes.all(v, attributes.exists(w, v == w || w == by))", schema)
+    one = parse_valid("labels.words.exists(v, labels.words.all(w, v == w || w == by))", schema)
+    other = parse_valid("attributes.all(v, attributes.exists(w, v == w || w == by))", schema)
     assert isinstance(implies(one, other, schema), Undecided)  # though it is true
 
 
 def test_beyond_the_limit_the_solver_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counterexample_search, "WORK_LIMIT", 1_000)
-    assert decided(uses(*range(40)), uses(*range(60)))
-    assert not decided(uses(*range(60)), uses(*range(40)))
+    monkeypatch.setattr(counterexample_search, "MAX_EVALUATIONS", 1_000)
+    assert is_implied(uses(*range(40)), uses(*range(60)))
+    assert not is_implied(uses(*range(60)), uses(*range(40)))
 
 
-def test_a_counterexample_too_large_to_evaluate_is_not_believed() -> None:
+def test_a_counterexample_too_large_to_evaluate_is_undecided() -> None:
     schema = ReleaseSchema(frozenset(f"attribute-{number}" for number in range(230)))
     pairs = "attributes.all(a, attributes.all(b, a == b || a != b))"
-    first = read(f"{pairs} && size(attributes) > 227", schema)
-    verdict = implies(first, read("size(attributes) > 229", schema), schema)
+    first = parse_valid(f"{pairs} && size(attributes) > 227", schema)
+    verdict = implies(first, parse_valid("size(attributes) > 229", schema), schema)
     assert isinstance(verdict, Undecided)
 
 
-def test_a_wrong_counterexample_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_counterexample_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        counterexample_search, "difference", lambda first, second, schema: PredicateInput()
+        counterexample_search,
+        "search_counterexample",
+        lambda first, second, schema: PredicateInput(),
     )
     with pytest.raises(InvariantBroken):
-        implies(read(uses(1), SCHEMA), read(uses(1, 2), SCHEMA), SCHEMA)
+        implies(parse_valid(uses(1), SCHEMA), parse_valid(uses(1, 2), SCHEMA), SCHEMA)

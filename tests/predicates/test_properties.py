@@ -1,4 +1,4 @@
-"""Random predicates: our closures against the library, implication against all mechanisms."""
+"""Properties of random predicates: closures equal the library; implication holds for all inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from tests.predicates.generated import ALL_FACTS, SCHEMA, answer, facts, read, texts
+from tests.predicates.predicate_strategies import (
+    ALL_INPUTS,
+    SCHEMA,
+    evaluate,
+    inputs,
+    parse_valid,
+    texts,
+)
 
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication import counterexample_search, z3_solver
@@ -36,7 +43,7 @@ sets_of_attributes = st.frozensets(st.sampled_from("abc"))
 
 @cache
 def oracle() -> Any:
-    """The library with `labels` as an ordinary map: nothing of our spelling or typing."""
+    """Return an environment of the library with `labels` as a map, without rewrites and types."""
     kinds = cel.Type
     return cel.NewEnv(
         variables={
@@ -48,17 +55,17 @@ def oracle() -> Any:
     )
 
 
-def by_the_library(text: str, about: PredicateInput) -> bool | None:
-    labels = {k: list(v) if isinstance(v, tuple) else v for k, v in about.labels.items()}
+def evaluate_with_library(text: str, sample: PredicateInput) -> bool | None:
+    labels = {k: list(v) if isinstance(v, tuple) else v for k, v in sample.labels.items()}
     result = (
         oracle()
         .compile(text)
         .eval(
             data={
-                "attributes": list(about.attributes),
+                "attributes": list(sample.attributes),
                 "labels": labels,
-                "mechanism": about.mechanism,
-                "by": about.by,
+                "mechanism": sample.mechanism,
+                "by": sample.by,
             }
         )
     )
@@ -66,55 +73,65 @@ def by_the_library(text: str, about: PredicateInput) -> bool | None:
 
 
 @quick
-@given(texts, st.lists(facts, min_size=1, max_size=8))
-def test_closures_say_what_the_library_says(text: str, some: list[PredicateInput]) -> None:
-    predicate = read(text)
-    for about in some:
-        assert answer(predicate, about) is by_the_library(text, about), about
+@given(texts, st.lists(inputs, min_size=1, max_size=8))
+def test_closures_agree_with_the_library(text: str, samples: list[PredicateInput]) -> None:
+    predicate = parse_valid(text)
+    for sample in samples:
+        assert evaluate(predicate, sample) is evaluate_with_library(text, sample), sample
 
 
 @pytest.mark.parametrize("outcome", [True, False, None])
 def test_the_generator_reaches_matches_misses_and_errors(outcome: bool | None) -> None:
-    find(st.tuples(texts, facts), lambda case: answer(read(case[0]), case[1]) is outcome)
+    find(
+        st.tuples(texts, inputs),
+        lambda case: evaluate(parse_valid(case[0]), case[1]) is outcome,
+        settings=settings(quick, max_examples=2000),
+    )
 
 
 def counterexample(first: Predicate, second: Predicate) -> PredicateInput | None:
-    """By looking at every mechanism there is."""
-    for about in ALL_FACTS:
-        if answer(first, about) is True and answer(second, about) is False:
-            return about
+    """Search all inputs for a counterexample."""
+    for sample in ALL_INPUTS:
+        if evaluate(first, sample) is True and evaluate(second, sample) is False:
+            return sample
     return None
 
 
 def disagreement(
     first: Predicate, second: Predicate, decide: Callable[[Predicate, Predicate], Verdict]
 ) -> str | None:
-    """How `decide` differs from the truth, if it does."""
-    verdict, found = decide(first, second), counterexample(first, second)
+    """Return how the result of `decide` differs from that of the exhaustive search, if it does."""
+    verdict, example = decide(first, second), counterexample(first, second)
     if isinstance(verdict, Undecided):
         return f"undecided: {verdict.reason}"
-    if isinstance(verdict, Implied) and found is not None:
-        return f"not implied: {found}"
-    if isinstance(verdict, Refuted) and found is None:
+    if isinstance(verdict, Implied) and example is not None:
+        return f"not implied: {example}"
+    if isinstance(verdict, Refuted) and example is None:
         return f"no counter-example: {verdict.counterexample}"
     return None
 
 
-def decided(first: Predicate, second: Predicate) -> Verdict:
+def decide_implication(first: Predicate, second: Predicate) -> Verdict:
     return implies(first, second, SCHEMA)
 
 
 @slow
 @given(texts, texts)
-def test_implication_is_the_truth_about_all_mechanisms(one: str, other: str) -> None:
-    assert disagreement(read(one), read(other), decided) is None
+def test_implication_agrees_with_an_exhaustive_search(one: str, other: str) -> None:
+    assert disagreement(parse_valid(one), parse_valid(other), decide_implication) is None
 
 
 @slow
 @given(texts, texts)
-def test_implication_of_parts_is_seen(one: str, other: str) -> None:
-    assert disagreement(read(f"({one}) && ({other})"), read(one), decided) is None
-    assert disagreement(read(one), read(f"({one}) || ({other})"), decided) is None
+def test_a_conjunction_implies_its_parts(one: str, other: str) -> None:
+    assert (
+        disagreement(parse_valid(f"({one}) && ({other})"), parse_valid(one), decide_implication)
+        is None
+    )
+    assert (
+        disagreement(parse_valid(one), parse_valid(f"({one}) || ({other})"), decide_implication)
+        is None
+    )
 
 
 @slow
@@ -122,8 +139,8 @@ def test_implication_of_parts_is_seen(one: str, other: str) -> None:
 def test_implication_between_expressions_and_generated_scopes(
     text: str, attributes: frozenset[str]
 ) -> None:
-    assert disagreement(read(text), UsesAny(attributes), decided) is None
-    assert disagreement(UsesAny(attributes), read(text), decided) is None
+    assert disagreement(parse_valid(text), UsesAny(attributes), decide_implication) is None
+    assert disagreement(UsesAny(attributes), parse_valid(text), decide_implication) is None
 
 
 @quick
@@ -131,33 +148,47 @@ def test_implication_between_expressions_and_generated_scopes(
 def test_generated_scopes_equal_their_disjunctions(
     one: frozenset[str], other: frozenset[str]
 ) -> None:
-    spelled = read(" || ".join(["false", *(f'"{name}" in attributes' for name in sorted(one))]))
-    assert decided(UsesAny(one), spelled) == Implied() == decided(spelled, UsesAny(one))
-    assert isinstance(decided(UsesAny(one), UsesAny(other)), Implied) is (one <= other)
-    assert disagreement(UsesAny(one), UsesAny(other), decided) is None
-    assert all(answer(spelled, about) is answer(UsesAny(one), about) for about in ALL_FACTS[::97])
+    spelled = parse_valid(
+        " || ".join(["false", *(f'"{name}" in attributes' for name in sorted(one))])
+    )
+    assert (
+        decide_implication(UsesAny(one), spelled)
+        == Implied()
+        == decide_implication(spelled, UsesAny(one))
+    )
+    assert isinstance(decide_implication(UsesAny(one), UsesAny(other)), Implied) is (one <= other)
+    assert disagreement(UsesAny(one), UsesAny(other), decide_implication) is None
+    assert all(
+        evaluate(spelled, sample) is evaluate(UsesAny(one), sample) for sample in ALL_INPUTS[::97]
+    )
 
 
 @slow
 @given(texts)
-def test_meaningless_changes_change_nothing(text: str) -> None:
-    original = read(text)
+def test_equivalent_texts_imply_each_other(text: str) -> None:
+    original = parse_valid(text)
     for same in (f"({text}) && true", f"!!({text})", f"false || ({text})", f" ({text}) "):
-        changed = read(same)
-        assert decided(original, changed) == Implied() == decided(changed, original)
+        changed = parse_valid(same)
+        assert (
+            decide_implication(original, changed)
+            == Implied()
+            == decide_implication(changed, original)
+        )
 
 
 @slow
 @given(texts, st.sampled_from("abc"))
 def test_an_attribute_that_is_not_read_changes_nothing(text: str, attribute: str) -> None:
-    predicate = read(text)
+    predicate = parse_valid(text)
     if reads_attribute(predicate, attribute):
         return
-    for about in ALL_FACTS[::7]:
-        without = tuple(name for name in about.attributes if name != attribute)
+    for sample in ALL_INPUTS[::7]:
+        without = tuple(name for name in sample.attributes if name != attribute)
         used = tuple(sorted({*without, attribute}))
         answers = {
-            answer(predicate, PredicateInput(attributes, about.labels, about.mechanism, about.by))
+            evaluate(
+                predicate, PredicateInput(attributes, sample.labels, sample.mechanism, sample.by)
+            )
             for attributes in (without, used)
         }
         assert len(answers) == 1
@@ -166,17 +197,17 @@ def test_an_attribute_that_is_not_read_changes_nothing(text: str, attribute: str
 @settings(quick, max_examples=60)
 @given(texts, texts)
 def test_the_solver_is_never_wrong(one: str, other: str) -> None:
-    first, second = read(one), read(other)
-    found = z3_solver.solve_counterexample(first.tree, second.tree, SCHEMA, "")
-    if found is None:
+    first, second = parse_valid(one), parse_valid(other)
+    example = z3_solver.solve_counterexample(first.tree, second.tree, SCHEMA, "")
+    if example is None:
         assert counterexample(first, second) is None
-    elif isinstance(found, PredicateInput):
-        assert answer(first, found) is True and answer(second, found) is False
+    elif isinstance(example, PredicateInput):
+        assert evaluate(first, example) is True and evaluate(second, example) is False
 
 
-#: Six attributes of which predicates name one or two: the rest look alike to them.
+#: Six attributes of which predicates name one or two and cannot distinguish the others.
 WIDE = ReleaseSchema(frozenset("abcdef"), {"words": Label("words", None, many=True)})
-WIDE_FACTS = tuple(
+WIDE_INPUTS = tuple(
     PredicateInput(attributes, {"words": words}, by=by)
     for size in range(7)
     for attributes in combinations("abcdef", size)
@@ -185,7 +216,7 @@ WIDE_FACTS = tuple(
 )
 
 
-def nested(over: str, bodies: list[str]) -> SearchStrategy[str]:
+def nest(over: str, bodies: list[str]) -> SearchStrategy[str]:
     quantifiers = st.sampled_from(["all", "exists", "exists_one"])
     text = f"{over}.{{}}(v, {over}.{{}}(w, {{}}))"
     return st.builds(text.format, quantifiers, quantifiers, st.sampled_from(bodies))
@@ -200,8 +231,8 @@ counting: SearchStrategy[str] = st.recursive(
             st.sampled_from(["==", "<", ">="]),
             st.integers(0, 3),
         ),
-        nested("attributes", ["v == w", "v != w", 'v == "a" || v == w', 'v != w && v != "b"']),
-        nested("labels.words", ["v == w", "v != w", 'v == "a" || v == w', "v == w || w == by"]),
+        nest("attributes", ["v == w", "v != w", 'v == "a" || v == w', 'v != w && v != "b"']),
+        nest("labels.words", ["v == w", "v != w", 'v == "a" || v == w', "v == w || w == by"]),
     ),
     lambda inner: st.one_of(
         st.builds("({} && {})".format, inner, inner),
@@ -214,13 +245,15 @@ counting: SearchStrategy[str] = st.recursive(
 
 @quick
 @given(counting, counting)
-def test_values_nobody_names_are_counted_right(one: str, other: str) -> None:
-    first, second = read(one, WIDE), read(other, WIDE)
+def test_unnamed_values_are_counted_correctly(one: str, other: str) -> None:
+    first, second = parse_valid(one, WIDE), parse_valid(other, WIDE)
     verdict = implies(first, second, WIDE)
     assert not isinstance(verdict, Undecided)
-    if isinstance(verdict, Implied):  # a counter-example is checked where it is found
-        for about in WIDE_FACTS:
-            assert not (answer(first, about) is True and answer(second, about) is False), about
+    if isinstance(verdict, Implied):  # `implies` verifies counterexamples
+        for sample in WIDE_INPUTS:
+            assert not (evaluate(first, sample) is True and evaluate(second, sample) is False), (
+                sample
+            )
 
 
 pieces = st.text("ab-é\\", max_size=3)
@@ -245,32 +278,34 @@ about_text = st.recursive(
 
 @settings(quick, max_examples=60)
 @given(about_text, about_text, st.lists(pieces | st.text(max_size=4), min_size=20, max_size=20))
-def test_free_text_is_decided_soundly(one: str, other: str, some: list[str]) -> None:
-    first, second = read(one), read(other)
+def test_free_text_is_decided_soundly(one: str, other: str, authors: list[str]) -> None:
+    first, second = parse_valid(one), parse_valid(other)
     if isinstance(implies(first, second, SCHEMA), Implied):
-        for by in some:
+        for by in authors:
             assert not (
-                answer(first, PredicateInput(by=by)) is True
-                and answer(second, PredicateInput(by=by)) is False
+                evaluate(first, PredicateInput(by=by)) is True
+                and evaluate(second, PredicateInput(by=by)) is False
             )
 
 
-def test_an_implication_that_forgets_an_attribute_is_caught(
+def test_the_properties_detect_a_case_space_without_an_attribute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgetful(trees: Iterable[Tree], schema: ReleaseSchema) -> CaseSpace:
-        asked = build_case_space(trees, schema)
-        asked.options.pop(("attributes", "a"), None)
-        if "attributes" in asked.universes:
-            whole = asked.universes["attributes"]
-            kept = tuple(name for name in whole.named if name != "a")
-            asked.universes["attributes"] = ListUniverse(kept, whole.alike)
-        return asked
+    def drop_attribute(trees: Iterable[Tree], schema: ReleaseSchema) -> CaseSpace:
+        case_space = build_case_space(trees, schema)
+        case_space.options.pop(("attributes", "a"), None)
+        if "attributes" in case_space.universes:
+            universe = case_space.universes["attributes"]
+            kept = tuple(name for name in universe.named if name != "a")
+            case_space.universes["attributes"] = ListUniverse(kept, universe.alike)
+        return case_space
 
-    monkeypatch.setattr(counterexample_search, "build_case_space", forgetful)
-    caught = find(
+    monkeypatch.setattr(counterexample_search, "build_case_space", drop_attribute)
+    counterexamples = find(
         st.tuples(texts, texts),
-        lambda pair: disagreement(read(pair[0]), read(pair[1]), decided) is not None,
+        lambda pair: (
+            disagreement(parse_valid(pair[0]), parse_valid(pair[1]), decide_implication) is not None
+        ),
         settings=settings(quick, max_examples=2000),
     )
-    assert isinstance(read(caught[0]), Expression)
+    assert isinstance(parse_valid(counterexamples[0]), Expression)

@@ -1,1 +1,1 @@
-"""How a policy is tested: cases are data, and the project's own behaviour tests use them too."""
+"""Test cases of policies: files that list steps and their expected results."""

@@ -1,4 +1,4 @@
-"""A `*_test.yaml` file → the steps to take, and what is expected of each."""
+"""Case files (`*_test.yaml`): the steps of a case and the expected result of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dpolicy.text.yaml_reader import (
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a step should show; None where it does not matter."""
+    """Expected result of a step. A field that is None is not checked."""
 
     total: int | None = None
     kept: tuple[LocatedText, ...] | int | None = None
@@ -50,7 +50,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class CaseStep:
-    """One thing to do, with a policy file, a release or an id, and what should come of it."""
+    """Step of a case: an action on a policy file, a release or a release id."""
 
     action: str
     subject: LocatedText | Release | None
@@ -61,7 +61,7 @@ class CaseStep:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A policy and what should be true of it, in order."""
+    """Policy file and the steps to run with it, in order."""
 
     file: Path
     policy: LocatedText
@@ -69,8 +69,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class _Optional:
-    """A path, or nothing for the policy of the case."""
+class _PolicyPathShape:
+    """Shape of an optional path; None is the policy of the case."""
 
     title: str = "a policy file, or nothing for the policy of the case"
 
@@ -85,10 +85,10 @@ class _Optional:
 
 @dataclass(frozen=True, slots=True)
 class _ReleaseShape:
-    """A release written out, or the path of one."""
+    """Shape of a release, or of the path of a release file."""
 
     folder: Path
-    title: str = "a release, or the path of one"
+    title: str = "a release, or the path of a release file"
 
     def read(self, node: TextNode, report: Report) -> Any:
         if not isinstance(node, ScalarNode):
@@ -99,7 +99,7 @@ class _ReleaseShape:
         try:
             source = read_source(self.folder / path)
         except OSError as error:
-            report("P051", f"`{path}` cannot be read: {error.strerror}", node.span, None)
+            report("P051", f"cannot read `{path}`: {error.strerror}", node.span, None)
             return INVALID
         inner = read_nodes(source, report)
         return INVALID if inner is None else release_from_node(inner, report) or INVALID
@@ -109,8 +109,8 @@ class _ReleaseShape:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The names of rules, or their number."""
+class _KeptRulesShape:
+    """Shape of a list of rule names, or of their number."""
 
     title: str = "a list of rules or their number"
 
@@ -130,17 +130,17 @@ _EXPECTED = KeywordOrShape(
     RecordShape(
         "`expect`",
         {
-            "total": RecordField(_COUNT, "rules before pruning"),
-            "kept": RecordField(_Kept(), "exactly these rules are kept, or so many"),
+            "total": RecordField(_COUNT, "number of rules before pruning"),
+            "kept": RecordField(_KeptRulesShape(), "all kept rules, or their number"),
             "pruned": RecordField(
-                MapShape(TextShape(), key=TextShape()), "exactly these are, and what implies each"
+                MapShape(TextShape(), key=TextShape()), "all pruned rules, each with its witness"
             ),
-            "diagnostics": RecordField(ListShape(NameShape()), "exactly these codes are reported"),
+            "diagnostics": RecordField(ListShape(NameShape()), "all reported diagnostic codes"),
             "deny": RecordField(
-                ListShape(TextShape()), "denied, and exactly these rules are broken"
+                ListShape(TextShape()), "all rules that the denied release exceeds"
             ),
             "conflicts": RecordField(
-                ListShape(TextShape()), "exactly these rules conflict with the past"
+                ListShape(TextShape()), "all rules that recorded releases exceed"
             ),
         },
         lambda v, _: Expectation(
@@ -158,7 +158,7 @@ _EXPECTED = KeywordOrShape(
 
 @dataclass(frozen=True, slots=True)
 class _StepShape:
-    """A map with one action and, mostly, an `expect`."""
+    """Shape of a step: one action, with optional `expect` and `accept`."""
 
     actions: dict[str, Shape]
     title: str = "a step"
@@ -167,14 +167,16 @@ class _StepShape:
         keys = [key.text for key, _ in node.entries] if isinstance(node, MapNode) else []
         actions = [key for key in keys if key in self.actions]
         if len(actions) != 1:
-            known = ", ".join(f"`{name}`" for name in self.actions)
-            report("P008", f"a step needs exactly one of {known}", node.span, None)
+            names = ", ".join(f"`{name}`" for name in self.actions)
+            report("P008", f"a step needs exactly one of {names}", node.span, None)
             return INVALID
         action = actions[0]
         fields = {
             action: RecordField(self.actions[action]),
             "expect": RecordField(_EXPECTED, default=Expectation()),
-            "accept": RecordField(ListShape(TextShape()), "conflicts to accept", default=()),
+            "accept": RecordField(
+                ListShape(TextShape()), "rules whose conflicts are accepted", default=()
+            ),
         }
         return RecordShape(
             self.title,
@@ -187,12 +189,12 @@ class _StepShape:
 
 
 def load_case(file: Path) -> Case:
-    """The case of a file. Raises `PolicyRejected` with every mistake in it."""
-    found = DiagnosticCollector()
+    """Load a case file. Raise `PolicyRejected` with all errors of the file."""
+    diagnostics = DiagnosticCollector()
     release, policy = _ReleaseShape(file.parent), TextShape("the path of a policy")
     actions: dict[str, Shape] = {
-        "rules": _Optional(),
-        "check": _Optional(),
+        "rules": _PolicyPathShape(),
+        "check": _PolicyPathShape(),
         "apply": policy,
         "submit": release,
         "reserve": release,
@@ -210,8 +212,8 @@ def load_case(file: Path) -> Case:
         },
         lambda v, _: Case(file, v["policy"], v["steps"]),
     )
-    node = read_nodes(read_source(file), found.report)
-    case = INVALID if node is None else shape.read(node, found.report)
-    if not isinstance(case, Case) or found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
+    node = read_nodes(read_source(file), diagnostics.report)
+    case = INVALID if node is None else shape.read(node, diagnostics.report)
+    if not isinstance(case, Case) or diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
     return case

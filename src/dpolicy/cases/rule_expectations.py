@@ -1,4 +1,4 @@
-"""What a case expects of rules, and a compiled policy → what is otherwise."""
+"""Comparison of the compiled rules of a policy with the expectation of a step."""
 
 from __future__ import annotations
 
@@ -9,57 +9,66 @@ from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 from dpolicy.text.yaml_reader import LocatedText
 
-#: Every rule with the kept one that implies it, if it is pruned.
-Every = Sequence[tuple[Rule, Rule | None]]
+#: Every rule with its witness, or None if the rule is kept.
+RulesWithWitness = Sequence[tuple[Rule, Rule | None]]
 
 
 def check_rule_expectations(expected: Expectation, compiled: CompiledPolicy) -> list[str]:
-    """All that is not as expected; a rule is named by `name`, in every unit, or `name @ unit`."""
-    every = list(compiled.all_rules)
+    """Return all differences. An expectation names a rule by `name`, in every unit, or by
+    `name @ unit`.
+    """
+    rules = list(compiled.all_rules)
     problems = []
     if expected.total is not None and compiled.rule_count != expected.total:
-        problems.append(f"expected {expected.total} rules in all, found {compiled.rule_count}")
+        problems.append(f"expected {expected.total} rules in total, got {compiled.rule_count}")
     if isinstance(expected.kept, int):
         if expected.kept != compiled.kept_count:
-            problems.append(f"expected {expected.kept} kept rules, found {compiled.kept_count}")
+            problems.append(f"expected {expected.kept} kept rules, got {compiled.kept_count}")
     elif expected.kept is not None:
-        problems += _kept(expected.kept, every)
+        problems += _check_kept(expected.kept, rules)
     if expected.pruned is not None:
-        problems += _pruned(expected.pruned, every)
+        problems += _check_pruned(expected.pruned, rules)
     return problems
 
 
-def _kept(names: Sequence[str], every: Every) -> list[str]:
+def _check_kept(names: Sequence[str], rules: RulesWithWitness) -> list[str]:
     problems = []
-    for rule, witness in every:
-        wanted = any(_is(name, rule) for name in names)
-        if wanted and witness is not None:
-            problems.append(f"`{_full(rule)}` is not kept, implied by `{_full(witness)}`")
-        if witness is None and not wanted:
-            problems.append(f"`{_full(rule)}` is kept")
-    return problems + _unknown(names, every)
+    for rule, witness in rules:
+        is_expected = any(_is_name(name, rule) for name in names)
+        if is_expected and witness is not None:
+            problems.append(f"`{_full_name(rule)}` is implied by `{_full_name(witness)}`, not kept")
+        if witness is None and not is_expected:
+            problems.append(f"`{_full_name(rule)}` is kept")
+    return problems + _check_names(names, rules)
 
 
-def _pruned(names: Mapping[LocatedText, LocatedText], every: Every) -> list[str]:
+def _check_pruned(names: Mapping[LocatedText, LocatedText], rules: RulesWithWitness) -> list[str]:
     problems = []
-    for rule, witness in every:
-        wanted = [by for name, by in names.items() if _is(name, rule)]
-        if witness is None and wanted:
-            problems.append(f"`{_full(rule)}` is not pruned")
-        if witness is not None and not wanted:
-            problems.append(f"`{_full(rule)}` is pruned, implied by `{_full(witness)}`")
-        if witness is not None and wanted and not _is(wanted[0], witness):
-            problems.append(f"`{_full(rule)}` is implied by `{_full(witness)}`, not `{wanted[0]}`")
-    return problems + _unknown(names, every)
+    for rule, witness in rules:
+        expected = [by for name, by in names.items() if _is_name(name, rule)]
+        full_name = _full_name(rule)
+        if witness is None:
+            if expected:
+                problems.append(f"`{full_name}` is not pruned")
+        elif not expected:
+            problems.append(f"`{full_name}` is pruned, implied by `{_full_name(witness)}`")
+        elif not _is_name(expected[0], witness):
+            witness_name = _full_name(witness)
+            problems.append(f"`{full_name}` is implied by `{witness_name}`, not `{expected[0]}`")
+    return problems + _check_names(names, rules)
 
 
-def _unknown(names: Iterable[str], every: Every) -> list[str]:
-    return [f"there is no rule `{n}`" for n in names if not any(_is(n, r) for r, _ in every)]
+def _check_names(names: Iterable[str], rules: RulesWithWitness) -> list[str]:
+    return [
+        f"unknown rule `{name}`"
+        for name in names
+        if not any(_is_name(name, rule) for rule, _ in rules)
+    ]
 
 
-def _is(name: str, rule: Rule) -> bool:
-    return name in (rule.name, _full(rule))
+def _is_name(name: str, rule: Rule) -> bool:
+    return name in (rule.name, _full_name(rule))
 
 
-def _full(rule: Rule) -> str:
+def _full_name(rule: Rule) -> str:
     return f"{rule.name} @ {rule.unit}"

@@ -1,4 +1,4 @@
-"""A case → the outcome of each of its steps, on a ledger of its own in memory."""
+"""Runner of cases. Each case runs on its own ledger in memory."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from dpolicy.text.diagnostics import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """How a step went; `problem` is None if it went as expected."""
+    """Result of a step; `problem` is None if the result is as expected."""
 
-    place: str
+    position: str
     step: str
     problem: str | None
 
 
 def run_case(case: Case) -> Iterator[StepOutcome]:
-    """Take every step; one that fails does not stop the others."""
-    point: DecisionPoint | None = None
+    """Run every step and yield its outcome; a step that fails does not stop the case."""
+    decision_point: DecisionPoint | None = None
     for number, step in enumerate(case.steps, 1):
         problems: list[str]
         if step.action in ("rules", "check"):
             path = case.file.parent / (str(step.subject) if step.subject else case.policy)
-            problems = _policy_problems(path, step.expected)
+            problems = _run_policy_step(path, step.expected)
         else:
             try:
-                point = point or _started(case)
-                problems = _ledger_problems(point, step, case.file.parent)
+                decision_point = decision_point or _create_decision_point(case)
+                problems = _run_ledger_step(decision_point, step, case.file.parent)
             except (DPolicyError, OSError) as error:
                 problems = [str(error)]
         yield StepOutcome(
@@ -45,67 +45,72 @@ def run_case(case: Case) -> Iterator[StepOutcome]:
         )
 
 
-def _started(case: Case) -> DecisionPoint:
-    point = DecisionPoint(MemoryStore())
-    point.apply(case.file.parent / case.policy)
-    return point
+def _create_decision_point(case: Case) -> DecisionPoint:
+    decision_point = DecisionPoint(MemoryStore())
+    decision_point.apply(case.file.parent / case.policy)
+    return decision_point
 
 
-def _policy_problems(path: Path, expected: Expectation) -> list[str]:
+def _run_policy_step(path: Path, expected: Expectation) -> list[str]:
+    """Compile a policy and return the differences from the expectation."""
     try:
         compiled = load_policy(path)
-        found = list(compiled.warnings)
     except PolicyRejected as error:
-        return _code_problems(expected, [d for d in error.diagnostics if isinstance(d, Diagnostic)])
+        return _check_codes(expected, [d for d in error.diagnostics if isinstance(d, Diagnostic)])
     except OSError as error:
         return [f"{path}: {error.strerror or error}"]
-    return _code_problems(expected, found) + check_rule_expectations(expected, compiled)
+    problems = _check_codes(expected, list(compiled.warnings))
+    return problems + check_rule_expectations(expected, compiled)
 
 
-def _code_problems(expected: Expectation, diagnostics: list[Diagnostic]) -> list[str]:
-    """Where codes are expected, exactly those; everywhere else at least no errors."""
-    wanted = expected.diagnostics
+def _check_codes(expected: Expectation, diagnostics: list[Diagnostic]) -> list[str]:
+    """Check that exactly the expected codes were reported; without any, that no error was."""
     codes = sorted({d.code for d in diagnostics})
     errors = [d for d in diagnostics if d.severity == "error"]
-    if wanted is None:
+    if expected.diagnostics is None:
         return [f"the policy is rejected: {errors[0]}"] if errors else []
-    if sorted(set(wanted)) != codes:
-        return [f"expected {', '.join(sorted(wanted))}, found {', '.join(codes) or 'nothing'}"]
+    expected_codes = sorted(expected.diagnostics)
+    if sorted(set(expected_codes)) != codes:
+        return [f"expected {', '.join(expected_codes)}, got {', '.join(codes) or 'none'}"]
     return []
 
 
-def _ledger_problems(point: DecisionPoint, step: CaseStep, folder: Path) -> list[str]:
+def _run_ledger_step(decision_point: DecisionPoint, step: CaseStep, folder: Path) -> list[str]:
+    """Run a step on the decision point and return the differences from the expectation."""
     subject = step.subject
     if step.action == "apply":
-        return _apply_problems(point, folder / str(subject), step)
+        return _run_apply(decision_point, folder / str(subject), step)
     if isinstance(subject, Release):
         if step.action == "import":
-            point.import_past(subject)
+            decision_point.import_past(subject)
             return []
-        ask = point.reserve if step.action == "reserve" else point.submit
-        decision = ask(subject)
-        return _decision_problems(decision.allowed, decision.broken, step.expected)
+        is_reservation = step.action == "reserve"
+        decide = decision_point.reserve if is_reservation else decision_point.submit
+        decision = decide(subject)
+        return _check_decision(decision.allowed, decision.broken, step.expected)
     if step.action == "commit":
-        point.commit(str(subject))
+        decision_point.commit(str(subject))
     else:
-        point.void(str(subject), because="a step of a case")
+        decision_point.void(str(subject), because="a step of a case")
     return []
 
 
-def _decision_problems(allowed: bool, broken: Sequence[str], expected: Expectation) -> list[str]:
-    said = "allow" if allowed else f"deny: {', '.join(broken) or 'no rule is broken'}"
+def _check_decision(allowed: bool, broken: Sequence[str], expected: Expectation) -> list[str]:
+    actual = "allow" if allowed else f"deny: {', '.join(broken) or 'no rule is exceeded'}"
     if expected.allow is not None and expected.allow != allowed:
-        return [f"expected {'allow' if expected.allow else 'deny'}, found {said}"]
+        return [f"expected {'allow' if expected.allow else 'deny'}, got {actual}"]
     if expected.deny is not None and set(expected.deny) != set(broken):
-        return [f"expected deny: {', '.join(expected.deny)}; found {said}"]
+        return [f"expected deny: {', '.join(expected.deny)}; got {actual}"]
     return []
 
 
-def _apply_problems(point: DecisionPoint, path: Path, step: CaseStep) -> list[str]:
-    wanted = set(step.expected.conflicts or ())
+def _run_apply(decision_point: DecisionPoint, path: Path, step: CaseStep) -> list[str]:
+    expected = set(step.expected.conflicts or ())
     try:
-        point.apply(path, accept=step.accept)
+        decision_point.apply(path, accept=step.accept)
     except PolicyConflicts as error:
-        found = {c.rule.name for c in error.conflicts if isinstance(c, RuleStatus)}
-        return [] if found == wanted else [f"conflicts found: {', '.join(sorted(found))}"]
-    return [f"expected conflicts: {', '.join(sorted(wanted))}; found none"] if wanted else []
+        conflicts = {c.rule.name for c in error.conflicts if isinstance(c, RuleStatus)}
+        if conflicts == expected:
+            return []
+        return [f"unexpected conflicts: {', '.join(sorted(conflicts))}"]
+    return [f"expected conflicts: {', '.join(sorted(expected))}; got none"] if expected else []

@@ -64,7 +64,7 @@ class _AttributeShape:
                 risk = ALREADY_REPORTED if level is INVALID else level
             else:
                 categories = _CATEGORIES.read(child, report)
-                memberships[key.word] = () if categories is INVALID else categories
+                memberships[key.located_text] = () if categories is INVALID else categories
         return Attribute(risk, memberships)
 
     def schema(self) -> dict[str, Any]:

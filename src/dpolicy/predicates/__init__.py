@@ -1,1 +1,1 @@
-"""Which mechanisms a rule speaks about, and which predicate lies inside which."""
+"""Predicates over mechanisms: parsing, evaluation and the implication check."""

@@ -1,7 +1,8 @@
-"""Turns CEL text into syntax trees with the help of `cel-expr-python`, the only module to know it.
+"""Adapter to `cel-expr-python`: parsing, type checking and evaluation of CEL text.
 
-The library is imported when the first expression is read: it is 17 MB, and a program that only
-compares losses should not pay for it. One environment is kept for each vocabulary.
+No other module imports the library. This module imports it when the first expression is parsed:
+it takes 17 MB, which a program that only compares losses does not need. One environment is cached
+per vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.cel_decoder import CelSyntax, decode_syntax
 
-#: A process that reads many policies in turn (the tests do) should not keep all vocabularies.
+#: Size of the environment cache. A process that reads many policies must not keep all of them.
 ENVIRONMENTS_KEPT = 32
 
 _REPORT = re.compile(r"ERROR: [^:\n]*:(-?\d+):(-?\d+): (.*)")
@@ -24,29 +25,29 @@ _REPORT = re.compile(r"ERROR: [^:\n]*:(-?\d+):(-?\d+): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class CelError:
-    """Something the library refuses: its own words, and where (None: the whole text)."""
+    """Error of the library: its message, and the offset in the text (None: the whole text)."""
 
     message: str
     offset: int | None
 
 
 def parse_cel(text: str) -> CelSyntax | tuple[CelError, ...]:
-    """The tree of `text` before names and types are looked at."""
+    """Parse `text` without checking names and types."""
     return _compile(text, (), unchecked=True)
 
 
 def check_cel(text: str, variables: Mapping[str, str]) -> CelSyntax | tuple[CelError, ...]:
-    """The tree of `text` with the type of every node; `variables` names each type in words."""
+    """Parse and type-check `text`; `variables` maps each name to a type such as `list(string)`."""
     return _compile(text, tuple(sorted(variables.items())), unchecked=False)
 
 
 def evaluate_cel(text: str, variables: Mapping[str, str], values: Mapping[str, object]) -> object:
-    """What `text` comes to, by the library's own evaluator."""
+    """Evaluate `text` with the evaluator of the library. Raise `PredicateFailed` on an error."""
     environment = _environment(tuple(sorted(variables.items())))
     result = environment.compile(text).eval(data=dict(values))
-    # An error is an ordinary, truthy value here: the type is the only sign of it.
+    # The library returns an error as an ordinary, truthy value; only its type differs.
     if result.type() in (_library().Type.ERROR, _library().Type.UNKNOWN):
-        raise PredicateFailed(_plain(str(result.value())))
+        raise PredicateFailed(_clean_message(str(result.value())))
     return result.plain_value()
 
 
@@ -56,7 +57,7 @@ def _compile(
     try:
         compiled = _environment(variables).compile(text, disable_check=unchecked)
     except RuntimeError as error:
-        return _complaints(str(error), text)
+        return _parse_errors(str(error), text)
     return decode_syntax(compiled.serialize())
 
 
@@ -77,20 +78,21 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
     return _library().NewEnv(variables={name: types[kind] for name, kind in variables})
 
 
-def _complaints(report: str, text: str) -> tuple[CelError, ...]:
-    """Take apart `ERROR: <input>:LINE:COLUMN: message`, of which one report can hold many."""
+def _parse_errors(report: str, text: str) -> tuple[CelError, ...]:
+    """Split a report into its errors, `ERROR: <input>:LINE:COLUMN: message`, without duplicates."""
     starts = [0]
     starts.extend(match.end() for match in re.finditer("\n", text))
-    found: dict[CelError, None] = {}
+    errors: dict[CelError, None] = {}
     for match in _REPORT.finditer(report):
         line, column = int(match[1]), int(match[2])
         inside = 1 <= line <= len(starts)
         offset = starts[line - 1] + column - 1 if inside else None
-        found[CelError(_plain(match[3]), offset)] = None
-    return tuple(found) or (CelError(_plain(report), None),)
+        errors[CelError(_clean_message(match[3]), offset)] = None
+    return tuple(errors) or (CelError(_clean_message(report), None),)
 
 
-def _plain(message: str) -> str:
+def _clean_message(message: str) -> str:
+    """Remove the container, the status code and further lines from a message of the library."""
     message = message.replace(" (in container '')", "")
     message = re.sub(r" *\[[A-Z_]+\]$", "", message.split("\n")[0])
     return re.sub(r"^[A-Z_]+: ", "", message)

@@ -1,8 +1,8 @@
-"""Turns the text of a budget function into a function from one budget to another.
+"""Budget functions written in CEL.
 
-`{cel: 'budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0'}`. It runs
-when a policy is read, never for a request, so the library's own evaluator is fast enough; only
-numbers are let in, so no expression can grow.
+Example: `{cel: 'budget.epsilon < 1.0 ? budget.epsilon : budget.epsilon * 3.0'}`. The compiler runs
+them when it reads a policy, never for a request, so the evaluator of the library is fast enough.
+Only numbers are allowed, so no intermediate value can grow.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dpolicy.predicates import cel
 from dpolicy.predicates.cel_decoder import CelSyntax
 from dpolicy.predicates.expression import ExpressionProblem, size_problem
 from dpolicy.predicates.expression_problems import (
-    expression_suggestion,
-    kind_in_words,
+    describe_type,
     operator_symbol,
     problem_from_cel_error,
     underline_span,
 )
 from dpolicy.releases.release_schema import ReleaseSchema
+from dpolicy.text.did_you_mean import suggest
 
 _NUMBERS = frozenset({"bool", "int", "double"})
 _OPERATORS = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_&&_", "_||_", "_?_:_"})
@@ -31,19 +31,23 @@ _FUNCTIONS = _OPERATORS | {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "double
 def parse_budget_function(
     text: str, names: frozenset[str]
 ) -> Callable[[str, float], float] | tuple[ExpressionProblem, ...]:
-    """The function of a budget's notion (one of `names`) and value, or what is wrong with it."""
-    if (unreadable := size_problem(text)) is not None:
-        return (unreadable,)
+    """Return a function of a notion (one of `names`) and a budget value, or all problems.
+
+    The function raises `PredicateFailed` if the expression has no finite value.
+    """
+    problem = size_problem(text)
+    if problem is not None:
+        return (problem,)
     variables = {f"budget.{name}": "double" for name in names}
     syntax = cel.check_cel(text, variables)
     if not isinstance(syntax, CelSyntax):
         return tuple(
-            _budget_name(problem_from_cel_error(each, text, ReleaseSchema()), names)
-            for each in syntax
+            _suggest_budget_name(problem_from_cel_error(error, text, ReleaseSchema()), names)
+            for error in syntax
         )
-    mistakes = [*_result(syntax, text), *_refused(syntax, text)]
-    if mistakes:
-        return tuple(mistakes)
+    problems = [*_check_result_type(syntax, text), *_check_operations(syntax, text)]
+    if problems:
+        return tuple(problems)
 
     def function(notion: str, value: float) -> float:
         try:
@@ -58,24 +62,23 @@ def parse_budget_function(
     return function
 
 
-def _budget_name(mistake: ExpressionProblem, names: frozenset[str]) -> ExpressionProblem:
-    if not mistake.message.startswith("unknown name"):
-        return mistake
-    written = mistake.message.split("`")[1]
-    known = [f"budget.{name}" for name in names]
-    listed = ", ".join(f"`{name}`" for name in sorted(known))
-    help_ = expression_suggestion(written, known) or f"the names are {listed}"
-    return ExpressionProblem("type", mistake.message, mistake.offset, mistake.length, help_)
+def _suggest_budget_name(problem: ExpressionProblem, names: frozenset[str]) -> ExpressionProblem:
+    """Replace the help of an unknown name: a budget function reads only `budget.…`."""
+    if not problem.message.startswith("unknown name"):
+        return problem
+    unknown_name = problem.message.split("`")[1]
+    help_ = suggest(unknown_name, [f"budget.{name}" for name in names])
+    return ExpressionProblem("type", problem.message, problem.offset, problem.length, help_)
 
 
-def _result(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
-    kind = syntax.types.get(syntax.root.id, "dyn")
-    if kind not in ("double", "int"):
-        message = f"a budget function gives a number, this is {kind_in_words(kind)}"
+def _check_result_type(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
+    type_name = syntax.types.get(syntax.root.id, "dyn")
+    if type_name not in ("double", "int"):
+        message = f"a budget function must return a number, not {describe_type(type_name)}"
         yield ExpressionProblem("type", message, 0, max(1, len(text)))
 
 
-def _refused(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
+def _check_operations(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
     stack = [syntax.root]
     while stack:
         node = stack.pop()
@@ -83,8 +86,8 @@ def _refused(syntax: CelSyntax, text: str) -> Iterator[ExpressionProblem]:
             stack.extend(reversed(node.children))
         elif node.kind not in ("name", "constant") or syntax.types.get(node.id) not in _NUMBERS:
             what = (
-                f"`{operator_symbol(node.name)}`" if node.kind == "call" else "this kind of value"
+                f"`{operator_symbol(node.name)}`" if node.kind == "call" else "this type of value"
             )
-            at = min(syntax.positions.get(node.id, 0), len(text) - 1)
+            offset = min(syntax.positions.get(node.id, 0), len(text) - 1)
             message = f"{what} is not available in budget functions"
-            yield ExpressionProblem("refused", message, *underline_span(text, at))
+            yield ExpressionProblem("refused", message, *underline_span(text, offset))

@@ -1,9 +1,9 @@
-"""Turns an expression as people write it into one the type checker can check completely.
+"""Rewriting of an expression, so that the CEL type checker can check all of it.
 
-The checker knows each label as a typed variable `labels.x`. Two spellings escape it:
-`has(labels.x)` is resolved to the label's value, and `labels["x"]` has no type. Both are respelled
-character for character (`has.labels.x `, ``labels.`x` ``), so every offset stays true; the tree,
-not a search in the text, says where they stand.
+The checker has each label as a typed variable `labels.x`. Two notations would bypass it:
+it resolves `has(labels.x)` to the value of the label, and `labels["x"]` has no type. Both are
+rewritten without changing their length (`has.labels.x `, ``labels.`x` ``), so all offsets stay
+valid. The positions come from the syntax tree, not from a search in the text.
 """
 
 from __future__ import annotations
@@ -19,48 +19,51 @@ _INDEX = re.compile(r"""\[(\s*)(["'])([A-Za-z0-9_./ -]+)\2(\s*)\]""")
 
 
 def may_need_rewrite(text: str) -> bool:
-    """Most expressions do not, and are spared being parsed twice."""
+    """Return False if no rewrite can be needed; the text is then parsed only once."""
     return "has" in text or "[" in text
 
 
 def rewrite_for_checker(text: str, syntax: CelSyntax) -> tuple[str, tuple[ExpressionProblem, ...]]:
-    """The text to check, as long as the one given, and what can be refused already."""
-    letters, mistakes = list(text), []
-    for node in _nodes(syntax.root):
-        at = syntax.positions.get(node.id, 0)
+    """Return the rewritten text, of the same length, and the problems with `has`."""
+    characters, problems = list(text), []
+    for node in _walk(syntax.root):
+        offset = syntax.positions.get(node.id, 0)
         if (node.kind, node.name) == ("name", "has"):
-            mistakes.append(_no_name(text, at))
+            problems.append(_has_as_name_problem(text, offset))
         elif node.kind == "has":
-            if (found := _HAS.match(text, at)) is None:
-                mistakes.append(_unclear_has(text, at))
+            match = _HAS.match(text, offset)
+            if match is None:
+                problems.append(_has_argument_problem(text, offset))
             else:
-                letters[at], letters[found.end() - 1] = ".", " "
-        elif _is_index(node) and (found := _INDEX.match(text, at)) is not None:
-            letters[at : found.end()] = f".{found[1]}`{found[3]}`{found[4]} "
-    return "".join(letters), tuple(mistakes)
+                characters[offset], characters[match.end() - 1] = ".", " "
+        elif _is_label_index(node):
+            match = _INDEX.match(text, offset)
+            if match is not None:
+                characters[offset : match.end()] = f".{match[1]}`{match[3]}`{match[4]} "
+    return "".join(characters), tuple(problems)
 
 
-def _no_name(text: str, at: int) -> ExpressionProblem:
+def _has_as_name_problem(text: str, offset: int) -> ExpressionProblem:
+    length = underline_length(text, offset)
     return ExpressionProblem(
-        "refused", "`has` is not a name", at, underline_length(text, at), "write `has(labels.x)`"
+        "refused", "`has` is not a name", offset, length, "write `has(labels.x)`"
     )
 
 
-def _unclear_has(text: str, at: int) -> ExpressionProblem:
-    start = max(text.rfind("has", 0, at), 0)
-    return ExpressionProblem(
-        "refused", "`has` asks for one label only", start, 3, "write `has(labels.x)`, nothing else"
-    )
+def _has_argument_problem(text: str, offset: int) -> ExpressionProblem:
+    start = max(text.rfind("has", 0, offset), 0)
+    message = "`has` accepts only one label"
+    return ExpressionProblem("refused", message, start, 3, "write `has(labels.x)`")
 
 
-def _is_index(node: CelNode) -> bool:
+def _is_label_index(node: CelNode) -> bool:
     if node.kind != "call" or node.name != "_[_]":
         return False
     operand, key = node.children
     return (operand.kind, operand.name) == ("name", "labels") and key.kind == "constant"
 
 
-def _nodes(node: CelNode) -> Iterator[CelNode]:
+def _walk(node: CelNode) -> Iterator[CelNode]:
     yield node
     for child in node.children:
-        yield from _nodes(child)
+        yield from _walk(child)

@@ -1,8 +1,8 @@
-"""Turns a typed tree into closures that answer for one mechanism after the other.
+"""Compilation of typed trees to closures that evaluate one mechanism at a time.
 
-They follow CEL on the fragment the tree can express: `&&`, `||`, `all` and `exists` give an answer
-whenever one side decides it, in either order, and only otherwise pass on an error; `exists_one`
-and everything else pass on every error. An error is `PredicateFailed`, never "no match" (T7).
+The closures follow CEL on the fragment of the tree. `&&`, `||`, `all` and `exists` return a result
+if one operand decides it, in any order, and raise an error only otherwise. `exists_one` and all
+other operators raise every error. An error is `PredicateFailed`, never "no match" (T7).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from dpolicy.predicates.tree import (
 )
 from dpolicy.releases.release_schema import PredicateInput
 
-#: How often the body of nested quantifiers may run for one mechanism: about 10 ms.
-#: Only a mechanism with hundreds of attributes under nested quantifiers comes near it.
-STEP_LIMIT = 50_000
+#: Maximum number of evaluations of the body of nested quantifiers for one mechanism, about 10 ms.
+#: Only nested quantifiers over hundreds of attributes reach it.
+MAX_STEPS = 50_000
 
-LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1  # CEL's whole numbers have 64 bits
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1  # whole numbers of CEL have 64 bits
 
 
 class TooManyStepsError(PredicateFailed):
-    """Nested quantifiers that would run for too long on one mechanism."""
+    """Raised if nested quantifiers would exceed `MAX_STEPS` for one mechanism."""
 
 
-VariableBindings = tuple[Any, ...]  # the values of the quantifiers' variables, outermost first
+VariableBindings = tuple[Any, ...]  # values of the quantifier variables, outermost first
 Evaluator = Callable[[PredicateInput, VariableBindings], Any]
 BooleanTest = Callable[[PredicateInput, VariableBindings], bool]
 
@@ -67,20 +67,23 @@ TEXT_TEST: dict[str, Callable[[str, str], bool]] = {
 
 
 def compile_tree(tree: Tree) -> Callable[[PredicateInput], bool]:
-    """The predicate `tree` as a function of a mechanism's facts."""
-    run = _closure(tree)
-    return lambda facts: bool(run(facts, ()))
+    """Compile a predicate tree to a function of the predicate input of a mechanism."""
+    evaluate = _compile_node(tree)
+    return lambda inputs: bool(evaluate(inputs, ()))
 
 
 def check_int64(value: int) -> int:
-    """`value`, if it fits CEL's whole numbers."""
+    """Return `value`. Raise `PredicateFailed` if it does not fit 64 bits."""
     if LOWEST <= value <= HIGHEST:
         return value
     raise PredicateFailed("a whole number left the range of 64 bits")
 
 
 def apply_operator(symbol: str, left: int, right: int) -> int:
-    """Arithmetic on whole numbers; division rounds towards zero, as in CEL (and unlike Python)."""
+    """Apply an arithmetic operator; division rounds towards zero, as in CEL (unlike Python).
+
+    Raise `PredicateFailed` on overflow and on division by zero.
+    """
     if symbol == "+":
         return check_int64(left + right)
     if symbol == "-":
@@ -93,67 +96,67 @@ def apply_operator(symbol: str, left: int, right: int) -> int:
     return quotient if symbol == "/" else left - quotient * right
 
 
-def _closure(tree: Tree) -> Evaluator:
+def _compile_node(tree: Tree) -> Evaluator:
     match tree:
         case Not(operand):
-            inner = _closure(operand)
-            return lambda facts, bound: not inner(facts, bound)
+            inner = _compile_node(operand)
+            return lambda inputs, bound: not inner(inputs, bound)
         case AllOf(terms):
-            return _combined([_closure(term) for term in terms], decided_by=False)
+            return _compile_terms([_compile_node(term) for term in terms], decisive=False)
         case AnyOf(terms):
-            return _combined([_closure(term) for term in terms], decided_by=True)
+            return _compile_terms([_compile_node(term) for term in terms], decisive=True)
         case Conditional():
-            return _choice(tree)
+            return _compile_conditional(tree)
         case Comparison():
-            return _comparison(tree)
+            return _compile_comparison(tree)
         case Membership():
-            return _member(tree)
+            return _compile_membership(tree)
         case SizeOf(operand):
-            measured = _closure(operand)
-            return lambda facts, bound: len(measured(facts, bound))
+            sized = _compile_node(operand)
+            return lambda inputs, bound: len(sized(inputs, bound))
         case TextTest(function, operand, argument):
-            test, text, part = TEXT_TEST[function], _closure(operand), _closure(argument)
-            return lambda facts, bound: test(text(facts, bound), part(facts, bound))
+            test, text, part = TEXT_TEST[function], _compile_node(operand), _compile_node(argument)
+            return lambda inputs, bound: test(text(inputs, bound), part(inputs, bound))
         case Arithmetic(symbol, left, right):
-            first, second = _closure(left), _closure(right)
-            return lambda facts, bound: apply_operator(
-                symbol, first(facts, bound), second(facts, bound)
+            first, second = _compile_node(left), _compile_node(right)
+            return lambda inputs, bound: apply_operator(
+                symbol, first(inputs, bound), second(inputs, bound)
             )
         case Quantifier():
-            return _quantified(tree)
+            return _compile_quantifier(tree)
         case _:
-            return _leaf(tree)
+            return _compile_leaf(tree)
 
 
-def _leaf(tree: Tree) -> Evaluator:
+def _compile_leaf(tree: Tree) -> Evaluator:
     match tree:
         case Constant(value):
-            return lambda facts, bound: value
+            return lambda inputs, bound: value
         case Literals(items):
             values = tuple(item.value for item in items)
-            return lambda facts, bound: values
+            return lambda inputs, bound: values
         case AttributeList():
-            return lambda facts, bound: facts.attributes
+            return lambda inputs, bound: inputs.attributes
         case MechanismField("mechanism"):
-            return lambda facts, bound: facts.mechanism
+            return lambda inputs, bound: inputs.mechanism
         case MechanismField("by"):
-            return lambda facts, bound: facts.by
+            return lambda inputs, bound: inputs.by
         case LabelText(name):
-            return _label(name)
+            return _compile_label(name)
         case LabelTextList(name):
-            return lambda facts, bound: facts.labels.get(name, ())
+            return lambda inputs, bound: inputs.labels.get(name, ())
         case HasLabel(name):
-            # A `many` label is there when it has a value, as with repeated fields in CEL.
-            return lambda facts, bound: facts.labels.get(name, ()) != ()
+            # A `many` label is present if it has a value, like a repeated field in CEL.
+            return lambda inputs, bound: inputs.labels.get(name, ()) != ()
         case QuantifierVariable(depth):
-            return lambda facts, bound: bound[depth]
+            return lambda inputs, bound: bound[depth]
         case _:
-            raise InvariantBroken("a predicate holds a node that nothing evaluates")
+            raise InvariantBroken("a predicate has a node without an evaluator")
 
 
-def _label(name: str) -> Evaluator:
-    def read(facts: PredicateInput, bound: VariableBindings) -> str | tuple[str, ...]:
-        value = facts.labels.get(name)
+def _compile_label(name: str) -> Evaluator:
+    def read(inputs: PredicateInput, bound: VariableBindings) -> str | tuple[str, ...]:
+        value = inputs.labels.get(name)
         if value is None:
             raise PredicateFailed(f"the label `{name}` is missing")
         return value
@@ -161,93 +164,96 @@ def _label(name: str) -> Evaluator:
     return read
 
 
-def _combined(terms: list[BooleanTest], *, decided_by: bool) -> BooleanTest:
-    """`&&` is decided by a false term, `||` by a true one, whatever else fails."""
+def _compile_terms(terms: list[BooleanTest], *, decisive: bool) -> BooleanTest:
+    """Compile `&&` (a false term is decisive) or `||` (a true term is decisive).
 
-    def run(facts: PredicateInput, bound: VariableBindings) -> bool:
+    A decisive term determines the result even if other terms fail.
+    """
+
+    def evaluate(inputs: PredicateInput, bound: VariableBindings) -> bool:
         failure: PredicateFailed | None = None
         for term in terms:
             try:
-                if term(facts, bound) is decided_by:
-                    return decided_by
+                if term(inputs, bound) is decisive:
+                    return decisive
             except PredicateFailed as error:
                 failure = error
         if failure is not None:
             raise failure
-        return not decided_by
+        return not decisive
 
-    return run
+    return evaluate
 
 
-def _choice(tree: Conditional) -> Evaluator:
+def _compile_conditional(tree: Conditional) -> Evaluator:
     condition, first, second = (
-        _closure(part) for part in (tree.condition, tree.first, tree.second)
+        _compile_node(part) for part in (tree.condition, tree.first, tree.second)
     )
-    return lambda facts, bound: (
-        first(facts, bound) if condition(facts, bound) else second(facts, bound)
+    return lambda inputs, bound: (
+        first(inputs, bound) if condition(inputs, bound) else second(inputs, bound)
     )
 
 
-def _comparison(tree: Comparison) -> Evaluator:
-    compare, left = COMPARE[tree.operator], _closure(tree.left)
+def _compile_comparison(tree: Comparison) -> Evaluator:
+    compare, left = COMPARE[tree.operator], _compile_node(tree.left)
     if isinstance(tree.right, Constant):
         value = tree.right.value
-        return lambda facts, bound: compare(left(facts, bound), value)
-    right = _closure(tree.right)
-    return lambda facts, bound: compare(left(facts, bound), right(facts, bound))
+        return lambda inputs, bound: compare(left(inputs, bound), value)
+    right = _compile_node(tree.right)
+    return lambda inputs, bound: compare(left(inputs, bound), right(inputs, bound))
 
 
-def _member(tree: Membership) -> Evaluator:
+def _compile_membership(tree: Membership) -> Evaluator:
     match tree:
         case Membership(Constant(value), AttributeList()):
-            return lambda facts, bound: value in facts.attributes
+            return lambda inputs, bound: value in inputs.attributes
         case Membership(element, Literals(items)):
-            wanted, values = _closure(element), frozenset(item.value for item in items)
-            return lambda facts, bound: wanted(facts, bound) in values
+            member, values = _compile_node(element), frozenset(item.value for item in items)
+            return lambda inputs, bound: member(inputs, bound) in values
         case Membership(element, container):
-            member, among = _closure(element), _closure(container)
-            return lambda facts, bound: member(facts, bound) in among(facts, bound)
+            member, elements = _compile_node(element), _compile_node(container)
+            return lambda inputs, bound: member(inputs, bound) in elements(inputs, bound)
     raise InvariantBroken("`in` without its two operands")
 
 
-def _quantified(tree: Quantifier) -> Evaluator:
-    over = _bounded(tree)
-    body: BooleanTest = _closure(tree.body)
+def _compile_quantifier(tree: Quantifier) -> Evaluator:
+    over = _compile_range(tree)
+    body: BooleanTest = _compile_node(tree.body)
     if tree.quantifier == "exists_one":
-        # No early stop: an error later in the list must not be missed.
-        return lambda facts, bound: (
-            sum([body(facts, (*bound, item)) for item in over(facts, bound)]) == 1
+        # Evaluate all values: an error at a later value must be raised.
+        return lambda inputs, bound: (
+            sum([body(inputs, (*bound, item)) for item in over(inputs, bound)]) == 1
         )
-    decided_by = tree.quantifier == "exists"
+    decisive = tree.quantifier == "exists"
 
-    def run(facts: PredicateInput, bound: VariableBindings) -> bool:
+    def evaluate(inputs: PredicateInput, bound: VariableBindings) -> bool:
         failure: PredicateFailed | None = None
-        for item in over(facts, bound):
+        for item in over(inputs, bound):
             try:
-                if body(facts, (*bound, item)) is decided_by:
-                    return decided_by
+                if body(inputs, (*bound, item)) is decisive:
+                    return decisive
             except PredicateFailed as error:
                 failure = error
         if failure is not None:
             raise failure
-        return not decided_by
+        return not decisive
 
-    return run
+    return evaluate
 
 
-def _bounded(tree: Quantifier) -> Evaluator:
-    """What `tree` ranges over, refused where nested quantifiers would run for too long."""
-    over = _closure(tree.over)
+def _compile_range(tree: Quantifier) -> Evaluator:
+    """Compile the list of a quantifier. Evaluating it raises `TooManyStepsError` if needed."""
+    over = _compile_node(tree.over)
     inner = [node for node in walk(tree.body) if isinstance(node, Quantifier)]
     if not inner or tree.depth > 0:
         return over
     nesting = max(node.depth for node in inner) + 1
-    ranges = [_closure(node.over) for node in (tree, *inner)]
+    ranges = [_compile_node(node.over) for node in (tree, *inner)]
 
-    def checked(facts: PredicateInput, bound: VariableBindings) -> Any:
-        longest = max(len(each(facts, bound)) for each in ranges)
-        if longest**nesting * len(inner) > STEP_LIMIT:
+    def evaluate(inputs: PredicateInput, bound: VariableBindings) -> Any:
+        longest = max(len(values(inputs, bound)) for values in ranges)
+        if longest**nesting * len(inner) > MAX_STEPS:
             raise TooManyStepsError(f"quantifiers nested over {longest} values take too long")
-        return over(facts, bound)
+        return over(inputs, bound)
 
-    return checked
+    return evaluate

@@ -1,7 +1,7 @@
-"""The typed tree a predicate is turned into: only what can be evaluated and reasoned about.
+"""Typed tree of a predicate. It has only nodes that can be evaluated and analysed.
 
-`&&` and `||` are kept flat, since both are associative and commutative even on errors, and a
-policy with forty attributes should not become a tower. List literals hold constants only.
+`&&` and `||` are flat, because both are associative and commutative even on errors, and a policy
+with forty attributes must not become a deep tree. List literals contain constants only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, and where it stands in the text (for messages only)."""
+    """Literal; its offset in the text is used only in messages."""
 
     value: str | int | float | bool
     offset: int = field(default=0, compare=False)
@@ -20,33 +20,33 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Literals:
-    """`["a", "b"]`: a list of constants of one type."""
+    """List of constants of one type: `["a", "b"]`."""
 
     items: tuple[Constant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeList:
-    """The attributes of the mechanism."""
+    """Attributes of the mechanism."""
 
 
 @dataclass(frozen=True, slots=True)
 class MechanismField:
-    """`mechanism` or `by`: a text every mechanism has."""
+    """`mechanism` or `by`, a text that every mechanism has."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LabelText:
-    """The value of a single-valued label; reading it fails where the label is missing."""
+    """Value of a single-valued label; evaluation fails if the label is missing."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LabelTextList:
-    """The values of a `many` label."""
+    """Values of a `many` label."""
 
     name: str
 
@@ -60,7 +60,7 @@ class HasLabel:
 
 @dataclass(frozen=True, slots=True)
 class QuantifierVariable:
-    """The variable of the quantifier that stands `depth` quantifiers from the outside."""
+    """Variable of a quantifier; the outermost quantifier has depth 0."""
 
     depth: int
 
@@ -114,7 +114,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """The length of a text (in code points) or of a list."""
+    """Length of a text (in code points) or of a list."""
 
     operand: Tree
 
@@ -170,7 +170,7 @@ Tree = (
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
-    """The parts of a node, from left to right."""
+    """Return the operands of a node, from left to right."""
     match tree:
         case Literals(items):
             return items
@@ -193,7 +193,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
 
 
 def walk(tree: Tree) -> Iterator[Tree]:
-    """Every node, the root first."""
+    """Yield all nodes, the root first."""
     yield tree
     for child in children(tree):
         yield from walk(child)

@@ -1,6 +1,6 @@
-"""Turns a typed tree and a schema into the constants that no mechanism can ever have.
+"""Check for constants that no mechanism of a schema can have.
 
-The vocabulary is closed: `labels.stage == "fnial"` is a mistake, not a rule that never matches.
+The vocabulary is closed: `labels.stage == "fnial"` is an error, not a rule that never matches.
 """
 
 from __future__ import annotations
@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpolicy.predicates.expression_problems import (
-    ExpressionProblem,
-    expression_suggestion,
-    underline_length,
-)
+from dpolicy.predicates.expression_problems import ExpressionProblem, underline_length
 from dpolicy.predicates.tree import (
     AttributeList,
     Comparison,
@@ -30,11 +26,12 @@ from dpolicy.predicates.tree import (
 )
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
 from dpolicy.releases.release_schema import ReleaseSchema
+from dpolicy.text.did_you_mean import suggest
 
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """The texts something can be, and what they are texts of."""
+    """Set of the texts that an operand can have; `what` names it in messages."""
 
     what: str
     values: frozenset[str]
@@ -43,11 +40,11 @@ class _Domain:
 def find_unknown_constants(
     tree: Tree, text: str, schema: ReleaseSchema
 ) -> Iterator[ExpressionProblem]:
-    """A mistake for each constant compared with something that can never equal it."""
-    yield from _visit(tree, text, schema, ())
+    """Yield a problem for each constant that can never equal the operand it is compared with."""
+    yield from _check_node(tree, text, schema, ())
 
 
-def _visit(
+def _check_node(
     tree: Tree, text: str, schema: ReleaseSchema, scope: tuple[Tree, ...]
 ) -> Iterator[ExpressionProblem]:
     match tree:
@@ -55,14 +52,14 @@ def _visit(
             for one, other in ((left, right), (right, left)):
                 domain = _domain(one, schema, scope)
                 if domain is not None:
-                    yield from _unknown(domain, _constants(other, scope), text)
+                    yield from _check_constants(domain, _constants(other, scope), text)
         case Quantifier(_, _, over, body):
-            yield from _visit(body, text, schema, (*scope, over))
+            yield from _check_node(body, text, schema, (*scope, over))
             return
         case _:
             pass
     for child in children(tree):
-        yield from _visit(child, text, schema, scope)
+        yield from _check_node(child, text, schema, scope)
 
 
 def _domain(tree: Tree, schema: ReleaseSchema, scope: tuple[Tree, ...]) -> _Domain | None:
@@ -101,7 +98,7 @@ def _constants(tree: Tree, scope: tuple[Tree, ...]) -> Iterator[Constant]:
             pass
 
 
-def _unknown(
+def _check_constants(
     domain: _Domain, constants: Iterator[Constant], text: str
 ) -> Iterator[ExpressionProblem]:
     kind = "unknown-attribute" if domain.what == "attribute" else "unknown-value"
@@ -113,12 +110,5 @@ def _unknown(
                 f"unknown {domain.what} `{value}`",
                 constant.offset,
                 underline_length(text, constant.offset),
-                expression_suggestion(value, domain.values) or _listed(domain.values),
+                suggest(value, domain.values),
             )
-
-
-def _listed(values: frozenset[str]) -> str | None:
-    """The values there are, where they are few enough to read."""
-    if not 0 < len(values) <= 8:
-        return None
-    return "one of " + ", ".join(f"`{value}`" for value in sorted(values))

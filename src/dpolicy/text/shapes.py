@@ -1,7 +1,7 @@
-"""Nodes → typed values, by shapes that also describe themselves as JSON Schema.
+"""Shapes: readers of nodes that return typed values and describe themselves as JSON Schema.
 
-A shape reads one kind of node. It reports what is wrong and answers `INVALID`, so that the rest of
-the text is still read and every mistake is found in one pass.
+A shape reports the errors of a node and returns `INVALID`. The reader then continues, so that one
+pass reports all errors of a text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpolicy.text.yaml_reader import (
 
 
 class _Invalid:
-    """What a shape answers for a node that it has reported."""
+    """Result of a shape for a node whose error it reported."""
 
     def __repr__(self) -> str:
         return "INVALID"
@@ -33,41 +33,41 @@ class _Invalid:
 
 INVALID: Final = _Invalid()
 
-#: Plain ASCII, so that two names which look alike are alike (threat T25); `×`, `@` and brackets
-#: are kept for rule names.
+#: ASCII only, so that names that look the same are the same (threat T25). `×`, `@` and brackets
+#: are reserved for rule names.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
 
 
 class Shape(Protocol):
-    """Reads a node into a value, or reports and answers `INVALID`."""
+    """Reader of one kind of node."""
 
     @property
     def title(self) -> str:
-        """What is expected, in words."""
+        """Noun phrase for messages, such as `a number`."""
 
     def read(self, node: TextNode, report: Report) -> Any:
-        """The value of a node."""
+        """Return the value of a node, or report its errors and return `INVALID`."""
 
     def schema(self) -> dict[str, Any]:
-        """The same as JSON Schema."""
+        """Return the JSON Schema of the values."""
 
 
 def report_wrong_type(node: TextNode, title: str, report: Report, help_: str | None = None) -> Any:
-    """Report that a node is not what was expected, unless it has been reported already."""
+    """Report a node of the wrong type, unless it was already reported; return `INVALID`."""
     if not (isinstance(node, ScalarNode) and node.kind == "invalid"):
-        report("P007", f"expected {title}, found {_found(node)}", node.span, help_)
+        report("P007", f"expected {title}, got {_describe(node)}", node.span, help_)
     return INVALID
 
 
 def report_too_many(count: int, most: int | None, node: TextNode, report: Report) -> bool:
-    """Report a list or map that is longer than any that is meant."""
+    """Report a list or map with more than `most` entries; return whether it has."""
     if most is None or count <= most:
         return False
-    report("P002", f"{count:,} entries are too many", node.span, f"at most {most:,} are read here")
+    report("P002", f"{count:,} entries are too many", node.span, f"use at most {most:,} entries")
     return True
 
 
-def _found(node: TextNode) -> str:
+def _describe(node: TextNode) -> str:
     match node:
         case ListNode():
             return "a list"
@@ -85,13 +85,13 @@ def _found(node: TextNode) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
-    """Any text on one or more lines."""
+    """Shape of any text, on one or more lines."""
 
     title: str = "text"
 
     def read(self, node: TextNode, report: Report) -> Any:
         if isinstance(node, ScalarNode) and node.kind == "text":
-            return node.word
+            return node.located_text
         return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class TextShape:
 
 @dataclass(frozen=True, slots=True)
 class NameShape:
-    """A name: ASCII letters, digits and a few signs."""
+    """Shape of a name: ASCII letters, digits and some punctuation (`NAME`)."""
 
     title: str = "a name"
 
@@ -108,13 +108,13 @@ class NameShape:
         if not isinstance(node, ScalarNode) or node.kind not in ("text", "number", "bool"):
             return report_wrong_type(node, self.title, report)
         if not NAME.fullmatch(node.text):
-            shown = f"`{node.text[:40]}` cannot be used as a name"
-            allowed = (
+            message = f"`{node.text[:40]}` is not a valid name"
+            help_ = (
                 "use at most 100 ASCII letters, digits and _, with spaces and - . : / between them"
             )
-            report("P011", shown, node.span, allowed)
+            report("P011", message, node.span, help_)
             return INVALID
-        return node.word
+        return node.located_text
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "number", "boolean"], "pattern": f"^({NAME.pattern})$"}
@@ -122,7 +122,7 @@ class NameShape:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceShape:
-    """One of a few words."""
+    """Shape of a choice between keywords."""
 
     words: tuple[str, ...]
     title: str = "a choice"
@@ -133,10 +133,10 @@ class ChoiceShape:
             and node.text in self.words
             and node.kind in ("text", "bool")
         ):
-            return node.word
+            return node.located_text
         if isinstance(node, ScalarNode) and node.kind == "text":
-            shown = f"`{node.text[:40]}` is not {self.title}"
-            report("P012", shown, node.span, suggest(node.text, self.words))
+            message = f"`{node.text[:40]}` is not {self.title}"
+            report("P012", message, node.span, suggest(node.text, self.words))
             return INVALID
         return report_wrong_type(node, self.title, report)
 
@@ -146,7 +146,7 @@ class ChoiceShape:
 
 @dataclass(frozen=True, slots=True)
 class NumberShape:
-    """An exact number within limits; the limits are named where the shape is used."""
+    """Shape of an exact number within limits. The title must name the limits."""
 
     title: str = "a number"
     least: Fraction | None = None
@@ -158,7 +158,7 @@ class NumberShape:
 
     def read(self, node: TextNode, report: Report) -> Any:
         if not isinstance(node, ScalarNode) or node.kind not in ("number", "non-finite"):
-            return report_wrong_type(node, self.title, report, _as_number(node))
+            return report_wrong_type(node, self.title, report, _suggest_number(node))
         if node.kind == "non-finite" or not self._allows(node.number):
             report("P009", f"`{node.text}` is not {self.title}", node.span, self.help)
             return INVALID
@@ -180,12 +180,12 @@ class NumberShape:
             "exclusiveMinimum": self.above,
             "exclusiveMaximum": self.below,
         }
-        said = {key: _plain(value) for key, value in limits.items() if value is not None}
-        return {"type": "integer" if self.whole else "number", **said}
+        stated = {key: _to_json_number(value) for key, value in limits.items() if value is not None}
+        return {"type": "integer" if self.whole else "number", **stated}
 
 
-def _as_number(node: TextNode) -> str | None:
-    """How to write a text that is nearly a number."""
+def _suggest_number(node: TextNode) -> str | None:
+    """Return help for a text that is almost a number."""
     if not isinstance(node, ScalarNode) or node.kind != "text":
         return None
     if scalar_kind(node.text) == "number":
@@ -194,13 +194,13 @@ def _as_number(node: TextNode) -> str | None:
     return f"write `{plain}`" if plain and scalar_kind(plain) == "number" else None
 
 
-def _plain(value: Fraction) -> int | float:
+def _to_json_number(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
 
 
 @dataclass(frozen=True, slots=True)
 class BooleanShape:
-    """true or false."""
+    """Shape of `true` or `false`."""
 
     title: str = "`true` or `false`"
 
@@ -208,8 +208,8 @@ class BooleanShape:
         if isinstance(node, ScalarNode) and node.kind == "bool":
             return node.text == "true"
         text = node.text.lower() if isinstance(node, ScalarNode) and node.kind == "text" else ""
-        word = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text, text)
-        help_ = f"write `{word}`" if word in ("true", "false") else None
+        value = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text, text)
+        help_ = f"write `{value}`" if value in ("true", "false") else None
         return report_wrong_type(node, self.title, report, help_)
 
     def schema(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class BooleanShape:
 
 @dataclass(frozen=True, slots=True)
 class ListShape:
-    """A list of one shape, as a tuple."""
+    """Shape of a list whose items have one shape; its value is a tuple."""
 
     shape: Shape
     title: str = "a list"
@@ -227,25 +227,27 @@ class ListShape:
 
     def read(self, node: TextNode, report: Report) -> Any:
         if not isinstance(node, ListNode):
-            word = isinstance(node, ScalarNode) and node.kind == "text" and "," not in node.text
-            help_ = f"write `[{node.text[:40]}]`" if word and isinstance(node, ScalarNode) else None
+            help_ = None
+            if isinstance(node, ScalarNode) and node.kind == "text" and "," not in node.text:
+                help_ = f"write `[{node.text[:40]}]`"
             return report_wrong_type(node, self.title, report, help_)
         if report_too_many(len(node.items), self.most, node, report):
             return INVALID
         if len(node.items) < self.least:
-            report("P007", f"expected {self.title} with an entry, found none", node.span, None)
+            message = f"expected {self.title} with an entry, got an empty list"
+            report("P007", message, node.span, None)
             return INVALID
         values = [self.shape.read(item, report) for item in node.items]
         return tuple(value for value in values if value is not INVALID)
 
     def schema(self) -> dict[str, Any]:
-        least = {"minItems": self.least} if self.least else {}
-        return {"type": "array", "items": self.shape.schema(), **least}
+        minimum = {"minItems": self.least} if self.least else {}
+        return {"type": "array", "items": self.shape.schema(), **minimum}
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordOrShape:
-    """One of a few words that stand for values, or another shape."""
+    """Shape of a keyword with a fixed value, or of another shape."""
 
     words: Mapping[str, Any]
     shape: Shape
@@ -265,10 +267,10 @@ class KeywordOrShape:
 
 @dataclass(frozen=True, slots=True)
 class MapShape:
-    """A map from names to one shape, as a dict whose keys remember their place.
+    """Shape of a map whose values have one shape; its value is a dict with located keys.
 
-    An entry that is not valid is reported and kept as `fallback`, where there is one, so that
-    names which refer to it are not reported as unknown.
+    An invalid entry gets the value `fallback`, if there is one, so that references to its name are
+    not reported as unknown.
     """
 
     shape: Shape
@@ -292,7 +294,7 @@ class MapShape:
 
 @dataclass(frozen=True, slots=True)
 class RecordField:
-    """One key of a record; `default` stands in where it is left out."""
+    """Key of a record; `default` is the value of a missing key."""
 
     shape: Shape
     doc: str = ""
@@ -302,10 +304,10 @@ class RecordField:
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """A map with known keys, handed to `build` with its span once every key is valid.
+    """Shape of a map with fixed keys. `build` gets its values and span if all keys are valid.
 
-    Where there is a `rescue`, it says what stands in for a value that is wrong or missing, so that
-    the other keys are still checked; the text is rejected all the same.
+    `rescue` has replacements for invalid and missing values, so that later stages can check the
+    other values. The text is rejected nevertheless.
     """
 
     title: str
@@ -314,41 +316,43 @@ class RecordShape:
     rescue: Mapping[str, Callable[[Span], Any]] | None = None
 
     def read(self, node: TextNode, report: Report) -> Any:
-        if isinstance(node, ScalarNode) and node.kind == "null" and not self._required():
+        if isinstance(node, ScalarNode) and node.kind == "null" and not self._required_keys():
             node = MapNode(node.span, ())
         if not isinstance(node, MapNode):
             return report_wrong_type(node, self.title, report)
         values = {key: f.default for key, f in self.fields.items()}
-        meant = [(self._meant(key, node, report), key, child) for key, child in node.entries]
+        entries = [(self._find_field(key, node, report), key, child) for key, child in node.entries]
         read = {
-            name: self.fields[name].shape.read(child, report) for name, _, child in meant if name
+            name: self.fields[name].shape.read(child, report) for name, _, child in entries if name
         }
-        missing = [key for key in self._required() if key not in read]
+        missing = [key for key in self._required_keys() if key not in read]
         if missing:
             listed = " and ".join(f"`{key}`" for key in missing)
             report("P008", f"{self.title} needs {listed}", first_line_span(node), None)
         values |= read
-        wrong = [*missing, *(key for key, value in read.items() if value is INVALID)]
-        if not wrong and all(name == key.text for name, key, _ in meant):
+        invalid = [*missing, *(key for key, value in read.items() if value is INVALID)]
+        if not invalid and all(name == key.text for name, key, _ in entries):
             return self.build(values, node.span)
-        return self._rescued(values, wrong, node.span)
+        return self._build_with_replacements(values, invalid, node.span)
 
-    def _meant(self, key: ScalarNode, node: MapNode, report: Report) -> str | None:
-        """The field a key names. A misspelt one is told, and read as the one that it is like."""
+    def _find_field(self, key: ScalarNode, node: MapNode, report: Report) -> str | None:
+        """Return the field of a key. Report a misspelt key and return the most similar field."""
         if key.text in self.fields:
             return key.text
-        shown = f"{self.title} has no key `{key.text[:40]}`"
-        report("P006", shown, key.span, suggest(key.text, self.fields))
+        message = f"{self.title} has no key `{key.text[:40]}`"
+        report("P006", message, key.span, suggest(key.text, self.fields))
         close = closest_name(key.text, self.fields)
         return close if close is not None and node.get(close) is None else None
 
-    def _rescued(self, values: dict[str, Any], wrong: list[str], span: Span) -> Any:
-        if self.rescue is None or not self.rescue.keys() >= set(wrong):
+    def _build_with_replacements(
+        self, values: dict[str, Any], invalid: list[str], span: Span
+    ) -> Any:
+        if self.rescue is None or not self.rescue.keys() >= set(invalid):
             return INVALID
-        stand_ins = {key: self.rescue[key](span) for key in wrong}
-        return self.build({**values, **stand_ins}, span)
+        replacements = {key: self.rescue[key](span) for key in invalid}
+        return self.build({**values, **replacements}, span)
 
-    def _required(self) -> list[str]:
+    def _required_keys(self) -> list[str]:
         return [key for key, f in self.fields.items() if f.required]
 
     def schema(self) -> dict[str, Any]:
@@ -356,7 +360,7 @@ class RecordShape:
             key: {**f.shape.schema(), **({"description": f.doc} if f.doc else {})}
             for key, f in self.fields.items()
         }
-        required = {"required": self._required()} if self._required() else {}
+        required = {"required": self._required_keys()} if self._required_keys() else {}
         return {
             "type": "object",
             "properties": properties,
@@ -366,5 +370,5 @@ class RecordShape:
 
 
 def first_line_span(node: MapNode) -> Span:
-    """The first line of a map: enough to point at it."""
+    """Return the span of the first key of a map, or of an empty map."""
     return node.entries[0][0].span if node.entries else node.span

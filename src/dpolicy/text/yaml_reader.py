@@ -55,7 +55,7 @@ class ScalarNode:
     style: str | None = None
 
     @property
-    def word(self) -> LocatedText:
+    def located_text(self) -> LocatedText:
         """Text with its span."""
         return LocatedText(self.text, self.span)
 

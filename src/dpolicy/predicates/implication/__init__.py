@@ -1,1 +1,1 @@
-"""Implication between predicates: sets, search for a counter-example, and z3."""
+"""Implication between predicates: set logic, counterexample search, and the z3 solver."""

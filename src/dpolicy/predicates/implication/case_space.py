@@ -1,13 +1,13 @@
-"""Turns predicates into what they can tell apart about a mechanism: finitely many questions.
+"""Case space: the finitely many cases that predicates can distinguish.
 
-A value that no constant names and no text function looks into is like every other such value, so
-one of them stands for all; of the unnamed values in a list only the number matters, and beyond a
-certain number not even that. This is exact: permuting unnamed values changes no answer.
+Predicates cannot distinguish values that they neither name nor inspect with a text function, so
+one such value represents all. Of the unnamed values of a list only their number matters, up to a
+bound. This is exact: permuting unnamed values changes no result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations, count, islice
 
@@ -33,24 +33,24 @@ from dpolicy.predicates.tree import (
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
 from dpolicy.releases.release_schema import ReleaseSchema
 
-#: A list of free texts is searched up to this length; `size(x) > 1000` on one is not worth more.
-FREE_LIMIT = 64
+#: Maximum size of a list of free texts in the search.
+MAX_FREE_TEXTS = 64
 
 
 @dataclass(slots=True)
 class TextUsage:
-    """What predicates do with one source of text (`attributes`, `by`, `labels.x` …)."""
+    """Use of one source of text (`attributes`, `by`, `labels.x` …) by predicates."""
 
     constants: set[str] = field(default_factory=set)
-    linked: set[str] = field(default_factory=set)  # sources it is compared with
-    cut_up: bool = False  # ordered, measured, or searched for parts
-    greatest_size: int = -1  # the greatest number its length is compared with
-    counted: bool = False  # its length is used in some other way
+    linked: set[str] = field(default_factory=set)  # sources that it is compared with
+    inspected: bool = False  # used in an order, a length or a text test
+    greatest_size: int = -1  # greatest number that its length is compared with
+    counted: bool = False  # its length is used in another way
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSpace:
-    """All that a search must branch over, or why it cannot."""
+    """Facts that a search branches over; `obstacle` is the reason if it cannot."""
 
     universes: dict[str, ListUniverse]
     options: dict[Key, tuple[str | int | bool | None, ...]]
@@ -58,27 +58,28 @@ class CaseSpace:
 
 
 def build_case_space(trees: Iterable[Tree], schema: ReleaseSchema) -> CaseSpace:
-    """What the trees can tell apart about the mechanisms of a schema."""
+    """Build the cases that the trees can distinguish among the mechanisms of a schema."""
     trees = tuple(trees)
-    seen: dict[str, TextUsage] = {}
+    usages: dict[str, TextUsage] = {}
     for tree in trees:
-        _observe(tree, (), seen)
-    _share_constants(seen, schema)
-    rank = max(map(_rank, trees))
-    result = CaseSpace({}, {}, _obstacle(seen, schema))
-    for source, what in sorted(seen.items()):
-        # Free texts can all differ from every constant and from each other.
-        free = [other for other in what.linked or {source} if _is_free_text(other, schema)]
-        fresh = _fresh(len(free), what, 0)
+        _collect_usage(tree, (), usages)
+    _share_constants(usages, schema)
+    rank = max(map(_quantifier_rank, trees))
+    case_space = CaseSpace({}, {}, _find_obstacle(usages, schema))
+    for source, usage in sorted(usages.items()):
+        # Free texts can differ from every constant and from each other.
+        free = [other for other in usage.linked or {source} if _is_free_text(other, schema)]
+        new_texts = _generate_unused_texts(len(free), usage, 0)
         if _is_list(source, schema):
-            _ask_list(source, what, possible_texts(source, schema), fresh, rank, result)
+            domain = possible_texts(source, schema)
+            _add_list(source, usage, domain, new_texts, rank, case_space)
         else:
-            _ask_text(source, what, schema, fresh, result)
-    return result
+            _add_text(source, usage, schema, new_texts, case_space)
+    return case_space
 
 
 def possible_texts(source: str, schema: ReleaseSchema) -> tuple[str, ...] | None:
-    """The texts a source can hold, sorted; None where any text will do."""
+    """Return the possible texts of a source, or None if any text is possible."""
     if source == "attributes":
         return tuple(sorted(schema.attributes))
     if source == "mechanism":
@@ -99,41 +100,42 @@ def _is_free_text(source: str, schema: ReleaseSchema) -> bool:
     return possible_texts(source, schema) is None and not _is_list(source, schema)
 
 
-def _rank(tree: Tree) -> int:
-    """How many unnamed values `tree` can tell apart: its nesting of quantifiers, as in
-    Ehrenfeucht-Fraïssé games; `exists_one` says as much as two of the others."""
-    inside = max(map(_rank, children(tree)), default=0)
+def _quantifier_rank(tree: Tree) -> int:
+    """Return how many unnamed values a tree can distinguish: its quantifier rank, as in
+    Ehrenfeucht-Fraïssé games. `exists_one` counts as two quantifiers.
+    """
+    inside = max(map(_quantifier_rank, children(tree)), default=0)
     if isinstance(tree, Quantifier):
         return inside + (2 if tree.quantifier == "exists_one" else 1)
     return inside
 
 
-def _observe(tree: Tree, scope: tuple[Tree, ...], usage: dict[str, TextUsage]) -> None:
-    """Note what `tree` does with each source."""
+def _collect_usage(tree: Tree, scope: tuple[Tree, ...], usages: dict[str, TextUsage]) -> None:
+    """Add the use of each source by a tree to `usages`."""
     match tree:
         case MechanismField() | LabelText() | AttributeList() | LabelTextList():
-            usage.setdefault(_name(tree), TextUsage())
+            usages.setdefault(_source_name(tree), TextUsage())
         case HasLabel(name):
-            what = usage.setdefault(f"labels.{name}", TextUsage())
-            what.greatest_size = max(what.greatest_size, 0)  # of a list: whether it is empty
+            usage = usages.setdefault(f"labels.{name}", TextUsage())
+            usage.greatest_size = max(usage.greatest_size, 0)  # of a list: whether it is empty
         case Comparison("==" | "!=", left, right) | Membership(left, right):
-            _compared([*_texts(left, scope), *_texts(right, scope)], usage)
+            _mark_compared([*_texts(left, scope), *_texts(right, scope)], usages)
         case Comparison(_, left, right) | TextTest(_, left, right):
-            _cut_up([*_texts(left, scope), *_texts(right, scope)], usage)
+            _mark_inspected([*_texts(left, scope), *_texts(right, scope)], usages)
         case SizeOf(operand) if not isinstance(operand, AttributeList | LabelTextList):
-            _cut_up(_texts(operand, scope), usage)
+            _mark_inspected(_texts(operand, scope), usages)
         case _:
             pass
-    _measured(tree, usage)
+    _mark_sizes(tree, usages)
     if isinstance(tree, Quantifier):
-        _observe(tree.over, scope, usage)
-        _observe(tree.body, (*scope, tree.over), usage)
+        _collect_usage(tree.over, scope, usages)
+        _collect_usage(tree.body, (*scope, tree.over), usages)
     else:
         for child in children(tree):
-            _observe(child, scope, usage)
+            _collect_usage(child, scope, usages)
 
 
-def _name(tree: MechanismField | LabelText | AttributeList | LabelTextList) -> str:
+def _source_name(tree: MechanismField | LabelText | AttributeList | LabelTextList) -> str:
     match tree:
         case MechanismField(name):
             return name
@@ -144,7 +146,7 @@ def _name(tree: MechanismField | LabelText | AttributeList | LabelTextList) -> s
 
 
 def _texts(tree: Tree, scope: tuple[Tree, ...]) -> list[Tree]:
-    """The sources and constants that an operand's text, or a list's texts, can come from."""
+    """Return the sources and constants from which the texts of an operand can come."""
     match tree:
         case QuantifierVariable(depth):
             return _texts(scope[depth], scope)
@@ -160,118 +162,121 @@ def _texts(tree: Tree, scope: tuple[Tree, ...]) -> list[Tree]:
 
 def _sources(texts: list[Tree]) -> list[str]:
     return [
-        _name(text)
+        _source_name(text)
         for text in texts
         if isinstance(text, MechanismField | LabelText | AttributeList | LabelTextList)
     ]
 
 
-def _compared(texts: list[Tree], usage: dict[str, TextUsage]) -> None:
+def _mark_compared(texts: list[Tree], usages: dict[str, TextUsage]) -> None:
     sources = _sources(texts)
     constants = {text.value for text in texts if isinstance(text, Constant)}
     for source in sources:
-        what = usage.setdefault(source, TextUsage())
-        what.constants.update(value for value in constants if isinstance(value, str))
-        what.linked.update(sources)
+        usage = usages.setdefault(source, TextUsage())
+        usage.constants.update(value for value in constants if isinstance(value, str))
+        usage.linked.update(sources)
 
 
-def _cut_up(texts: list[Tree], usage: dict[str, TextUsage]) -> None:
+def _mark_inspected(texts: list[Tree], usages: dict[str, TextUsage]) -> None:
     for source in _sources(texts):
-        usage.setdefault(source, TextUsage()).cut_up = True
+        usages.setdefault(source, TextUsage()).inspected = True
 
 
-def _measured(tree: Tree, usage: dict[str, TextUsage]) -> None:
-    """Note the lengths of lists: compared with a constant, or used freely."""
-    against: dict[int, int] = {}
+def _mark_sizes(tree: Tree, usages: dict[str, TextUsage]) -> None:
+    """Record the use of list lengths: compared with a constant, or used in another way."""
+    compared_with: dict[int, int] = {}
     if isinstance(tree, Comparison):
-        for one, other in ((tree.left, tree.right), (tree.right, tree.left)):
+        for operand, other in ((tree.left, tree.right), (tree.right, tree.left)):
             if isinstance(other, Constant) and isinstance(other.value, int):
-                against[id(one)] = other.value
+                compared_with[id(operand)] = other.value
     for child in children(tree):
         if isinstance(child, SizeOf) and isinstance(child.operand, AttributeList | LabelTextList):
-            what = usage.setdefault(list_key(child.operand), TextUsage())
-            if id(child) in against:
-                what.greatest_size = max(what.greatest_size, against[id(child)])
+            usage = usages.setdefault(list_key(child.operand), TextUsage())
+            if id(child) in compared_with:
+                usage.greatest_size = max(usage.greatest_size, compared_with[id(child)])
             else:
-                what.counted = True
+                usage.counted = True
 
 
-def _share_constants(usage: dict[str, TextUsage], schema: ReleaseSchema) -> None:
-    """Sources that are compared with each other see each other's constants and values."""
-    for _ in usage:  # as often as the longest chain of comparisons can be
-        for one, other in combinations(sorted(usage), 2):
-            if other in usage[one].linked or one in usage[other].linked:
-                together = usage[one].linked | usage[other].linked
-                usage[one].linked, usage[other].linked = set(together), set(together)
-    for what in usage.values():
-        if len(what.linked) > 1:
-            for other in what.linked:
-                what.constants.update(possible_texts(other, schema) or ())
-    for what in usage.values():
-        for other in what.linked:
-            what.constants.update(usage[other].constants)
+def _share_constants(usages: dict[str, TextUsage], schema: ReleaseSchema) -> None:
+    """Give sources that are compared with each other the constants and values of all of them."""
+    for _ in usages:  # as many rounds as the longest chain of comparisons can need
+        for first, second in combinations(sorted(usages), 2):
+            if second in usages[first].linked or first in usages[second].linked:
+                union = usages[first].linked | usages[second].linked
+                usages[first].linked, usages[second].linked = set(union), set(union)
+    for usage in usages.values():
+        if len(usage.linked) > 1:
+            for other in usage.linked:
+                usage.constants.update(possible_texts(other, schema) or ())
+    for usage in usages.values():
+        for other in usage.linked:
+            usage.constants.update(usages[other].constants)
 
 
-def _obstacle(usage: dict[str, TextUsage], schema: ReleaseSchema) -> str | None:
-    for source, what in sorted(usage.items()):
+def _find_obstacle(usages: dict[str, TextUsage], schema: ReleaseSchema) -> str | None:
+    """Return why a search is impossible, if it is."""
+    for source, usage in sorted(usages.items()):
         if possible_texts(source, schema) is not None:
             continue
-        if what.cut_up:
-            return f"`{source}` is any text, and the predicates look into it"
-        if what.counted or what.greatest_size > FREE_LIMIT:
-            return f"`{source}` can hold any number of texts, and the predicates count them"
-        lists = [other for other in what.linked if _is_list(other, schema)]
+        if usage.inspected:
+            return f"`{source}` can be any text, and the predicates inspect its content"
+        if usage.counted or usage.greatest_size > MAX_FREE_TEXTS:
+            return f"`{source}` can contain any number of texts, and the predicates count them"
+        lists = [other for other in usage.linked if _is_list(other, schema)]
         if sum(possible_texts(other, schema) is None for other in lists) > 1:
-            return f"{' and '.join(f'`{other}`' for other in sorted(lists))} are compared"
+            names = " and ".join(f"`{other}`" for other in sorted(lists))
+            return f"{names} are compared with each other"
     return None
 
 
-def _fresh(number: int, what: TextUsage, start: int) -> tuple[str, ...]:
-    """Texts that nobody mentions."""
-    unused = (f"text-{index}" for index in count(1))
-    wanted = islice((text for text in unused if text not in what.constants), start + number)
-    return tuple(wanted)[start:]
+def _generate_unused_texts(number: int, usage: TextUsage, start: int) -> tuple[str, ...]:
+    """Return texts that are not among the constants, after the first `start` ones."""
+    candidates = (f"text-{index}" for index in count(1))
+    unused = (text for text in candidates if text not in usage.constants)
+    return tuple(islice(unused, start, start + number))
 
 
-def _ask_list(
+def _add_list(
     source: str,
-    what: TextUsage,
+    usage: TextUsage,
     domain: tuple[str, ...] | None,
-    fresh: tuple[str, ...],
+    new_texts: tuple[str, ...],
     rank: int,
-    result: CaseSpace,
+    case_space: CaseSpace,
 ) -> None:
-    enough = max(rank, what.greatest_size + 1)  # more unnamed values than this look like this many
+    enough = max(rank, usage.greatest_size + 1)  # predicates cannot distinguish larger numbers
     if domain is None:
-        named = (*sorted(what.constants), *fresh)
-        alike = _fresh(enough, what, len(fresh))
+        named = (*sorted(usage.constants), *new_texts)
+        unnamed = _generate_unused_texts(enough, usage, len(new_texts))
     else:
-        named = tuple(value for value in domain if what.cut_up or value in what.constants)
-        alike = tuple(value for value in domain if value not in set(named))
-        alike = alike if what.counted else alike[:enough]
-    result.universes[source] = ListUniverse(named, alike)
+        named = tuple(value for value in domain if usage.inspected or value in usage.constants)
+        unnamed = tuple(value for value in domain if value not in set(named))
+        unnamed = unnamed if usage.counted else unnamed[:enough]
+    case_space.universes[source] = ListUniverse(named, unnamed)
     for value in named:
-        result.options[source, value] = (True, False)
-    if alike:
-        result.options[source, None] = tuple(range(len(alike) + 1))
+        case_space.options[source, value] = (True, False)
+    if unnamed:
+        case_space.options[source, None] = tuple(range(len(unnamed) + 1))
 
 
-def _ask_text(
-    source: str, what: TextUsage, schema: ReleaseSchema, fresh: tuple[str, ...], result: CaseSpace
+def _add_text(
+    source: str,
+    usage: TextUsage,
+    schema: ReleaseSchema,
+    new_texts: tuple[str, ...],
+    case_space: CaseSpace,
 ) -> None:
     domain = possible_texts(source, schema)
     values: list[str | int | bool | None] = []
     if domain is None:
-        values.extend((*sorted(what.constants), *fresh))
+        values.extend((*sorted(usage.constants), *new_texts))
     else:
-        values.extend(v for v in domain if what.cut_up or v in what.constants)
-        values.extend(_first(v for v in domain if v not in values))
+        values.extend(v for v in domain if usage.inspected or v in usage.constants)
+        others = [v for v in domain if v not in values]
+        values.extend(others[:1])
     if source.startswith("labels."):
         label = schema.labels[source.removeprefix("labels.")]
         if label.may_be_missing:
             values.append(None)
-    result.options[source, None] = tuple(values)
-
-
-def _first(values: Iterable[str]) -> Iterator[str]:
-    return islice(iter(values), 1)
+    case_space.options[source, None] = tuple(values)

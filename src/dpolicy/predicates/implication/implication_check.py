@@ -1,8 +1,8 @@
-"""Turns two predicates into the answer whether every mechanism of the first matches the second.
+"""Implication check: whether every mechanism that matches one predicate matches another.
 
-The order of scopes (φ₁ ⊑ φ₂) rests on this, and with it which rules are pruned, so it never says
-`Implied` without a proof and never `Refuted` without a mechanism to show: set logic for generated
-scopes, an exact search for the rest, and a solver where text is free and looked into.
+The order of scopes (φ₁ ⊑ φ₂), and with it pruning, depends on this check. It returns `Implied` only
+with a proof and `Refuted` only with a counterexample. It uses set logic for generated scopes, an
+exact search for other predicates, and a solver for predicates on parts of free text.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dpolicy.releases.release_schema import PredicateInput, ReleaseSchema
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """Every mechanism that matches the first predicate matches the second."""
+    """Result: every mechanism that matches the first predicate matches the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuted:
-    """There is a mechanism that matches the first predicate and not the second."""
+    """Result: a mechanism matches the first predicate and not the second."""
 
     counterexample: PredicateInput
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """No proof and no counter-example was found."""
+    """Result: there is neither a proof nor a counterexample."""
 
     reason: str
 
@@ -43,35 +43,38 @@ class Undecided:
 def implies(
     first: Predicate, second: Predicate, schema: ReleaseSchema
 ) -> Implied | Refuted | Undecided:
-    """Whether φ₁ ⊑ φ₂ over every mechanism the schema allows."""
+    """Check φ₁ ⊑ φ₂ over all mechanisms that the schema allows."""
     if isinstance(second, Always) or first == UsesAny(frozenset()):
         return Implied()
     if isinstance(first, UsesAny) and isinstance(second, UsesAny):
         extra = first.attributes - second.attributes
-        return _refuted(first, second, _using(extra, schema)) if extra else Implied()
-    other = _tree(second)
-    if _tree(first) == other:  # the texts could be equal by accident, see `conjunction`
+        return _confirm(first, second, _input_with(extra, schema)) if extra else Implied()
+    second_tree = _to_tree(second)
+    if _to_tree(first) == second_tree:  # equal texts of conjunctions can have different trees
         return Implied()
-    one = _tree(_fewer(first, other, schema) if isinstance(first, UsesAny) else first)
-    found = counterexample_search.search_counterexample(one, other, schema)
-    if isinstance(found, str):
-        found = z3_solver.solve_counterexample(one, other, schema, found)
-    if found is None:
+    if isinstance(first, UsesAny):
+        first_tree = _to_tree(_drop_equivalent(first, second_tree, schema))
+    else:
+        first_tree = _to_tree(first)
+    result = counterexample_search.search_counterexample(first_tree, second_tree, schema)
+    if isinstance(result, str):
+        result = z3_solver.solve_counterexample(first_tree, second_tree, schema, result)
+    if result is None:
         return Implied()
-    return Undecided(found) if isinstance(found, str) else _refuted(first, second, found)
+    return Undecided(result) if isinstance(result, str) else _confirm(first, second, result)
 
 
 def conjunction(predicates: Sequence[Predicate]) -> Predicate:
-    """The predicate that matches what all of these match: the scope of a rule in one piece."""
+    """Return the predicate that matches a mechanism if all of the predicates match it."""
     terms = [predicate for predicate in predicates if not isinstance(predicate, Always)]
     if len(terms) <= 1:
         return terms[0] if terms else Always()
-    tree = AllOf(tuple(_tree(term) for term in terms))
-    text = " && ".join(f"({_text(term)})" for term in terms)
+    tree = AllOf(tuple(_to_tree(term) for term in terms))
+    text = " && ".join(f"({_to_text(term)})" for term in terms)
     return Expression(text, tree, compile_tree(tree))
 
 
-def _text(predicate: Predicate) -> str:
+def _to_text(predicate: Predicate) -> str:
     match predicate:
         case Always():
             return "true"
@@ -82,7 +85,7 @@ def _text(predicate: Predicate) -> str:
             return predicate.text
 
 
-def _tree(predicate: Predicate) -> Tree:
+def _to_tree(predicate: Predicate) -> Tree:
     match predicate:
         case Always():
             return Constant(True)
@@ -94,26 +97,29 @@ def _tree(predicate: Predicate) -> Tree:
             return predicate.tree
 
 
-def _fewer(first: UsesAny, second: Tree, schema: ReleaseSchema) -> UsesAny:
-    """Of the attributes that look alike to `second`, one is enough to find a difference."""
+def _drop_equivalent(first: UsesAny, second: Tree, schema: ReleaseSchema) -> UsesAny:
+    """Keep one of the attributes that `second` cannot distinguish: one is enough for a search."""
     universe = build_case_space((second,), schema).universes.get("attributes", ListUniverse((), ()))
-    alike = sorted(first.attributes & schema.attributes - set(universe.named))
-    return UsesAny(first.attributes.intersection(universe.named).union(alike[:1]))
+    equivalent = sorted(first.attributes & schema.attributes - set(universe.named))
+    return UsesAny(first.attributes.intersection(universe.named).union(equivalent[:1]))
 
 
-def _using(attributes: frozenset[str], schema: ReleaseSchema) -> PredicateInput:
-    plain = counterexample_search.complete_input({}, CaseSpace({}, {}, None), schema)
-    return PredicateInput((min(attributes),), plain.labels, plain.mechanism, plain.by)
+def _input_with(attributes: frozenset[str], schema: ReleaseSchema) -> PredicateInput:
+    """Return a valid input with one of the attributes."""
+    default = counterexample_search.complete_input({}, CaseSpace({}, {}, None), schema)
+    return PredicateInput((min(attributes),), default.labels, default.mechanism, default.by)
 
 
-def _refuted(first: Predicate, second: Predicate, facts: PredicateInput) -> Refuted | Undecided:
-    """Believe no counter-example that the evaluation of requests would not confirm."""
+def _confirm(
+    first: Predicate, second: Predicate, counterexample: PredicateInput
+) -> Refuted | Undecided:
+    """Confirm a counterexample with the evaluator that decides requests."""
     try:
-        confirmed = matches(first, facts) and not matches(second, facts)
+        confirmed = matches(first, counterexample) and not matches(second, counterexample)
     except TooManyStepsError as failure:
         return Undecided(str(failure))
     except PredicateFailed:
         confirmed = False
     if not confirmed:
-        raise InvariantBroken(f"{facts} does not tell the two predicates apart")
-    return Refuted(facts)
+        raise InvariantBroken(f"{counterexample} does not distinguish the two predicates")
+    return Refuted(counterexample)

@@ -1,7 +1,7 @@
-"""Turns a typed tree and what is known so far about a mechanism into true, false, or not yet.
+"""Three-valued (Kleene) evaluation of a typed tree on a partially known mechanism.
 
-Three-valued logic over partial facts: an answer here is the answer of the closures on every
-mechanism that agrees with what is known. `FAILED` stands for an evaluation error that is certain.
+A known result equals the result of the closures on every mechanism that agrees with the known
+facts. `FAILED` is an evaluation error that is certain to occur.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ from dpolicy.predicates.tree import (
 )
 
 KnownValue = str | int | float | bool
-#: A question about a mechanism: the value of a text (`("by", None)`), whether a list holds a value
-#: (`("attributes", "zip")`), or how many of the values nobody mentions it holds (`(…, None)`).
+#: Key of a fact: the value of a text (`("by", None)`), whether a list contains a value
+#: (`("attributes", "zip")`), or how many unnamed values a list contains (`("attributes", None)`).
 Key = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Not decided; `key` is a question whose answer would help (None: nothing would)."""
+    """Unknown value; `key` is a fact that would help to determine it, if there is one."""
 
     key: Key | None
 
 
 class EvaluationFailure(Enum):
-    """The one value that stands for an evaluation error."""
+    """Marker value of an evaluation error."""
 
     FAILED = "failed"
 
 
 FAILED = EvaluationFailure.FAILED
-UNBOUND = Unknown(None)  # a variable whose value is not known
+UNBOUND = Unknown(None)  # a variable without a known value
 TruthValue = KnownValue | Unknown | EvaluationFailure
 
 
 @dataclass(frozen=True, slots=True)
 class ListUniverse:
-    """All values a list can hold: those told apart, and those that are alike to every atom."""
+    """All values that a list can contain: named ones, and ones that no atom distinguishes."""
 
     named: tuple[str, ...]
-    alike: tuple[str, ...]  # if k of them are there, it is the first k
+    alike: tuple[str, ...]  # a list with k of them contains the first k
 
 
 @dataclass(frozen=True, slots=True)
 class PartialInput:
-    """The lists with their universes, the answers a question can have, and those known so far."""
+    """Partially known input: universe of each list, possible values of each fact, known facts."""
 
     universes: Mapping[str, ListUniverse]
     options: Mapping[Key, tuple[str | int | bool | None, ...]]
@@ -76,51 +76,60 @@ class PartialInput:
 
 
 def evaluate_partial(
-    tree: Tree, world: PartialInput, bound: tuple[KnownValue | Unknown, ...]
+    tree: Tree, partial_input: PartialInput, bound: tuple[KnownValue | Unknown, ...]
 ) -> TruthValue:
-    """What `tree` comes to."""
+    """Evaluate `tree`; `bound` has the values of the quantifier variables, outermost first."""
     match tree:
         case Constant(value):
             return value
         case QuantifierVariable(depth):
             return bound[depth]
         case MechanismField() | LabelText() | HasLabel():
-            return _fact(tree, world)
+            return _look_up(tree, partial_input)
         case AllOf(terms):
-            return _combined(
-                (evaluate_partial(term, world, bound) for term in terms), decided_by=False
+            return _combine(
+                (evaluate_partial(term, partial_input, bound) for term in terms), decisive=False
             )
         case AnyOf(terms):
-            return _combined(
-                (evaluate_partial(term, world, bound) for term in terms), decided_by=True
+            return _combine(
+                (evaluate_partial(term, partial_input, bound) for term in terms), decisive=True
             )
         case Conditional(condition, first, second):
-            chosen = evaluate_partial(condition, world, bound)
+            chosen = evaluate_partial(condition, partial_input, bound)
             if isinstance(chosen, Unknown | EvaluationFailure):
                 return chosen
-            return evaluate_partial(first if chosen else second, world, bound)
+            return evaluate_partial(first if chosen else second, partial_input, bound)
         case Membership(element, container):
-            return _member(evaluate_partial(element, world, bound), container, world)
+            return _evaluate_membership(
+                evaluate_partial(element, partial_input, bound), container, partial_input
+            )
         case SizeOf(AttributeList() | LabelTextList() | Literals() as operand):
-            low, high, key = _size(operand, world)
+            low, high, key = _size_bounds(operand, partial_input)
             return low if low == high else Unknown(key)
         case Quantifier():
-            return _quantified(tree, world, bound)
+            return _evaluate_quantifier(tree, partial_input, bound)
         case _:
-            return _strict(tree, world, bound)
+            return _evaluate_strict(tree, partial_input, bound)
 
 
-def _strict(tree: Tree, world: PartialInput, bound: tuple[KnownValue | Unknown, ...]) -> TruthValue:
-    """The operators that need all of their operands."""
-    if isinstance(tree, Comparison) and (early := _by_size(tree, world)) is not None:
-        return early
+def _evaluate_strict(
+    tree: Tree, partial_input: PartialInput, bound: tuple[KnownValue | Unknown, ...]
+) -> TruthValue:
+    """Evaluate an operator that needs the values of all operands."""
+    if isinstance(tree, Comparison):
+        result = _compare_by_bounds(tree, partial_input)
+        if result is not None:
+            return result
     match tree:
         case Not(operand) | SizeOf(operand):
-            parts = [evaluate_partial(operand, world, bound)]
+            parts = [evaluate_partial(operand, partial_input, bound)]
         case Comparison(_, left, right) | Arithmetic(_, left, right) | TextTest(_, left, right):
-            parts = [evaluate_partial(left, world, bound), evaluate_partial(right, world, bound)]
+            parts = [
+                evaluate_partial(left, partial_input, bound),
+                evaluate_partial(right, partial_input, bound),
+            ]
         case _:
-            raise InvariantBroken("a predicate holds a node that nothing judges")
+            raise InvariantBroken("a predicate has a node without a partial evaluator")
     if FAILED in parts:
         return FAILED
     values: list[KnownValue] = []
@@ -129,12 +138,12 @@ def _strict(tree: Tree, world: PartialInput, bound: tuple[KnownValue | Unknown, 
             return part
         values.append(part)
     try:
-        return _applied(tree, values)
+        return _apply(tree, values)
     except PredicateFailed:
         return FAILED
 
 
-def _applied(tree: Tree, values: list[KnownValue]) -> KnownValue:
+def _apply(tree: Tree, values: list[KnownValue]) -> KnownValue:
     match tree, values:
         case Not(), [value]:
             return not value
@@ -147,133 +156,142 @@ def _applied(tree: Tree, values: list[KnownValue]) -> KnownValue:
         case Arithmetic(operator), [int(one), int(other)]:
             return apply_operator(operator, one, other)
         case _:
-            raise InvariantBroken("an operator met a value of another type")
+            raise InvariantBroken("an operand has the wrong type")
 
 
-def _fact(tree: MechanismField | LabelText | HasLabel, world: PartialInput) -> TruthValue:
+def _look_up(
+    tree: MechanismField | LabelText | HasLabel, partial_input: PartialInput
+) -> TruthValue:
     if isinstance(tree, MechanismField):
         key: Key = (tree.name, None)
-        value = world.known_facts.get(key)
+        value = partial_input.known_facts.get(key)
         return Unknown(key) if value is None else value
     source = f"labels.{tree.name}"
-    if source in world.universes:
-        low, high, blocking = _size(LabelTextList(tree.name), world)
-        return True if low else Unknown(blocking) if high else False
+    if source in partial_input.universes:
+        low, high, unknown_key = _size_bounds(LabelTextList(tree.name), partial_input)
+        if low:
+            return True
+        return Unknown(unknown_key) if high else False
     key = (source, None)
     if isinstance(tree, HasLabel):
-        if key in world.known_facts:
-            return world.known_facts[key] is not None
-        return Unknown(key) if None in world.options.get(key, (None,)) else True
-    if key not in world.known_facts:
+        if key in partial_input.known_facts:
+            return partial_input.known_facts[key] is not None
+        return Unknown(key) if None in partial_input.options.get(key, (None,)) else True
+    if key not in partial_input.known_facts:
         return Unknown(key)
-    value = world.known_facts[key]
+    value = partial_input.known_facts[key]
     return FAILED if value is None else value
 
 
-def _combined(parts: Iterator[TruthValue], *, decided_by: bool) -> TruthValue:
+def _combine(parts: Iterator[TruthValue], *, decisive: bool) -> TruthValue:
+    """Combine terms of `&&` (False is decisive) or `||` (True is decisive)."""
     undecided: TruthValue | None = None
     for part in parts:
-        if part is decided_by:
-            return decided_by
-        # An open part outweighs an error: it may yet decide.
+        if part is decisive:
+            return decisive
+        # An unknown part has priority over an error, because it may become decisive.
         if isinstance(part, Unknown | EvaluationFailure) and not isinstance(undecided, Unknown):
             undecided = part
-    return not decided_by if undecided is None else undecided
+    return not decisive if undecided is None else undecided
 
 
-def _member(element: TruthValue, container: Tree, world: PartialInput) -> TruthValue:
+def _evaluate_membership(
+    element: TruthValue, container: Tree, partial_input: PartialInput
+) -> TruthValue:
     if isinstance(element, Unknown | EvaluationFailure):
         return element
     if isinstance(container, Literals):
         return any(element == item.value for item in container.items)
     source = list_key(container)
-    if source not in world.universes:
+    if source not in partial_input.universes:
         return Unknown((source, str(element)))
     key = (source, str(element))
-    if key in world.options:  # a named value; the way the long disjunctions of policies take
-        present = world.known_facts.get(key)
+    if key in partial_input.options:  # a named value: fast path for long disjunctions
+        present = partial_input.known_facts.get(key)
         return Unknown(key) if present is None else bool(present)
-    return next((there for value, there in _elements(source, world) if value == element), False)
+    members = _list_members(source, partial_input)
+    return next((present for value, present in members if value == element), False)
 
 
-def _quantified(
-    tree: Quantifier, world: PartialInput, bound: tuple[KnownValue | Unknown, ...]
+def _evaluate_quantifier(
+    tree: Quantifier, partial_input: PartialInput, bound: tuple[KnownValue | Unknown, ...]
 ) -> TruthValue:
-    if not isinstance(tree.over, Literals) and list_key(tree.over) not in world.universes:
+    if not isinstance(tree.over, Literals) and list_key(tree.over) not in partial_input.universes:
         return UNBOUND
-    decided_by = tree.quantifier == "exists"
     results: list[TruthValue] = []
-    for value, present in _range(tree.over, world):
+    for value, present in _quantifier_values(tree.over, partial_input):
         if present is False:
             continue
-        result = evaluate_partial(tree.body, world, (*bound, value))
+        result = evaluate_partial(tree.body, partial_input, (*bound, value))
         if present is True:
             results.append(result)
-        elif result is not (tree.quantifier == "all"):  # else its presence changes nothing
+        elif result is not (tree.quantifier == "all"):  # else its presence has no effect
             results.append(present)
     if tree.quantifier != "exists_one":
-        return _combined(iter(results), decided_by=decided_by)
+        return _combine(iter(results), decisive=tree.quantifier == "exists")
     if FAILED in results:
         return FAILED
     undecided = [result for result in results if isinstance(result, Unknown)]
     return undecided[0] if undecided else results.count(True) == 1
 
 
-def _range(over: Tree, world: PartialInput) -> Iterator[tuple[KnownValue, bool | Unknown]]:
+def _quantifier_values(
+    over: Tree, partial_input: PartialInput
+) -> Iterator[tuple[KnownValue, bool | Unknown]]:
     if isinstance(over, Literals):
         yield from ((item.value, True) for item in over.items)
     else:
-        yield from _elements(list_key(over), world)
+        yield from _list_members(list_key(over), partial_input)
 
 
-def _elements(source: str, world: PartialInput) -> Iterator[tuple[str, bool | Unknown]]:
-    """Each value the list can hold, and whether it does."""
-    universe = world.universes[source]
+def _list_members(source: str, partial_input: PartialInput) -> Iterator[tuple[str, bool | Unknown]]:
+    """Yield each possible value of a list, and whether the list contains it."""
+    universe = partial_input.universes[source]
     for value in universe.named:
-        present = world.known_facts.get((source, value))
+        present = partial_input.known_facts.get((source, value))
         yield value, Unknown((source, value)) if present is None else bool(present)
-    count = world.known_facts.get((source, None))
+    count = partial_input.known_facts.get((source, None))
     for index, value in enumerate(universe.alike):
         yield value, Unknown((source, None)) if count is None else index < int(count)
 
 
-def _size(container: Tree, world: PartialInput) -> tuple[int, int, Key | None]:
-    """The least and the greatest length the list can have, and a question that tells more."""
+def _size_bounds(container: Tree, partial_input: PartialInput) -> tuple[int, int, Key | None]:
+    """Return the minimum and maximum length of a list, and an unknown fact that affects it."""
     if isinstance(container, Literals):
         return len(container.items), len(container.items), None
     source = list_key(container)
-    if source not in world.universes:
+    if source not in partial_input.universes:
         return 0, 1 << 62, None
-    least, greatest, key = 0, 0, None
-    for _, present in _elements(source, world):
+    minimum, maximum, key = 0, 0, None
+    for _, present in _list_members(source, partial_input):
         if isinstance(present, Unknown):
-            greatest, key = greatest + 1, key or present.key
+            maximum, key = maximum + 1, key or present.key
         elif present:
-            least, greatest = least + 1, greatest + 1
-    return least, greatest, key
+            minimum, maximum = minimum + 1, maximum + 1
+    return minimum, maximum, key
 
 
-def _by_size(tree: Comparison, world: PartialInput) -> bool | None:
-    """`size(x) > 3` is often decided before every value is."""
+def _compare_by_bounds(tree: Comparison, partial_input: PartialInput) -> bool | None:
+    """Evaluate `size(x) > 3` by the bounds of the size, if they are enough; else return None."""
     if not isinstance(tree.left, SizeOf) or not isinstance(tree.right, Constant):
         return None
     if not isinstance(tree.left.operand, AttributeList | LabelTextList):
         return None
-    low, high, _ = _size(tree.left.operand, world)
-    wanted = tree.right.value
-    answers = {COMPARE[tree.operator](size, wanted) for size in (low, high)}
+    low, high, _ = _size_bounds(tree.left.operand, partial_input)
+    constant = tree.right.value
     if tree.operator in ("==", "!=") and low < high:
-        outside = not (isinstance(wanted, int) and low <= wanted <= high)
+        outside = not (isinstance(constant, int) and low <= constant <= high)
         return (tree.operator == "!=") if outside else None
-    return answers.pop() if len(answers) == 1 else None
+    results = {COMPARE[tree.operator](size, constant) for size in (low, high)}
+    return results.pop() if len(results) == 1 else None
 
 
 def list_key(container: Tree) -> str:
-    """The list a node stands for, as questions name it."""
+    """Return the source name of a list, as used in keys of facts."""
     match container:
         case AttributeList():
             return "attributes"
         case LabelTextList(name):
             return f"labels.{name}"
         case _:
-            raise InvariantBroken("a list that is neither a constant nor a fact")
+            raise InvariantBroken("a list is neither a constant nor an input")

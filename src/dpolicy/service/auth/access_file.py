@@ -54,7 +54,7 @@ class _HashShape:
 
     def read(self, node: TextNode, report: Report) -> Any:
         if isinstance(node, ScalarNode) and _HASH.fullmatch(node.text):
-            return node.word
+            return node.located_text
         return report_wrong_type(node, self.title, report)
 
     def schema(self) -> dict[str, Any]:

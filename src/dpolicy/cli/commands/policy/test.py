@@ -32,7 +32,7 @@ def command(paths: tuple[Path, ...], format_: str) -> int:
         )
     else:
         for outcome in failed:
-            click.echo(f"{outcome.place}: {outcome.step} failed: {outcome.problem}")
+            click.echo(f"{outcome.position}: {outcome.step} failed: {outcome.problem}")
         click.echo(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
     return CASE_FAILED if failed else 0
 
@@ -45,7 +45,7 @@ def _case_files(path: Path) -> list[Path]:
 
 def _json(outcome: StepOutcome) -> dict[str, object]:
     return {
-        "place": outcome.place,
+        "place": outcome.position,
         "step": outcome.step,
         "passed": outcome.problem is None,
         "problem": outcome.problem,

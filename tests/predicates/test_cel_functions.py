@@ -1,4 +1,4 @@
-"""Budget functions: numbers in, a number out, or a reason."""
+"""Budget functions: results, evaluation errors and problems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_functions(text: str, notion: str, value: float, expected: float) -> Non
 @pytest.mark.parametrize(
     "text", ["budget.rho * 2.0", "1 / 0", "1.0 / 0.0", "0.0 / 0.0", "budget.epsilon * 1e308"]
 )
-def test_what_has_no_value_fails(text: str) -> None:
+def test_a_function_without_a_finite_value_fails(text: str) -> None:
     function = parse_budget_function(text, NAMES)
     assert not isinstance(function, tuple)
     with pytest.raises(PredicateFailed, match="epsilon"):
@@ -44,19 +44,21 @@ def test_what_has_no_value_fails(text: str) -> None:
     [
         ("budget.epsilon * 3", "type", "a decimal number and a whole number", "`3.0`"),
         ("budget.epsilom", "type", "unknown name `budget.epsilom`", "`budget.epsilon`"),
-        ("x", "type", "unknown name `x`", "the names are `budget.epsilon`"),
-        ("budget.epsilon > 1.0", "type", "gives a number, this is a bool", None),
+        ("x", "type", "unknown name `x`", "use one of `budget.epsilon`"),
+        ("budget.epsilon > 1.0", "type", "must return a number, not a bool", None),
         ('size("abc")', "refused", "`size` is not available", None),
-        ('double("1")', "refused", "this kind of value", None),
+        ('double("1")', "refused", "this type of value", None),
         ("[1.0].map(x, x)[0]", "refused", "`[ ]` is not available", None),
         ("dyn(1.0)", "refused", "`dyn` is not available", None),
-        ("budget.epsilon +", "syntax", "ends too early", None),
+        ("budget.epsilon +", "syntax", "is incomplete", None),
         ("1" * 5000, "too-large", "5000 bytes", "split"),
     ],
 )
-def test_mistakes(text: str, kind: str, message: str, help_: str | None) -> None:
-    found = parse_budget_function(text, NAMES)
-    assert isinstance(found, tuple)
-    assert any(mistake.kind == kind and message in mistake.message for mistake in found), found
-    assert help_ is None or any(help_ in (mistake.help or "") for mistake in found)
-    assert all(0 <= mistake.offset <= len(text) and mistake.length >= 1 for mistake in found)
+def test_problems(text: str, kind: str, message: str, help_: str | None) -> None:
+    problems = parse_budget_function(text, NAMES)
+    assert isinstance(problems, tuple)
+    assert any(problem.kind == kind and message in problem.message for problem in problems), (
+        problems
+    )
+    assert help_ is None or any(help_ in (problem.help or "") for problem in problems)
+    assert all(0 <= problem.offset <= len(text) and problem.length >= 1 for problem in problems)

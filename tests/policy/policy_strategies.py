@@ -1,4 +1,4 @@
-"""Random policy texts: any content that has the form of the language, in any layout."""
+"""Hypothesis strategies: policy sets that follow the grammar, written in any layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-#: What `when` and `cel` hold is only text to the formatter, so it may be any text at all.
+#: The formatter treats `when` and `cel` as text, so any text is possible.
 texts = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     [
         "always",
@@ -36,7 +36,7 @@ numbers = st.builds(
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it is written, so that layouts keep it and values can be compared."""
+    """Number as written, so that layouts keep it and values can be compared."""
 
     text: str
 
@@ -46,7 +46,7 @@ def number(choices: st.SearchStrategy[str] = numbers) -> st.SearchStrategy[Numbe
 
 
 def record(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A map with these keys, `_` for `-`; those that begin with `opt_` may be left out."""
+    """Return maps with these keys, `_` for `-`; keys that start with `opt_` are optional."""
 
     def key(name: str) -> str:
         return name.removeprefix("opt_").rstrip("_").replace("_", "-")
@@ -134,7 +134,7 @@ accountings = record(
 
 
 def distinct(section: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same policies with names of their own."""
+    """Return the policies with unique names."""
     return [{**policy, "name": f"{policy['name']}{n}"} for n, policy in enumerate(section)]
 
 
@@ -153,13 +153,13 @@ _COMMENT = st.text("ab #:'\"{}[],-é🙂", max_size=6).map(str.rstrip)
 
 @dataclass
 class Layout:
-    """Writes values as YAML; every choice is drawn, and every comment is remembered."""
+    """Writer of YAML that draws every layout choice and collects the comments it writes."""
 
     draw: Callable[[st.SearchStrategy[Any]], Any]
     comments: list[str] = field(default_factory=list)
 
     def text(self, value: dict[str, Any]) -> str:
-        """A whole document."""
+        """Return a document."""
         lines = self.block(value, 0)
         return "\n".join([*lines, *self.alone(0), ""])
 
@@ -172,7 +172,7 @@ class Layout:
         return bool(self.draw(st.integers(1, one_in)) == 1)
 
     def alone(self, indent: int) -> list[str]:
-        """Perhaps a comment on a line of its own, perhaps an empty line."""
+        """Return a comment line, an empty line, or nothing."""
         lines = [" " * indent + self.comment()] if self.chance(6) else []
         return ["", *lines] if self.chance(8) else lines
 
@@ -180,7 +180,7 @@ class Layout:
         return f"  {self.comment()}" if self.chance(6) else ""
 
     def block(self, value: Any, indent: int) -> list[str]:
-        """A map or list with an entry a line."""
+        """Return a map or list with one entry per line."""
         step = self.draw(st.sampled_from([2, 2, 4]))
         lines: list[str] = []
         entries = value.items() if isinstance(value, dict) else ((None, item) for item in value)
@@ -196,7 +196,7 @@ class Layout:
         return lines
 
     def spread(self, head: str, value: Any, indent: int) -> list[str]:
-        """A flow map or list over several lines, with comments between."""
+        """Return a flow map or list over several lines, with comments between them."""
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         lines = [head + opening + self.ending()]
         items = self.items(value)
@@ -231,13 +231,13 @@ class Layout:
 
 
 def double_quoted(text: str) -> str:
-    """A text with every sign that could mean something written as an escape."""
+    """Return a double-quoted text with all special characters escaped."""
     safe = re.compile(r"[A-Za-z0-9 é]")
     return '"' + "".join(c if safe.fullmatch(c) else f"\\U{ord(c):08x}" for c in text) + '"'
 
 
 def canonical(value: Any) -> str:
-    """The plainest layout: JSON on one line."""
+    """Return a value as JSON on one line."""
     if isinstance(value, dict):
         return (
             "{" + ", ".join(f"{double_quoted(k)}: {canonical(v)}" for k, v in value.items()) + "}"

@@ -1,4 +1,4 @@
-"""The laws of the formatter: it says the same, once is enough, and no comment is lost."""
+"""Laws of the formatter: it keeps the content and all comments, and it is idempotent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from tests.language.generated import Layout, Number, canonical, policy_sets
-from tests.language.reading import ROOT, model
+from tests.policy.diagnose import ROOT, parse_valid
+from tests.policy.policy_strategies import Layout, Number, canonical, policy_sets
 
 from dpolicy.policy.formatter import WIDTH, format_text, policy_digest
 from dpolicy.policy.parser import parse_policies
@@ -32,33 +32,35 @@ LAWS = settings(
 )
 
 
-def formatted(text: str) -> str:
-    found = DiagnosticCollector()
+def format_valid(text: str) -> str:
+    diagnostics = DiagnosticCollector()
     source = Source("t.yaml", text)
-    root = read_nodes(source, found.report)
-    assert root is not None, [str(d) for d in found.sorted_diagnostics]
-    assert not found.errors
+    root = read_nodes(source, diagnostics.report)
+    assert root is not None, [str(d) for d in diagnostics.sorted_diagnostics]
+    assert not diagnostics.errors
     return format_text(source, root)
 
 
 @LAWS
 @given(policy_sets, st.data())
-def test_layout_says_nothing(value: dict[str, Any], data: st.DataObject) -> None:
+def test_layout_does_not_change_the_model_or_digest(
+    value: dict[str, Any], data: st.DataObject
+) -> None:
     text = Layout(data.draw).text(value)
-    assert model(text) == model(canonical(value))
-    assert policy_digest(model(text)) == policy_digest(model(canonical(value)))
+    assert parse_valid(text) == parse_valid(canonical(value))
+    assert policy_digest(parse_valid(text)) == policy_digest(parse_valid(canonical(value)))
 
 
 @LAWS
 @given(policy_sets, st.data())
-def test_formatting_keeps_the_meaning_and_every_comment(
+def test_formatting_keeps_the_content_and_every_comment(
     value: dict[str, Any], data: st.DataObject
 ) -> None:
     layout = Layout(data.draw)
     text = layout.text(value)
-    once = formatted(text)
-    assert model(once) == model(text)
-    assert formatted(once) == once
+    once = format_valid(text)
+    assert parse_valid(once) == parse_valid(text)
+    assert format_valid(once) == once
     for comment in layout.comments:
         assert comment in once
 
@@ -68,17 +70,17 @@ def test_formatting_keeps_the_meaning_and_every_comment(
 def test_the_digest_does_not_depend_on_the_order_of_keys(
     value: dict[str, Any], random: Any
 ) -> None:
-    def shuffled(node: Any) -> Any:
+    def shuffle(node: Any) -> Any:
         if isinstance(node, list):
-            return [shuffled(item) for item in node]
+            return [shuffle(item) for item in node]
         if not isinstance(node, dict):
             return node
         keys = list(node)
         random.shuffle(keys)
-        return {key: shuffled(node[key]) for key in keys}
+        return {key: shuffle(node[key]) for key in keys}
 
-    assert policy_digest(model(canonical(value))) == policy_digest(
-        model(canonical(shuffled(value)))
+    assert policy_digest(parse_valid(canonical(value))) == policy_digest(
+        parse_valid(canonical(shuffle(value)))
     )
 
 
@@ -86,17 +88,17 @@ def test_the_digest_does_not_depend_on_the_order_of_keys(
 @given(policy_sets, st.data())
 def test_the_digest_changes_with_any_number(value: dict[str, Any], data: st.DataObject) -> None:
     value = {**value, "each-release": [{**POLICY, "budget": {"rho": Number("1.5")}}]}
-    places = [path for path in numbers_in(value) if path != ("dpolicy",)]
-    path = data.draw(st.sampled_from(places))
-    old = Fraction(at(value, path).text)
+    paths = [path for path in numbers_in(value) if path != ("dpolicy",)]
+    path = data.draw(st.sampled_from(paths))
+    old = Fraction(get_path(value, path).text)
     new = data.draw(st.sampled_from(["3", "0.5", "7e-1", "0.0625", "11"]))
     assume(Fraction(new) != old)
-    changed = replaced(value, path, Number(new))
-    found = DiagnosticCollector()
-    other = parse_policies([Source("t.yaml", canonical(changed))], found)
-    assume(not found.errors and other is not None)
+    changed = replace_path(value, path, Number(new))
+    diagnostics = DiagnosticCollector()
+    other = parse_policies([Source("t.yaml", canonical(changed))], diagnostics)
+    assume(not diagnostics.errors and other is not None)
     assert other is not None
-    assert policy_digest(other) != policy_digest(model(canonical(value)))
+    assert policy_digest(other) != policy_digest(parse_valid(canonical(value)))
 
 
 def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -109,16 +111,16 @@ def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return []
 
 
-def at(value: Any, path: tuple[Any, ...]) -> Any:
+def get_path(value: Any, path: tuple[Any, ...]) -> Any:
     for step in path:
         value = value[step]
     return value
 
 
-def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replace_path(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
-    inner = replaced(value[path[0]], path[1:], new)
+    inner = replace_path(value[path[0]], path[1:], new)
     if isinstance(value, dict):
         return {**value, path[0]: inner}
     return [*value[: path[0]], inner, *value[path[0] + 1 :]]
@@ -130,12 +132,12 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @example("\u2028\x85\x00🙂\n\ttab")
 @example("# no comment")
 @example("trailing ")
-def test_any_text_comes_back(text: str) -> None:
+def test_any_text_survives_formatting(text: str) -> None:
     original = f"k: {canonical(text)}\n"
-    once = formatted(original)
-    found = DiagnosticCollector()
-    root = read_nodes(Source("t.yaml", once), found.report)
-    assert not found.errors
+    once = format_valid(original)
+    diagnostics = DiagnosticCollector()
+    root = read_nodes(Source("t.yaml", once), diagnostics.report)
+    assert not diagnostics.errors
     assert isinstance(root, MapNode)
     value = root.get("k")
     assert isinstance(value, ScalarNode)
@@ -157,40 +159,41 @@ def test_any_text_comes_back(text: str) -> None:
     ],
 )
 def test_examples(before: str, after: str) -> None:
-    assert formatted(before) == after
+    assert format_valid(before) == after
 
 
 def test_lines_are_kept_short_where_they_can_be() -> None:
     values = ", ".join(f"value-{n}" for n in range(40))
-    once = formatted(f"schema: {{labels: {{l: {{values: [{values}]}}}}}}\n")
+    once = format_valid(f"schema: {{labels: {{l: {{values: [{values}]}}}}}}\n")
     assert max(map(len, once.splitlines())) <= WIDTH
 
 
 def policy_texts() -> list[Path]:
-    """Every policy file of the repository that can be read."""
-    found = [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "tests" / "cases").rglob("*.yaml")]
-    found.append(ROOT / "src" / "dpolicy" / "cli" / "starter" / "policy.yaml")
-    return sorted(path for path in found if readable(path))
+    """Return every readable policy and case file of the repository."""
+    files = [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "tests" / "cases").rglob("*.yaml")]
+    files.append(ROOT / "src" / "dpolicy" / "cli" / "starter" / "policy.yaml")
+    return sorted(path for path in files if is_readable(path))
 
 
-def readable(path: Path) -> bool:
-    found = DiagnosticCollector()
+def is_readable(path: Path) -> bool:
+    diagnostics = DiagnosticCollector()
     return (
-        read_nodes(Source(path.name, path.read_text("utf-8")), found.report) is not None
-        and not found.sorted_diagnostics
+        read_nodes(Source(path.name, path.read_text("utf-8")), diagnostics.report) is not None
+        and not diagnostics.sorted_diagnostics
     )
 
 
 @pytest.mark.parametrize("path", policy_texts(), ids=lambda path: path.stem)
 def test_the_files_of_the_repository_obey_the_laws(path: Path) -> None:
     text = path.read_text("utf-8")
-    once = formatted(text)
-    assert formatted(once) == once
-    found, again = DiagnosticCollector(), DiagnosticCollector()
-    assert parse_policies([Source("t", once)], found) == parse_policies([Source("t", text)], again)
-    assert [d.code for d in found.sorted_diagnostics] == [d.code for d in again.sorted_diagnostics]
+    once = format_valid(text)
+    assert format_valid(once) == once
+    first, second = DiagnosticCollector(), DiagnosticCollector()
+    once_parsed = parse_policies([Source("t", once)], first)
+    assert once_parsed == parse_policies([Source("t", text)], second)
+    assert [d.code for d in first.sorted_diagnostics] == [d.code for d in second.sorted_diagnostics]
 
 
 def test_the_starter_is_in_canonical_layout() -> None:
     text = (ROOT / "src" / "dpolicy" / "cli" / "starter" / "policy.yaml").read_text("utf-8")
-    assert formatted(text) == text
+    assert format_valid(text) == text

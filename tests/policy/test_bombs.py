@@ -1,8 +1,8 @@
-"""Texts made to hurt: each is refused with its place, in little time and memory.
+"""Hostile texts: `dpolicy check` rejects each with its position, in little time and memory.
 
-Every bomb is read by `dpolicy check` in a process of its own that may take 200 MB more than the
-interpreter with everything imported, and ten seconds of processor time. Both are far above what
-is needed; the figures are printed (`pytest -s`), not asserted.
+Each bomb runs in a separate process, limited to 200 MB above the interpreter with all modules
+imported, and to ten seconds of processor time. Both limits are far above the need; the measured
+values are printed (`pytest -s`), not asserted.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-#: What a bomb may take over the interpreter's base.
+#: Memory limit of a bomb, above the base of the interpreter.
 MEMORY = 200 * 2**20
-#: A backstop in processor time, so that a busy machine changes nothing; not a measurement.
+#: Limit in processor time, which is independent of the load of the machine.
 SECONDS = 10
-#: And one for a process that waits instead of working.
+#: Limit in wall-clock time, for a process that waits.
 PATIENCE = 120
 
-#: Imports everything, fixes the limit at what that took and `MEMORY`, runs the command, and says
-#: what it took. The limit is on address space, so even memory that is only asked for counts.
+#: Program that imports all modules, limits its address space to the current size plus `MEMORY`,
+#: runs the command, and prints its time and memory. Reserved but unused memory counts too.
 CHILD = """
 import resource, sys, time
 import dpolicy.cli.commands.policy.check, dpolicy.cli.main, dpolicy.cli.output.printing
@@ -65,7 +65,7 @@ def when(expression: str) -> str:
     return f"{HEAD}schema: {{attributes: {{a: {{}}}}}}\npolicies:\n  - {policy}\n"
 
 
-def nested_all() -> str:
+def nest_quantifiers() -> str:
     expression = "true"
     for depth in range(28):
         expression = f"attributes.all(x{depth}, {expression})"
@@ -128,7 +128,7 @@ BOMBS: dict[str, tuple[Callable[[], str], str]] = {
     "name of 1 MB": (lambda: f"{HEAD}name: {'x' * 10**6}\n", "P011"),
     "key of 1 MB": (lambda: f"{HEAD}? '{'x' * 10**6}'\n: 1\n", "P006"),
     "predicate of 1 MB": (lambda: when("by == '" + "x" * 10**6 + "'"), "P032"),
-    "28 nested all": (nested_all, "P032"),
+    "28 nested all": (nest_quantifiers, "P032"),
     "10,000 parentheses": (lambda: when("(" * 10_000 + "true" + ")" * 10_000), "P032"),
     "1,900 parentheses": (lambda: when("(" * 1900 + "true" + ")" * 1900), "P032"),
     "5,000 or": (lambda: when(" || ".join(["by == 'a'"] * 5000)), "P032"),
@@ -163,7 +163,7 @@ BOMBS: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_is_refused_with_its_place(bomb: str, tmp_path: Path) -> None:
+def test_a_bomb_is_rejected_with_its_position(bomb: str, tmp_path: Path) -> None:
     write, code = BOMBS[bomb]
     file = tmp_path / "policy.yaml"
     file.write_text(write(), "utf-8")
@@ -174,6 +174,6 @@ def test_a_bomb_is_refused_with_its_place(bomb: str, tmp_path: Path) -> None:
     print(f"{bomb}: {done.stdout.strip()}")
     assert "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.returncode == 3, done.stderr[-2000:]
-    told = re.findall(r"^policy\.yaml:\d+:\d+: error (P\d\d\d)", done.stderr, re.MULTILINE)
-    assert code in told
+    reported = re.findall(r"^policy\.yaml:\d+:\d+: error (P\d\d\d)", done.stderr, re.MULTILINE)
+    assert code in reported
     assert len(done.stderr) < 100_000

@@ -1,4 +1,4 @@
-"""Every diagnostic: a small text causes it and nothing else, at its place, with its remedy."""
+"""Diagnostic codes: for each code a small text that causes it and no other, with its position."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.language.reading import EXAMPLES, ROOT, codes, diagnostics, diagnostics_of, errors
+from tests.policy.diagnose import (
+    EXAMPLES,
+    ROOT,
+    diagnose,
+    diagnose_sources,
+    diagnostic_codes,
+    error_codes,
+)
 
 from dpolicy.cases.case_file import load_case
 from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.policy.diagnostic_codes import CATALOGUE
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.rules.hasse.diagram import MAX_NODES, hasse_svg
-from dpolicy.text.diagnostics import MAX_ERRORS, Diagnostic, DiagnosticCollector, Severity
-from dpolicy.text.did_you_mean import suggest
-from dpolicy.text.yaml_reader import Source, Span
+from dpolicy.text.diagnostics import MAX_ERRORS, Diagnostic, Severity
+from dpolicy.text.yaml_reader import Source
 
-#: Where each example is wrong. The text that stands under the carets is what a person must look at.
-PLACES = {
+#: Positions (line:column) of the diagnostics of each example.
+POSITIONS = {
     "P001-unclosed-bracket": ["4:80"],
     "P002-nested-too-deep": ["2:42"],
     "P003-anchor-and-alias": ["4:68", "5:82"],
@@ -68,46 +74,46 @@ PLACES = {
     "P107-partition-without-an-owner": ["6:5"],
 }
 
-#: Where there is nothing to advise beyond the message.
+#: Codes whose examples have no help.
 WITHOUT_HELP = {"P002", "P008", "P043", "P051", "P102"}
 
-#: Codes that need something else than one text; they have tests of their own below.
+#: Codes without an example; a separate test below covers each.
 WITHOUT_TEXT = {"P047"}
 
 
-def reported(example: str) -> tuple[Diagnostic, ...]:
+def diagnose_example(example: str) -> tuple[Diagnostic, ...]:
     file = EXAMPLES / f"{example}.yaml"
     if not example.endswith("_test"):
-        return diagnostics_of([Source("policy.yaml", file.read_text("utf-8"))])
+        return diagnose_sources([Source("policy.yaml", file.read_text("utf-8"))])
     with pytest.raises(PolicyRejected) as rejected:
         load_case(file)
     return tuple(d for d in rejected.value.diagnostics if isinstance(d, Diagnostic))
 
 
-@pytest.mark.parametrize("example", PLACES)
+@pytest.mark.parametrize("example", POSITIONS)
 def test_an_example_causes_its_code_and_no_other(example: str) -> None:
     code = example[:4]
-    found = reported(example)
-    assert {d.code for d in found} == {code}
-    assert [f"{d.span.line}:{d.span.column}" for d in found] == PLACES[example]
+    reported = diagnose_example(example)
+    assert {d.code for d in reported} == {code}
+    assert [f"{d.span.line}:{d.span.column}" for d in reported] == POSITIONS[example]
     expected = Severity.WARNING if code >= "P100" else Severity.ERROR
-    assert {d.severity for d in found} == {expected}
+    assert {d.severity for d in reported} == {expected}
 
 
-@pytest.mark.parametrize("example", PLACES)
+@pytest.mark.parametrize("example", POSITIONS)
 def test_an_example_is_printed_with_its_line_a_caret_and_help(example: str) -> None:
-    for diagnostic in reported(example):
-        head, _, source, caret, *rest = str(diagnostic).split("\n")
+    for diagnostic in diagnose_example(example):
+        head, _, source, caret, *help_lines = str(diagnostic).split("\n")
         assert re.fullmatch(r"\S+:\d+:\d+: (error|warning) P\d\d\d: .+", head)
         text = (EXAMPLES / f"{example}.yaml").read_text("utf-8").splitlines()
         assert source.split(" | ", 1)[1] in text[diagnostic.span.line - 1]
         assert set(caret.replace(" ", "")) == {"|", "^"}
-        assert bool(rest) == (diagnostic.code not in WITHOUT_HELP)
+        assert bool(help_lines) == (diagnostic.code not in WITHOUT_HELP)
 
 
-@pytest.mark.parametrize("example", PLACES)
-def test_messages_are_written_for_people(example: str) -> None:
-    for diagnostic in reported(example):
+@pytest.mark.parametrize("example", POSITIONS)
+def test_messages_follow_the_style_rules(example: str) -> None:
+    for diagnostic in diagnose_example(example):
         for text in (diagnostic.message, diagnostic.help or "x"):
             assert not text[0].isupper(), text
             assert not text.endswith("."), text
@@ -115,14 +121,14 @@ def test_messages_are_written_for_people(example: str) -> None:
 
 
 def test_every_example_is_listed() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(PLACES)
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(POSITIONS)
 
 
 def test_every_code_has_an_example() -> None:
-    assert {example[:4] for example in PLACES} | WITHOUT_TEXT == set(CATALOGUE)
+    assert {example[:4] for example in POSITIONS} | WITHOUT_TEXT == set(CATALOGUE)
 
 
-def test_the_catalogue_is_what_the_code_uses() -> None:
+def test_the_catalogue_has_exactly_the_codes_of_the_source() -> None:
     used = set()
     for path in sorted((ROOT / "src" / "dpolicy").rglob("*.py")):
         if path.name != "diagnostic_codes.py":
@@ -130,7 +136,7 @@ def test_the_catalogue_is_what_the_code_uses() -> None:
     assert used - {"P100"} == set(CATALOGUE)
 
 
-def test_titles_and_reasons_are_sentences_of_the_same_kind() -> None:
+def test_titles_and_explanations_have_the_same_form() -> None:
     for code, (title, why) in CATALOGUE.items():
         assert not title.endswith("."), code
         assert why.endswith("."), code
@@ -150,16 +156,16 @@ def test_too_many_rules_to_draw() -> None:
     assert refused.value.code == "P047"
 
 
-def test_a_counterexample_says_which_mechanism() -> None:
-    (found,) = reported("P026-false-order")
-    assert found.help is not None
-    assert "stage: draft" in found.help
-    assert "`not-tuning`" in found.help
+def test_a_false_order_shows_a_mechanism() -> None:
+    (reported,) = diagnose_example("P026-false-order")
+    assert reported.help is not None
+    assert "stage: draft" in reported.help
+    assert "`not-tuning`" in reported.help
 
 
-def test_a_function_that_is_not_monotone_says_where() -> None:
-    (found,) = reported("P041-not-monotone")
-    assert "1 becomes 6 but 2 becomes 3" in found.message
+def test_a_function_that_is_not_monotone_shows_two_budgets() -> None:
+    (reported,) = diagnose_example("P041-not-monotone")
+    assert "1 becomes 6 but 2 becomes 3" in reported.message
 
 
 @pytest.mark.parametrize(
@@ -175,8 +181,8 @@ def test_a_function_that_is_not_monotone_says_where() -> None:
         ("P007-number-as-text", "remove the quotes"),
     ],
 )
-def test_the_remedy_is_named(example: str, help_: str) -> None:
-    assert [d.help for d in reported(example)] == [help_]
+def test_examples_have_exact_help(example: str, help_: str) -> None:
+    assert [d.help for d in diagnose_example(example)] == [help_]
 
 
 MANY = """\
@@ -207,9 +213,9 @@ policies:
 """
 
 
-def test_many_mistakes_are_told_at_once_by_place_and_none_for_another() -> None:
-    found = [(d.code, f"{d.span.line}:{d.span.column}") for d in diagnostics(MANY)]
-    assert found == [
+def test_all_errors_are_reported_in_order_without_consequential_errors() -> None:
+    reported = [(d.code, f"{d.span.line}:{d.span.column}") for d in diagnose(MANY)]
+    assert reported == [
         ("P006", "4:3"),
         ("P024", "5:17"),
         ("P007", "6:17"),
@@ -233,10 +239,10 @@ CUSTOM = "{name: p, kind: custom, when: always, unit: user, budget: {epsilon: 1}
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # A mistake in a base policy leaves an extension with nothing to multiply.
+        # An error in a base policy leaves an extension without base rules.
         (f"{HEAD}policies: [{CUSTOM.replace('user', 'usr')}, EXT]\n", ["P020"]),
         (f"{HEAD}policies: [EXT]\n", []),
-        # A name that was misspelt once is not unknown everywhere else.
+        # A definition with an error does not make its name unknown elsewhere.
         (f"{HEAD}schema: {{attributes: {{zip: 5}}}}\npolicies: [ATT]\n", ["P007"]),
         (f"{HEAD}schema: {{attributes: {{zip: {{risk: vast}}}}}}\npolicies: [ATT]\n", ["P024"]),
         (f"{HEAD}schema: {{categories: {{c: []}}}}\npolicies: [CAT]\n", ["P101", "P007"]),
@@ -245,7 +251,7 @@ CUSTOM = "{name: p, kind: custom, when: always, unit: user, budget: {epsilon: 1}
             f"{HEAD}units: {{team: {{of: [x]}}}}\npolicies: [{CUSTOM.replace('user', 'team')}]\n",
             ["P007"],
         ),
-        # A section that cannot be read does not spoil the others.
+        # An unreadable section does not affect the others.
         (f"dpolicy: 1\naccounting: [1]\npolicies: [{CUSTOM}]\n", ["P007"]),
         (f"dpolicy: 1\naccounting: {{dleta: 1e-7}}\npolicies: [{CUSTOM}]\n", ["P006"]),
         (f"dpolicy: 1\naccounting: {{delta: 2}}\npolicies: [{CUSTOM}]\n", ["P009"]),
@@ -253,67 +259,31 @@ CUSTOM = "{name: p, kind: custom, when: always, unit: user, budget: {epsilon: 1}
         (f"{HEAD}policies: [{CUSTOM}, 5, [x]]\n", ["P007", "P007"]),
     ],
 )
-def test_one_mistake_is_one_diagnostic(text: str, expected: list[str]) -> None:
+def test_one_error_is_one_diagnostic(text: str, expected: list[str]) -> None:
     extension = "{name: e, kind: extension, settings: [{name: s, when: always, budget: same}]}"
     budgets = "unit: user, budgets: {low: {epsilon: 1}, medium: {epsilon: 1}, high: {epsilon: 1}}"
     text = text.replace("EXT", extension)
     text = text.replace("ATT", f"{{name: a, kind: attribute, {budgets}}}")
     text = text.replace("CAT", f"{{name: a, kind: category, {budgets}}}")
     label = "{name: l, kind: custom, when: 'labels.l == \"x\"', unit: user, budget: {epsilon: 1}}"
-    assert codes(text.replace("LAB", label)) == expected
+    assert diagnostic_codes(text.replace("LAB", label)) == expected
 
 
-def test_past_a_hundred_errors_the_rest_is_not_told() -> None:
-    found = diagnostics("dpolicy: 1\n" + "".join(f"k{n}: 1\n" for n in range(500)))
-    assert len(found) == MAX_ERRORS + 2
-    assert found[-1].code == "P002"
-    assert "more than 100 errors" in found[-1].message
+def test_after_a_hundred_errors_reporting_stops() -> None:
+    reported = diagnose("dpolicy: 1\n" + "".join(f"k{n}: 1\n" for n in range(500)))
+    assert len(reported) == MAX_ERRORS + 2
+    assert reported[-1].code == "P002"
+    assert "more than 100 errors" in reported[-1].message
 
 
 def test_warnings_never_reject() -> None:
     unused = "".join(f"    c{n}: {{risk: low}}\n" for n in range(2 * MAX_ERRORS))
-    assert errors(f"dpolicy: 1\nschema:\n  categories:\n{unused}") == []
+    assert error_codes(f"dpolicy: 1\nschema:\n  categories:\n{unused}") == []
 
 
-def test_a_finding_twice_is_one() -> None:
-    found = DiagnosticCollector()
-    span = Span(Source("a", "x"), 1, 1, 1, 2)
-    found.report("P001", "m", span)
-    found.report("P001", "m", span)
-    assert len(found.sorted_diagnostics) == 1
-
-
-def test_nothing_that_is_printed_steers_a_terminal() -> None:
-    span = Span(Source("a", 'key: "\x1b[31mred\x1b[0m"\tx'), 1, 1, 1, 4)
-    shown = str(Diagnostic("P006", "no key `\x1b[2J\r`", span, "\x07"))
-    assert all(character.isprintable() or character == "\n" for character in shown)
-
-
-def test_a_long_line_is_shown_in_part_with_the_caret_in_it() -> None:
-    span = Span(Source("a", "x" * 5000 + "WRONG" + "y" * 5000), 1, 5001, 1, 5006)
-    _, _, source, caret = str(Diagnostic("P001", "m", span)).split("\n")
-    assert len(source) < 130
-    start = caret.index("^")
-    assert source[start : start + 5] == "WRONG"
-
-
-@pytest.mark.parametrize("count", [3, 5_000])
-def test_a_misspelt_name_is_found_among_few_and_many(count: int) -> None:
-    names = [f"attribute-{n:05}" for n in range(count)] + ["diagnosis", "page-views"]
-    assert suggest("diagnosys", names) == "did you mean `diagnosis`?"
-    assert suggest("page_views", names) == "did you mean `page-views`?"
-    assert suggest("attribut-00001", names) == "did you mean `attribute-00001`?"
-
-
-def test_what_there_is_to_choose_from_is_listed_where_it_is_short() -> None:
-    assert suggest("xyz", ["b", "a"]) == "use one of `a`, `b`"
-    assert suggest("xyz", [f"a{n}" for n in range(100)]) is None
-    assert suggest("x" * 10**6, ["x"]) == "use `x`"
-
-
-def test_diagnostics_for_programs() -> None:
-    (found,) = diagnostics((EXAMPLES / "P006-misspelt-key.yaml").read_text("utf-8"))
-    assert found.as_json() == {
+def test_diagnostics_as_json() -> None:
+    (reported,) = diagnose((EXAMPLES / "P006-misspelt-key.yaml").read_text("utf-8"))
+    assert reported.as_json() == {
         "code": "P006",
         "severity": "error",
         "message": "a custom policy has no key `buget`",
@@ -324,7 +294,7 @@ def test_diagnostics_for_programs() -> None:
     }
 
 
-def test_the_reference_page_shows_every_code() -> None:
+def test_the_reference_page_has_every_code() -> None:
     page = (ROOT / "docs" / "diagnostics.md").read_text("utf-8")
     for code in CATALOGUE:
         assert f"## {code}\n" in page

@@ -1,14 +1,14 @@
-"""Every key of the language with a value of every wrong kind: told, located, never a crash."""
+"""Grammar: every key of the language, with values of every wrong type."""
 
 from __future__ import annotations
 
 import pytest
-from tests.language.reading import diagnostics, errors
+from tests.policy.diagnose import diagnose, error_codes
 
 SETTING, ALL, SAME = "{name: a, when: always, budget: same}", "always", "same"
 
-#: Every place of a policy text, as `?`, with what may stand there.
-PLACES = {
+#: Every key of a policy text, with `?` for its value, and a valid value.
+VALID_VALUES = {
     "dpolicy: ?": "1",
     "name: ?": "x",
     "accounting: ?": "{}",
@@ -86,27 +86,27 @@ VALUES = {
 }
 
 
-def policy(place: str, value: str) -> str:
-    head = "" if place.startswith("dpolicy") else "dpolicy: 1\n"
-    return f"{head}{place.replace('?', value)}\n"
+def policy(key: str, value: str) -> str:
+    head = "" if key.startswith("dpolicy") else "dpolicy: 1\n"
+    return f"{head}{key.replace('?', value)}\n"
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_may_stand_there_may_stand_there(place: str) -> None:
-    assert errors(policy(place, PLACES[place])) == []
+@pytest.mark.parametrize("key", VALID_VALUES)
+def test_a_valid_value_is_accepted(key: str) -> None:
+    assert error_codes(policy(key, VALID_VALUES[key])) == []
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_wrong_values_are_told_once_and_where_they_stand(place: str) -> None:
-    wrong = 0
+@pytest.mark.parametrize("key", VALID_VALUES)
+def test_wrong_values_are_reported_at_their_position(key: str) -> None:
+    rejected = 0
     for value in VALUES.values():
-        found = [d for d in diagnostics(policy(place, value)) if d.code < "P100"]
-        wrong += bool(found)
-        assert len(found) <= 3, [str(d) for d in found]
-        for diagnostic in found:
-            assert diagnostic.span.line == policy(place, value).count("\n")
+        problems = [d for d in diagnose(policy(key, value)) if d.code < "P100"]
+        rejected += bool(problems)
+        assert len(problems) <= 3, [str(d) for d in problems]
+        for diagnostic in problems:
+            assert diagnostic.span.line == policy(key, value).count("\n")
             assert "^" in str(diagnostic)
-    assert wrong >= 4, "hardly anything is wrong here"
+    assert rejected >= 4, "most of the values must be rejected"
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_wrong_values_are_told_once_and_where_they_stand(place: str) -> None:
         ("dpolicy: 1\nunits: {user: {period: 30 days from 2026-02-30}}", ["P013"]),
     ],
 )
-def test_single_mistakes(text: str, expected: list[str]) -> None:
-    assert errors(f"{text}\n") == expected
+def test_single_errors(text: str, expected: list[str]) -> None:
+    assert error_codes(f"{text}\n") == expected
 
 
 CUSTOM = "dpolicy: 1\npolicies: [{{name: p, kind: custom, when: always, {}}}]\n"
 
 
 @pytest.mark.parametrize(
-    ("rest", "expected"),
+    ("keys", "expected"),
     [
         ("unit: user, budget: {epsilon: 1, rho: 1}", ["P008"]),
         ("unit: user, budget: {}", ["P008"]),
@@ -167,8 +167,8 @@ CUSTOM = "dpolicy: 1\npolicies: [{{name: p, kind: custom, when: always, {}}}]\n"
         ("unit: user, budget: {rho: 1}, profile: fancy", ["P044"]),
     ],
 )
-def test_single_mistakes_in_a_policy(rest: str, expected: list[str]) -> None:
-    assert errors(CUSTOM.format(rest)) == expected
+def test_single_errors_in_a_policy(keys: str, expected: list[str]) -> None:
+    assert error_codes(CUSTOM.format(keys)) == expected
 
 
 FUNCTION = """\
@@ -206,5 +206,5 @@ policies:
         ("unlimited", ["P012"]),
     ],
 )
-def test_single_mistakes_in_a_function(function: str, expected: list[str]) -> None:
-    assert errors(FUNCTION.format(function)) == expected
+def test_single_errors_in_a_function(function: str, expected: list[str]) -> None:
+    assert error_codes(FUNCTION.format(function)) == expected

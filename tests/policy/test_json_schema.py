@@ -1,4 +1,4 @@
-"""The JSON Schema for editors: valid, shipped fresh, and of one mind with the reader."""
+"""JSON Schema for editors: valid, up to date, and consistent with the reader."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
-from tests.language.generated import canonical, policy_sets
-from tests.language.reading import EXAMPLES, ROOT, diagnostics, nodes
+from tests.policy.diagnose import EXAMPLES, ROOT, diagnose, read_text
+from tests.policy.policy_strategies import canonical, policy_sets
 
 from dpolicy.policy.json_schema import policy_schema
 from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, TextNode
@@ -19,7 +19,7 @@ VALIDATOR = Draft202012Validator(policy_schema())
 
 
 def as_json(node: TextNode) -> Any:
-    """A document as editors hand it to the schema: plain values, keys as text."""
+    """Return a document as JSON data, as an editor passes it to the schema."""
     match node:
         case MapNode(entries=entries):
             return {key.text: as_json(value) for key, value in entries}
@@ -36,24 +36,24 @@ def as_json(node: TextNode) -> Any:
 
 
 def accepts(text: str) -> bool:
-    root, found = nodes(text)
+    root, reported = read_text(text)
     assert root is not None
-    assert found == []
+    assert reported == []
     return bool(VALIDATOR.is_valid(as_json(root)))
 
 
 def compiles(text: str) -> bool:
-    return all(d.code >= "P100" for d in diagnostics(text))
+    return all(d.code >= "P100" for d in diagnose(text))
 
 
 def policy_texts() -> list[Path]:
-    """Every policy file of the repository."""
-    places = [
+    """Return every policy file of the repository."""
+    folders = [
         ROOT / "examples",
         ROOT / "tests" / "cases",
         ROOT / "src" / "dpolicy" / "cli" / "starter",
     ]
-    files = [path for place in places for path in place.rglob("*.yaml")]
+    files = [path for folder in folders for path in folder.rglob("*.yaml")]
     return sorted(path for path in files if path.read_text("utf-8").count("dpolicy: 1"))
 
 
@@ -61,18 +61,18 @@ def test_the_schema_is_valid() -> None:
     Draft202012Validator.check_schema(policy_schema())
 
 
-def test_the_shipped_schema_is_fresh() -> None:
+def test_the_shipped_schema_is_up_to_date() -> None:
     shipped = ROOT / "src" / "dpolicy" / "policy" / "policy.schema.json"
     assert json.loads(shipped.read_text("utf-8")) == policy_schema()
 
 
 @pytest.mark.parametrize("path", policy_texts(), ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_compiles_is_accepted(path: Path) -> None:
+def test_a_policy_that_compiles_is_accepted(path: Path) -> None:
     text = path.read_text("utf-8")
     assert accepts(text) if compiles(text) else True
 
 
-def test_there_is_something_to_accept() -> None:
+def test_several_policies_compile() -> None:
     assert sum(compiles(path.read_text("utf-8")) for path in policy_texts()) >= 5
 
 
@@ -84,12 +84,12 @@ def test_there_is_something_to_accept() -> None:
     suppress_health_check=list(HealthCheck),
 )
 @given(policy_sets)
-def test_whatever_has_the_form_is_accepted(value: dict[str, Any]) -> None:
+def test_every_generated_policy_set_is_accepted(value: dict[str, Any]) -> None:
     assert accepts(canonical(value))
 
 
 @pytest.mark.parametrize("code", ["P006", "P007", "P008", "P009", "P012"])
-def test_mistakes_of_form_are_rejected(code: str) -> None:
+def test_examples_of_syntax_errors_are_rejected(code: str) -> None:
     (path,) = EXAMPLES.glob(f"{code}-*.yaml")
     assert not accepts(path.read_text("utf-8"))
 
@@ -119,6 +119,6 @@ def test_mistakes_of_form_are_rejected(code: str) -> None:
         "dpolicy: 1\npolicies: [{name: p, kind: custom, when: always, unit: u, budget: none}]",
     ],
 )
-def test_more_mistakes_of_form_are_rejected(text: str) -> None:
+def test_syntax_errors_are_rejected(text: str) -> None:
     assert not accepts(text)
     assert not compiles(text)

@@ -1,4 +1,4 @@
-"""Text → nodes: what a scalar is, where it stands, and what is refused (threats T23 and T25)."""
+"""YAML reader: kinds of scalars, spans, and rejected features (threats T23 and T25)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.language.reading import codes, diagnostics, errors, model, nodes, of_bytes
+from tests.policy.diagnose import (
+    diagnose,
+    diagnose_bytes,
+    diagnostic_codes,
+    error_codes,
+    parse_valid,
+    read_text,
+)
 
 from dpolicy.text.yaml_reader import (
     ListNode,
@@ -19,12 +26,12 @@ from dpolicy.text.yaml_reader import (
 )
 
 
-def kind_of(text: str) -> tuple[str, list[str]]:
-    """The kind of the value of `k`, and what is reported about it."""
-    root, found = nodes(f"k: {text}\n")
+def read_kind(text: str) -> tuple[str, list[str]]:
+    """Return the kind of a value and the codes that the reader reported."""
+    root, reported = read_text(f"k: {text}\n")
     value = root.get("k") if isinstance(root, MapNode) else None
     assert isinstance(value, ScalarNode)
-    return value.kind, found
+    return value.kind, reported
 
 
 @pytest.mark.parametrize(
@@ -43,18 +50,18 @@ def kind_of(text: str) -> tuple[str, list[str]]:
         *((t, "non-finite") for t in ("Infinity", "-Infinity", "-inf", "+nan")),
     ],
 )
-def test_a_scalar_is_what_it_looks_like(text: str, kind: str) -> None:
-    assert kind_of(text) == (kind, [])
+def test_a_plain_scalar_follows_the_core_schema(text: str, kind: str) -> None:
+    assert read_kind(text) == (kind, [])
 
 
 @pytest.mark.parametrize("text", ["010", "007", "-01", "+00", "00", "01.5", "08", "00e1", "012e-3"])
-def test_a_leading_zero_is_refused(text: str) -> None:
-    assert kind_of(text) == ("invalid", ["P005"])
+def test_a_leading_zero_is_rejected(text: str) -> None:
+    assert read_kind(text) == ("invalid", ["P005"])
 
 
 @pytest.mark.parametrize("text", ["1e401", "1e-401", "1e999999999", "1e99999999999999", "9" * 61])
-def test_an_absurd_number_is_refused(text: str) -> None:
-    assert kind_of(text) == ("invalid", ["P009"])
+def test_a_number_past_the_limits_is_rejected(text: str) -> None:
+    assert read_kind(text) == ("invalid", ["P009"])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_an_absurd_number_is_refused(text: str) -> None:
     ],
 )
 def test_numbers_are_exact(text: str, value: Fraction) -> None:
-    root, _ = nodes(text)
+    root, _ = read_text(text)
     assert isinstance(root, ScalarNode)
     assert root.number == value
 
@@ -93,46 +100,50 @@ BUDGET = (
         *((t, ["P005"]) for t in ("010", "-01")),
     ],
 )
-def test_a_budget_is_a_sensible_number_or_refused(text: str, expected: list[str]) -> None:
-    shown = (
-        f"[{text}]" if text == "1,5" else text
-    )  # a comma needs no quotes outside a flow map only
-    assert errors(BUDGET.format(shown)) == expected
+def test_a_budget_must_be_a_number_in_range(text: str, expected: list[str]) -> None:
+    value = f"[{text}]" if text == "1,5" else text  # an unquoted comma would split the flow map
+    assert error_codes(BUDGET.format(value)) == expected
 
 
-def test_hints_for_what_is_nearly_right() -> None:
+def test_help_for_values_that_are_almost_valid() -> None:
     def help_for(text: str) -> str | None:
-        (found,) = diagnostics(BUDGET.format(text))
-        return found.help
+        (reported,) = diagnose(BUDGET.format(text))
+        return reported.help
 
     assert help_for("'1.5'") == "remove the quotes"
     assert help_for("'1,5'") == "write `1.5`"
     assert help_for("1_000") == "write `1000`"
     assert help_for(".inf") == "write `unlimited` for a budget without a bound"
-    (flag,) = diagnostics("dpolicy: 1\nschema: {labels: {l: {text: yes}}}\n")
+    (flag,) = diagnose("dpolicy: 1\nschema: {labels: {l: {text: yes}}}\n")
     assert flag.help == "write `true`"
-    (item,) = diagnostics("dpolicy: 1\nunits: {user: {}, home: {covers: user}}\n")
+    (item,) = diagnose("dpolicy: 1\nunits: {user: {}, home: {covers: user}}\n")
     assert item.help == "write `[user]`"
 
 
-def test_quoted_words_are_never_special() -> None:
-    policies = model('dpolicy: 1\nschema: {labels: {l: {values: ["no", "1", "null", "true"]}}}\n')
+def test_quoted_scalars_are_text() -> None:
+    policies = parse_valid(
+        'dpolicy: 1\nschema: {labels: {l: {values: ["no", "1", "null", "true"]}}}\n'
+    )
     assert policies.labels["l"].values == ("no", "1", "null", "true")  # type: ignore[index]
 
 
 def test_unquoted_names_are_kept_as_they_are_written() -> None:
-    policies = model("dpolicy: 1\nschema: {labels: {l: {values: [no, 1.50, true, 1e3, on]}}}\n")
+    policies = parse_valid(
+        "dpolicy: 1\nschema: {labels: {l: {values: [no, 1.50, true, 1e3, on]}}}\n"
+    )
     assert policies.labels["l"].values == ("no", "1.50", "true", "1e3", "on")  # type: ignore[index]
 
 
 def test_a_map_without_value_is_empty_where_nothing_is_required() -> None:
-    policies = model("dpolicy: 1\nunits:\n  user:\n  team: ~\nschema:\n  attributes:\n    zip:\n")
+    policies = parse_valid(
+        "dpolicy: 1\nunits:\n  user:\n  team: ~\nschema:\n  attributes:\n    zip:\n"
+    )
     assert list(policies.units) == ["user", "team"]
     assert list(policies.attributes) == ["zip"]
 
 
 def text_at(span: Span) -> str:
-    """What stands at a place of one line."""
+    """Return the text of a span within one line."""
     assert span.line == span.end_line
     return span.source.line(span.line)[span.column - 1 : span.end_column - 1]
 
@@ -142,8 +153,8 @@ SPANS = "héß: wert\n\"ключ\": [один, \"два три\", {x: 日本}]\n
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_spans_of_keys_values_and_items(newline: str) -> None:
-    root, found = nodes(SPANS.replace("\n", newline))
-    assert found == []
+    root, reported = read_text(SPANS.replace("\n", newline))
+    assert reported == []
     assert isinstance(root, MapNode)
     keys = [text_at(key.span) for key, _ in root.entries]
     assert keys == ["héß", '"ключ"', "plain"]
@@ -156,7 +167,7 @@ def test_spans_of_keys_values_and_items(newline: str) -> None:
 
 
 def test_spans_over_several_lines() -> None:
-    root, _ = nodes("a: |\n  one\n  two\nb: 'three\n  four'\n")
+    root, _ = read_text("a: |\n  one\n  two\nb: 'three\n  four'\n")
     assert isinstance(root, MapNode)
     block, quoted = (value for _, value in root.entries)
     assert (block.span.line, quoted.span.line, quoted.span.end_line) == (1, 4, 5)
@@ -166,7 +177,7 @@ def test_spans_over_several_lines() -> None:
 
 
 def test_spans_outside_the_basic_plane_count_characters() -> None:
-    root, _ = nodes("🙂🙂: {x: 🙃, y: end}\n")
+    root, _ = read_text("🙂🙂: {x: 🙃, y: end}\n")
     assert isinstance(root, MapNode)
     inner = root.entries[0][1]
     assert isinstance(inner, MapNode)
@@ -174,7 +185,7 @@ def test_spans_outside_the_basic_plane_count_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("content", "position"),
     [
         (b"dpolicy: 1\nname: a\x00b\n", "2:8"),
         (b"dpolicy: 1\nname: a\xffb\n", "2:8"),
@@ -199,13 +210,13 @@ def test_spans_outside_the_basic_plane_count_characters() -> None:
         (b'dpolicy: 1\nname: "\\q"\n', "2:8"),
     ],
 )
-def test_what_is_not_yaml_is_told_with_its_place(
-    content: bytes, place: str, tmp_path: Path
+def test_a_syntax_error_is_reported_at_its_position(
+    content: bytes, position: str, tmp_path: Path
 ) -> None:
-    found = of_bytes(content, tmp_path)
-    assert [d.code for d in found] == ["P001"]
-    assert f"{found[0].span.line}:{found[0].span.column}" == place
-    assert str(found[0]).isprintable() or "\n" in str(found[0])
+    reported = diagnose_bytes(content, tmp_path)
+    assert [d.code for d in reported] == ["P001"]
+    assert f"{reported[0].span.line}:{reported[0].span.column}" == position
+    assert str(reported[0]).isprintable() or "\n" in str(reported[0])
 
 
 @pytest.mark.parametrize(
@@ -219,35 +230,33 @@ def test_what_is_not_yaml_is_told_with_its_place(
         ("a: \u2066\n".encode(), "U+2066", "write it as an escape"),
     ],
 )
-def test_what_is_not_yaml_comes_with_a_remedy(
-    content: bytes, message: str, help_: str, tmp_path: Path
-) -> None:
-    (found,) = of_bytes(content, tmp_path)
-    assert message in found.message
-    assert help_ in (found.help or "")
+def test_a_syntax_error_has_help(content: bytes, message: str, help_: str, tmp_path: Path) -> None:
+    (reported,) = diagnose_bytes(content, tmp_path)
+    assert message in reported.message
+    assert help_ in (reported.help or "")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
-    found = of_bytes("\ufeffdpolicy: 1\nnam: x\n".encode(), tmp_path)
-    assert [(d.code, d.span.line, d.span.column) for d in found] == [("P006", 2, 1)]
-    assert of_bytes("\ufeffdpolicy: 1\n".encode(), tmp_path) == ()
+def test_a_byte_order_mark_is_removed(tmp_path: Path) -> None:
+    reported = diagnose_bytes("\ufeffdpolicy: 1\nnam: x\n".encode(), tmp_path)
+    assert [(d.code, d.span.line, d.span.column) for d in reported] == [("P006", 2, 1)]
+    assert diagnose_bytes("\ufeffdpolicy: 1\n".encode(), tmp_path) == ()
 
 
 def test_windows_line_ends_are_line_ends(tmp_path: Path) -> None:
-    (found,) = of_bytes(b"dpolicy: 1\r\nname: x\r\nnam: y\r\n", tmp_path)
-    assert str(found.span).endswith("policy.yaml:3:1")
-    assert "\r" not in str(found)
+    (reported,) = diagnose_bytes(b"dpolicy: 1\r\nname: x\r\nnam: y\r\n", tmp_path)
+    assert str(reported.span).endswith("policy.yaml:3:1")
+    assert "\r" not in str(reported)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "--- \n...\n", "~\n"])
-def test_an_empty_file_is_told_as_such(text: str) -> None:
-    (found,) = diagnostics(text)
-    assert (found.code, found.message) == ("P008", "the file is empty")
+def test_an_empty_file_is_rejected(text: str) -> None:
+    (reported,) = diagnose(text)
+    assert (reported.code, reported.message) == ("P008", "the file is empty")
 
 
 @pytest.mark.parametrize("text", ["5\n", "text\n", "- a\n", "[]\n", "true\n", "'x'\n"])
-def test_a_file_that_is_no_map_is_refused(text: str) -> None:
-    assert errors(text) == ["P007"]
+def test_a_file_that_is_not_a_map_is_rejected(text: str) -> None:
+    assert error_codes(text) == ["P007"]
 
 
 @pytest.mark.parametrize(
@@ -267,40 +276,40 @@ def test_a_file_that_is_no_map_is_refused(text: str) -> None:
         "? &k x\n: 1",
     ],
 )
-def test_anchors_aliases_tags_and_merge_keys_are_refused(line: str) -> None:
-    _, found = nodes(f"dpolicy: 1\n{line}\n")
-    assert set(found) == {"P003"}
+def test_anchors_aliases_tags_and_merge_keys_are_rejected(line: str) -> None:
+    _, reported = read_text(f"dpolicy: 1\n{line}\n")
+    assert set(reported) == {"P003"}
 
 
-def test_quoted_signs_are_only_text() -> None:
-    root, found = nodes("a: '*x'\n'<<': '&y'\nb: \"!z\"\n")
-    assert found == []
+def test_quoted_indicators_are_text() -> None:
+    root, reported = read_text("a: '*x'\n'<<': '&y'\nb: \"!z\"\n")
+    assert reported == []
     assert isinstance(root, MapNode)
     assert [key.text for key, _ in root.entries] == ["a", "<<", "b"]
 
 
 @pytest.mark.parametrize("text", ["a: 1\n---\nb: 2\n", "--- 1\n--- 2\n", "a: 1\n...\n---\nb: 1\n"])
-def test_a_second_document_is_refused(text: str) -> None:
-    assert nodes(text) == (None, ["P003"])
+def test_a_second_document_is_rejected(text: str) -> None:
+    assert read_text(text) == (None, ["P003"])
 
 
 @pytest.mark.parametrize(
     "text",
     ["a: 1\nb: 2\na: 3\n", "{a: 1, 'a': 2}", '{"a": 1, "\\u0061": 2}', "'a': 1\n? a\n: 2\n"],
 )
-def test_a_key_twice_is_refused_however_it_is_spelt(text: str) -> None:
-    _, found = nodes(text)
-    assert found == ["P004"]
+def test_a_duplicate_key_is_rejected_in_every_spelling(text: str) -> None:
+    _, reported = read_text(text)
+    assert reported == ["P004"]
 
 
 @pytest.mark.parametrize("text", ["? [a]\n: 1\n", "{[a]: 1}", "? {a: 1}\n: 2\n", "~: 1\n"])
 def test_keys_are_text(text: str) -> None:
-    _, found = nodes(text)
-    assert found == ["P007"]
+    _, reported = read_text(text)
+    assert reported == ["P007"]
 
 
 def plain(node: TextNode | None) -> object:
-    """A tree without places, to compare."""
+    """Return a node tree as plain values."""
     match node:
         case MapNode(entries=entries):
             return {key.text: plain(value) for key, value in entries}
@@ -327,8 +336,8 @@ def plain(node: TextNode | None) -> object:
     ],
 )
 def test_json_is_read_with_its_own_escapes(text: str, value: object) -> None:
-    root, found = nodes(text)
-    assert found == []
+    root, reported = read_text(text)
+    assert reported == []
     assert plain(root) == value
 
 
@@ -342,43 +351,43 @@ def test_json_is_read_with_its_own_escapes(text: str, value: object) -> None:
     ],
 )
 def test_json_is_as_strict_as_yaml(text: str, expected: list[str]) -> None:
-    _, found = nodes(text)
-    assert found == expected
+    _, reported = read_text(text)
+    assert reported == expected
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("name", ['"p"', r'"p\/"', r'"\ud83d\ude00"'])
-def test_json_that_is_not_finite_is_never_a_budget(word: str, name: str) -> None:
+def test_a_non_finite_json_number_is_rejected(word: str, name: str) -> None:
     text = (
         '{"dpolicy": 1, "accounting": {"delta": 1e-7}, "policies": [{"name": NAME, '
         '"kind": "custom", "when": "always", "unit": "user", "budget": {"epsilon": WORD}}]}'
     )
-    assert "P009" in errors(text.replace("NAME", name).replace("WORD", word))
+    assert "P009" in error_codes(text.replace("NAME", name).replace("WORD", word))
 
 
-def test_half_a_character_is_refused_and_can_be_printed() -> None:
-    found = diagnostics(r'{"dpolicy": 1, "name": "\ud800", "x": "\/"}')
-    assert {d.code for d in found} <= {"P001", "P006", "P011"}
-    assert "P011" in {d.code for d in found} or "P001" in {d.code for d in found}
-    for diagnostic in found:
+def test_an_unpaired_surrogate_is_rejected_and_printable() -> None:
+    reported = diagnose(r'{"dpolicy": 1, "name": "\ud800", "x": "\/"}')
+    assert {d.code for d in reported} <= {"P001", "P006", "P011"}
+    assert "P011" in {d.code for d in reported} or "P001" in {d.code for d in reported}
+    for diagnostic in reported:
         str(diagnostic).encode()
 
 
-def test_yaml_and_json_say_the_same() -> None:
+def test_yaml_and_json_have_the_same_model() -> None:
     yaml = "dpolicy: 1\nunits: {user: {}, team: {covers: [user]}}\naccounting: {delta: 1e-7}\n"
     json = (
         '{"accounting":{"delta":1E-7},"units":{"user":{},"team":{"covers":["user"]}},"dpolicy":1}'
     )
-    assert model(yaml) == model(json)
+    assert parse_valid(yaml) == parse_valid(json)
 
 
-def test_nothing_that_was_read_in_part_is_used() -> None:
-    found: list[str] = []
+def test_a_partly_readable_text_has_no_nodes() -> None:
+    reported: list[str] = []
     source = Source("t.yaml", "a: 1\nb: {c: [1, 2\n")
-    assert read_nodes(source, lambda code, *_: found.append(code)) is None
-    assert found == ["P001"]
+    assert read_nodes(source, lambda code, *_: reported.append(code)) is None
+    assert reported == ["P001"]
 
 
-def test_names_that_look_alike_are_refused() -> None:
+def test_names_outside_ascii_are_rejected() -> None:
     for name in ("uѕer", "user\u200b", "üser", "user ", " user", "user×x", "a[b]", "a@b", ""):
-        assert codes(f"dpolicy: 1\nunits: {{{name!r}: {{}}}}\n") == ["P011"], name
+        assert diagnostic_codes(f"dpolicy: 1\nunits: {{{name!r}: {{}}}}\n") == ["P011"], name

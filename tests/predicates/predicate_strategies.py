@@ -1,4 +1,4 @@
-"""A small vocabulary, every mechanism it allows, and random predicates over it."""
+"""Hypothesis strategies: a small vocabulary, all inputs that it allows, and random predicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpolicy.predicates.expression import Expression, Predicate, matches, parse_
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS
 from dpolicy.releases.release_schema import Label, PredicateInput, ReleaseSchema
 
-#: Some values stand in several domains, so that comparing one fact with another means something.
+#: Some values are in several domains, so that two inputs can be equal.
 SCHEMA = ReleaseSchema(
     frozenset({"a", "b", "c"}),
     {
@@ -21,7 +21,7 @@ SCHEMA = ReleaseSchema(
         "tags": Label("tags", ("a", "t"), many=True),
     },
 )
-TEXTS_FOR_BY = ("me", "a", "x", "somebody else")  # `by` is compared with the first three
+TEXTS_FOR_BY = ("me", "a", "x", "another author")  # `by` is compared with the first three
 
 
 def _subsets(values: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -29,7 +29,7 @@ def _subsets(values: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [subset for size in sizes for subset in itertools.combinations(values, size)]
 
 
-ALL_FACTS: tuple[PredicateInput, ...] = tuple(
+ALL_INPUTS: tuple[PredicateInput, ...] = tuple(
     PredicateInput(
         attributes,
         {"one": one, "tags": tags} | ({} if maybe is None else {"maybe": maybe}),
@@ -55,7 +55,7 @@ _numbers = st.recursive(
 )
 _texts = st.sampled_from(["labels.one", "labels.maybe", "mechanism"])
 
-_facts_only = st.one_of(
+_atoms = st.one_of(
     st.builds('"{}" in attributes'.format, st.sampled_from("abc")),
     st.builds('"{}" in labels.tags'.format, st.sampled_from("at")),
     st.builds("labels.one {} {}".format, _orders, st.sampled_from(['"a"', '"x"', "labels.maybe"])),
@@ -82,7 +82,7 @@ _facts_only = st.one_of(
 )
 
 
-def _about(variable: str) -> SearchStrategy[str]:
+def _tests_of(variable: str) -> SearchStrategy[str]:
     return st.sampled_from(
         [
             f'{variable} == "a"',
@@ -100,7 +100,7 @@ def _about(variable: str) -> SearchStrategy[str]:
     )
 
 
-def _combined(inner: SearchStrategy[str]) -> SearchStrategy[str]:
+def _combine(inner: SearchStrategy[str]) -> SearchStrategy[str]:
     return st.one_of(
         st.builds("({} && {})".format, inner, inner),
         st.builds("({} || {})".format, inner, inner),
@@ -109,32 +109,32 @@ def _combined(inner: SearchStrategy[str]) -> SearchStrategy[str]:
     )
 
 
-def _quantified(variable: str, body: SearchStrategy[str]) -> SearchStrategy[str]:
+def _quantify(variable: str, body: SearchStrategy[str]) -> SearchStrategy[str]:
     lists = st.sampled_from(["attributes", "labels.tags", '["a"]', '["a", "a"]'])
     quantifiers = st.sampled_from(["all", "exists", "exists_one"])
     return st.builds(f"{{}}.{{}}({variable}, {{}})".format, lists, quantifiers, body)
 
 
-_inner = st.recursive(st.one_of(_about("w"), _facts_only), _combined, max_leaves=2)
+_inner = st.recursive(st.one_of(_tests_of("w"), _atoms), _combine, max_leaves=2)
 _body = st.recursive(
-    st.one_of(_about("v"), _facts_only, _quantified("w", _inner)), _combined, max_leaves=3
+    st.one_of(_tests_of("v"), _atoms, _quantify("w", _inner)), _combine, max_leaves=3
 )
 texts: SearchStrategy[str] = st.recursive(
-    st.one_of(_facts_only, _quantified("v", _body)), _combined, max_leaves=6
+    st.one_of(_atoms, _quantify("v", _body)), _combine, max_leaves=6
 )
-facts: SearchStrategy[PredicateInput] = st.sampled_from(ALL_FACTS)
+inputs: SearchStrategy[PredicateInput] = st.sampled_from(ALL_INPUTS)
 
 
-def read(text: str, schema: ReleaseSchema = SCHEMA) -> Expression:
-    """The predicate, which must be without mistakes."""
+def parse_valid(text: str, schema: ReleaseSchema = SCHEMA) -> Expression:
+    """Parse a predicate; fail if it has problems."""
     result = parse_predicate(text, schema)
     assert isinstance(result, Expression), (text, result)
     return result
 
 
-def answer(predicate: Predicate, about: PredicateInput) -> bool | None:
-    """What a predicate says; None where it fails."""
+def evaluate(predicate: Predicate, predicate_input: PredicateInput) -> bool | None:
+    """Return the result of a predicate, or None if its evaluation fails."""
     try:
-        return matches(predicate, about)
+        return matches(predicate, predicate_input)
     except PredicateFailed:
         return None
