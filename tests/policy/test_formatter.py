@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from tests.policy.policy_strategies import Layout, Number, canonical, policy_sets
 from tests.policy.diagnose import ROOT, parse_valid
+from tests.policy.policy_strategies import Layout, Number, canonical, policy_sets
 
 from dpolicy.policy.formatter import WIDTH, format_text, policy_digest
 from dpolicy.policy.parser import parse_policies

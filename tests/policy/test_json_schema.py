@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
-from tests.policy.policy_strategies import canonical, policy_sets
 from tests.policy.diagnose import EXAMPLES, ROOT, diagnose, read_text
+from tests.policy.policy_strategies import canonical, policy_sets
 
 from dpolicy.policy.json_schema import policy_schema
 from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, TextNode
