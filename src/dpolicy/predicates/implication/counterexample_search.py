@@ -86,7 +86,9 @@ def _search_step(
 def _find_forced_facts(first: Tree, second: Tree, case_space: CaseSpace) -> KnownFacts | None:
     """Return the list members that every difference has or lacks; None if they contradict."""
     required = _find_member_tests(first.terms if isinstance(first, AllOf) else (first,), case_space)
-    excluded = _find_member_tests(second.terms if isinstance(second, AnyOf) else (second,), case_space)
+    excluded = _find_member_tests(
+        second.terms if isinstance(second, AnyOf) else (second,), case_space
+    )
     if not required.isdisjoint(excluded):
         return None
     return {**dict.fromkeys(sorted(excluded), False), **dict.fromkeys(sorted(required), True)}
