@@ -248,19 +248,19 @@ class _Checker:
     def _check_below(
         self, below: tuple[LocatedText, ...], known_names: Collection[LocatedText], what: str
     ) -> None:
-        for word in below:
-            if word not in known_names:
-                message = f"unknown {what} `{word}`"
-                self._diagnostics.report("P026", message, word.span, suggest(word, known_names))
+        for name in below:
+            if name not in known_names:
+                message = f"unknown {what} `{name}`"
+                self._diagnostics.report("P026", message, name.span, suggest(name, known_names))
 
     def _check_names(
-        self, words: Iterable[LocatedText], known_names: Iterable[str], code: str, what: str
+        self, names: Iterable[LocatedText], known_names: Iterable[str], code: str, what: str
     ) -> None:
-        names = set(known_names)
-        for word in words:
-            if word not in names:
-                message = f"unknown {what} `{word}`"
-                self._diagnostics.report(code, message, word.span, suggest(word, names))
+        known_set = set(known_names)
+        for name in names:
+            if name not in known_set:
+                message = f"unknown {what} `{name}`"
+                self._diagnostics.report(code, message, name.span, suggest(name, known_set))
 
     def _compile_predicate(self, text: LocatedText) -> None:
         if text in self._predicates:

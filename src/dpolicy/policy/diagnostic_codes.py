@@ -22,7 +22,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "P005": ("number with a leading zero", "Some YAML readers read `010` as eight."),
     "P006": ("unknown key", "A misspelt key would silently have no effect."),
     "P007": ("wrong type", "The value has another type than the key requires."),
-    "P008": ("missing key", "A required key is missing, or a file has no policy."),
+    "P008": (
+        "missing key",
+        "A required key is missing, or a map does not have exactly one of several alternatives.",
+    ),
     "P009": (
         "number out of range",
         "The number is infinite, negative, too large, or has too many digits.",
@@ -44,7 +47,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "P015": ("empty range", "The first value of a partition is greater than the last one."),
     "P016": (
         "invalid label definition",
-        "A label has either a list of values or `text: true`. A default must be one of the values.",
+        "A label has either a list of values or `text: true`. A default must be one of the values; "
+        "a label with `many` has no default.",
     ),
     "P017": (
         "`covers` or `of` with a period",

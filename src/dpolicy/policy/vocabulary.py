@@ -101,19 +101,21 @@ def _read_covers(
     pairs = set()
     for name, definition in policies.units.items():
         entity = () if definition.of is None else (definition.of,)
-        for word in (*definition.covers, *entity):
-            if word not in policies.units:
-                message = f"unknown unit `{word}`"
-                diagnostics.report("P020", message, word.span, suggest(word, policies.units))
-            elif definition.period is not None and word in definition.covers:
+        for unit_name in (*definition.covers, *entity):
+            if unit_name not in policies.units:
+                message = f"unknown unit `{unit_name}`"
+                diagnostics.report(
+                    "P020", message, unit_name.span, suggest(unit_name, policies.units)
+                )
+            elif definition.period is not None and unit_name in definition.covers:
                 message = f"`{name}` has a period, so it cannot have `covers`"
                 help_ = "set `of` to a unit without a period, and add `covers` to that unit"
-                diagnostics.report("P017", message, word.span, help_)
-            elif policies.units[word].period is not None:
-                message = f"`{word}` has a period, so `covers` and `of` cannot name it"
-                diagnostics.report("P017", message, word.span, "name a unit without a period")
-            elif word in definition.covers:
-                pairs.add((str(word), str(name)))
+                diagnostics.report("P017", message, unit_name.span, help_)
+            elif policies.units[unit_name].period is not None:
+                message = f"`{unit_name}` has a period, so `covers` and `of` cannot name it"
+                diagnostics.report("P017", message, unit_name.span, "name a unit without a period")
+            elif unit_name in definition.covers:
+                pairs.add((str(unit_name), str(name)))
     return _close_transitively(pairs, policies, diagnostics)
 
 
@@ -178,25 +180,27 @@ def _check_memberships(
     visited: set[str] = set()
     for level, categories in attribute.memberships.items():
         _check_level(level, policies.membership_levels, "membership level", diagnostics)
-        for word in categories:
-            if word not in policies.categories:
-                message = f"unknown category `{word}`"
-                diagnostics.report("P022", message, word.span, suggest(word, policies.categories))
-            if word in visited:
-                message = f"duplicate category `{word}` of this attribute"
-                diagnostics.report("P010", message, word.span, "remove one of them")
-            visited.add(word)
+        for category in categories:
+            if category not in policies.categories:
+                message = f"unknown category `{category}`"
+                diagnostics.report(
+                    "P022", message, category.span, suggest(category, policies.categories)
+                )
+            if category in visited:
+                message = f"duplicate category `{category}` of this attribute"
+                diagnostics.report("P010", message, category.span, "remove one of them")
+            visited.add(category)
 
 
 def _check_level(
-    word: LocatedText | None,
+    level: LocatedText | None,
     known_names: tuple[str, ...],
     what: str,
     diagnostics: DiagnosticCollector,
 ) -> None:
-    if word and word not in known_names:  # the empty text replaces a level that was reported
-        message = f"unknown {what} `{word}`"
-        diagnostics.report("P024", message, word.span, suggest(word, known_names))
+    if level and level not in known_names:  # the empty text replaces a level that was reported
+        message = f"unknown {what} `{level}`"
+        diagnostics.report("P024", message, level.span, suggest(level, known_names))
 
 
 def smallest_entities(

@@ -187,14 +187,15 @@ def _read_plain_scalar(text: str, span: Span, report: Report) -> ScalarNode:
         without = re.sub(r"^([-+]?)0+(?=\d)", r"\1", text)
         report("P005", message, span, f"write `{_shorten(without)}`, or quote it if it is text")
         return ScalarNode(span, "0", "invalid")
-    return _read_number(text, span, report)
+    return number_node(text, span, report)
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _read_number(text: str, span: Span, report: Report) -> ScalarNode:
+def number_node(text: str, span: Span, report: Report) -> ScalarNode:
+    """Return the node of a number; report one with too many digits or too large an exponent."""
     mantissa, _, exponent = text.lower().partition("e")
     out_of_range = (
         len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT

@@ -172,14 +172,14 @@ def _encode_comparison(symbol: str, left: Any, right: Any, z3: Any) -> Any:
 
 
 def _encode_arithmetic(symbol: str, left: _Term, right: _Term, z3: Any) -> _Term:
-    one, other = left.value, right.value
+    first, second = left.value, right.value
     failed = z3.Or(left.failed, right.failed)
     if symbol in ("/", "%"):
-        failed = z3.Or(failed, other == 0)
-        quotient = z3.If(one >= 0, one / other, -((-one) / other))  # towards zero
+        failed = z3.Or(failed, second == 0)
+        quotient = z3.If(first >= 0, first / second, -((-first) / second))  # towards zero
         failed = z3.Or(failed, quotient > HIGHEST)
-        return _Term(quotient if symbol == "/" else one - quotient * other, failed)
-    value = {"+": one + other, "-": one - other, "*": one * other}[symbol]
+        return _Term(quotient if symbol == "/" else first - quotient * second, failed)
+    value = {"+": first + second, "-": first - second, "*": first * second}[symbol]
     return _Term(value, z3.Or(failed, value < LOWEST, value > HIGHEST))
 
 
