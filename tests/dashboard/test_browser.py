@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.pages.chromium import browser
+from tests.dashboard.chromium import browser
 
 from dpolicy.demo.demo_server import PAGES
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/dashboard.md anew: `python -m tests.pages.screenshots`."""
+"""Takes the pictures of docs/dashboard.md anew: `python -m tests.dashboard.screenshots`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from playwright.sync_api import FloatRect, Page
-from tests.pages.chromium import browser
+from tests.dashboard.chromium import browser
 
 from dpolicy.demo.demo_server import company_app, serve_in_thread
 from dpolicy.ledger.stores.memory import MemoryStore

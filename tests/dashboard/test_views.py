@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from tests.enforcement.scenes import ZIP, body, mechanism, started
-from tests.pages.conftest import NOW
+from tests.dashboard.conftest import NOW
 
 from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
@@ -186,7 +186,7 @@ def test_rules_with_too_many_releases_are_followed_on_their_own_page(
 ) -> None:
     most = company.read_state(lambda state: state.max_groups_charged_to_rule(0))
     assert most > 400
-    monkeypatch.setattr("dpolicy.service.dashboard.views.overview_page.MOST_FOLLOWED", 100)
+    monkeypatch.setattr("dpolicy.service.dashboard.views.overview_page.MAX_BURNDOWN_CHARGES", 100)
     lines = {line.title: line for line in shown(company).lines}
     assert lines["everything × standard"].burndown is None
     assert lines["home-zone × standard"].burndown is not None

@@ -1,6 +1,6 @@
 """A real browser for tests: the machine's Chromium, installed as a package where it is missing.
 
-`python -m tests.pages.chromium` installs it ahead of the tests. Only root can install packages; for
+`python -m tests.dashboard.chromium` installs it ahead of the tests. Only root can install packages; for
 anybody else the tests say what to do.
 """
 
