@@ -1,7 +1,7 @@
-"""A real browser for tests: the machine's Chromium, installed as a package where it is missing.
+"""Chromium for tests: the browser of the machine, installed as a package if it is missing.
 
-`python -m tests.dashboard.chromium` installs it ahead of the tests. Only root can install packages; for
-anybody else the tests say what to do.
+`python -m tests.dashboard.chromium` installs it before the tests. Only root can install packages;
+for other users the tests fail with an instruction.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tempfile import gettempdir
 
 from playwright.sync_api import Browser, sync_playwright
 
-#: The names under which systems have it.
+#: Names of the executable on different systems.
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-#: A browser that asks nobody anything by itself.
+#: Options that disable background requests of the browser.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -34,34 +34,35 @@ FLAGS = (
 
 
 def executable() -> str:
-    """Where Chromium is."""
-    found = _found()
-    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+    """Return the path of Chromium; install it if it is missing and the user is root."""
+    path = _find_executable()
+    if path is None and shutil.which("apt-get") and os.geteuid() == 0:
         _install()
-        found = _found()
-    if found is None:
+        path = _find_executable()
+    if path is None:
         raise RuntimeError("browser tests need Chromium: install the package `chromium`")
-    return found
+    return path
 
 
 def _install() -> None:
-    """One of the tests that run at once installs it, the others wait."""
-    unasked = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    """Install Chromium; a lock lets parallel test processes wait for the first one."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with (Path(gettempdir()) / "dpolicy-chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for words in (["update", "-qq"], ["install", "-qqy", "chromium", "fonts-inter"]):
-            if _found() is None:
-                command = ["apt-get", *words]
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=unasked)
+        for arguments in (["update", "-qq"], ["install", "-qqy", "chromium", "fonts-inter"]):
+            if _find_executable() is None:
+                command = ["apt-get", *arguments]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
-def _found() -> str | None:
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+def _find_executable() -> str | None:
+    paths = (shutil.which(name) for name in NAMES)
+    return next((path for path in paths if path), None)
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A running browser without a window."""
+    """Run a browser without a window."""
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable(), args=list(FLAGS))
         try:

@@ -1,4 +1,4 @@
-"""The made-up company, built once, and its dashboard on an address of this machine."""
+"""Fixtures: the sample ledger of the demo company, written once, and its dashboard."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from dpolicy.ledger.chain import Record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 
-#: When the company's year ends, for tests: now, since pages look at the clock.
+#: End of the sample year: the current time, because pages use the clock.
 NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="session")
-def year() -> list[Record]:
-    """The records of the company's year."""
+def sample_records() -> list[Record]:
+    """Return the records of the sample ledger."""
     store = MemoryStore()
     write_sample_ledger(store, NOW)
     return list(store.records_after(0))
 
 
 @pytest.fixture(scope="session")
-def company(year: list[Record]) -> DecisionPoint:
-    """The company, to look at."""
-    return DecisionPoint(MemoryStore(year), lambda: NOW)
+def company(sample_records: list[Record]) -> DecisionPoint:
+    """Return a decision point on the sample ledger; tests must not change it."""
+    return DecisionPoint(MemoryStore(sample_records), lambda: NOW)
 
 
 @pytest.fixture(scope="session")
-def site(year: list[Record]) -> Iterator[str]:
-    """The company's dashboard, to look at."""
-    with serve_in_thread(company_app(MemoryStore(year), NOW), 0) as (url, _):
+def site(sample_records: list[Record]) -> Iterator[str]:
+    """Serve the dashboard of the sample ledger; tests must not change it."""
+    with serve_in_thread(company_app(MemoryStore(sample_records), NOW), 0) as (url, _):
         yield url
 
 
 @pytest.fixture
-def own_site(year: list[Record]) -> Iterator[str]:
-    """The company's dashboard, which a test may change."""
-    with serve_in_thread(company_app(MemoryStore(year), NOW), 0) as (url, _):
+def own_site(sample_records: list[Record]) -> Iterator[str]:
+    """Serve a dashboard of the sample ledger that the test may change."""
+    with serve_in_thread(company_app(MemoryStore(sample_records), NOW), 0) as (url, _):
         yield url
 
 
-class Answer:
-    """What a server answered."""
+class PageResponse:
+    """Response of the server."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status, self.headers, self.body = status, headers, body
@@ -65,41 +65,43 @@ class Answer:
         return json.loads(self.body)
 
 
-Fetch = Callable[..., Answer]
-Fields = list[tuple[str, str]] | None
+Fetch = Callable[..., PageResponse]
+FormFields = list[tuple[str, str]] | None
 
 
 @pytest.fixture
 def fetch(site: str) -> Fetch:
-    """Asks the dashboard."""
-    return asking(site)
+    """Return a function that sends requests to the dashboard."""
+    return requests_to(site)
 
 
 @pytest.fixture
 def fetch_own(own_site: str) -> Fetch:
-    """Asks a dashboard which a test may change."""
-    return asking(own_site)
+    """Return a function that sends requests to the dashboard that the test may change."""
+    return requests_to(own_site)
 
 
-def asking(site: str) -> Fetch:
-    """Asks for a page, or sends a form."""
+def requests_to(site: str) -> Fetch:
+    """Return a function that fetches a page, or sends a form if it has fields."""
 
-    def ask(path: str, fields: Fields = None, accept: str = "text/html", **more: str) -> Answer:
-        return asked(f"{site}{path}", fields, {"Accept": accept, **more})
+    def fetch_page(
+        path: str, fields: FormFields = None, accept: str = "text/html", **headers: str
+    ) -> PageResponse:
+        return send_request(f"{site}{path}", fields, {"Accept": accept, **headers})
 
-    return ask
+    return fetch_page
 
 
-def asked(address: str, fields: Fields, headers: dict[str, str]) -> Answer:
-    """One request, past any proxy."""
+def send_request(url: str, fields: FormFields, headers: dict[str, str]) -> PageResponse:
+    """Send one request without a proxy."""
     data = None if fields is None else urlencode(fields).encode()
     opener = build_opener(ProxyHandler({}))
     try:
-        with opener.open(Request(address, data, headers), timeout=60) as answer:
-            return Answer(answer.status, _lower(answer.headers), answer.read())
+        with opener.open(Request(url, data, headers), timeout=60) as response:
+            return PageResponse(response.status, _lower(response.headers), response.read())
     except HTTPError as error:
         with error:
-            return Answer(error.code, _lower(error.headers), error.read())
+            return PageResponse(error.code, _lower(error.headers), error.read())
 
 
 def _lower(headers: Any) -> dict[str, str]:
