@@ -201,7 +201,7 @@ def test_the_estimate_is_the_first_day_on_which_the_rule_is_exceeded(
         lambda state: build_burndown(state, section, rule.number, point, TODAY)
     )
     assert burndown.estimate_months == ESTIMATE_MONTHS
-    assert burndown.exhausted == TODAY + timedelta(days=naive)
+    assert burndown.exhaustion_date == TODAY + timedelta(days=naive)
 
 
 def test_rules_with_too_many_charges_have_a_burn_down_only_on_their_own_page(
@@ -218,7 +218,7 @@ def test_rules_with_too_many_charges_have_a_burn_down_only_on_their_own_page(
 def test_a_rule_that_renews_has_no_exhaustion_date(company: DecisionPoint) -> None:
     usage = read_rule_page(company, RuleKey("monthly × standard", "rider-month")).usage
     assert usage.burndown is not None
-    assert usage.burndown.exhausted is None
+    assert usage.burndown.exhaustion_date is None
 
 
 def test_the_blocks_of_a_rule_that_renews(company: DecisionPoint) -> None:

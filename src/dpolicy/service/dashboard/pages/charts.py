@@ -72,7 +72,7 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
     months = [month for month in burndown.months if month.share is not None]
     if len(months) < 2:
         return ""
-    ahead = _months_ahead(burndown.exhausted, today)
+    ahead = _months_ahead(burndown.exhaustion_date, today)
     count = len(months) + ahead
     top = max(1.0, *(month.share or 0.0 for month in months)) * 1.08
 
@@ -85,12 +85,12 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
     dots = [(x(n), y(month.share or 0.0)) for n, month in enumerate(months)]
     parts = [*_grid(y), _area(dots, y(0)), f'<path class="line" d="{_path(dots)}"/>']
     parts += [_month_dot(dot, month) for dot, month in zip(dots, months, strict=True)]
-    if burndown.exhausted is not None and ahead > 0:
-        end = (x(len(months) - 1 + _months_between(today, burndown.exhausted)), y(1.0))
+    if burndown.exhaustion_date is not None and ahead > 0:
+        end = (x(len(months) - 1 + _months_between(today, burndown.exhaustion_date)), y(1.0))
         parts.append(f'<path class="ahead" d="{_path([dots[-1], end])}"/>')
         parts.append(f'<circle class="exhausted" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="5"/>')
     parts += _months_axis(months, ahead, x)
-    label = _burndown_label(months, burndown.exhausted)
+    label = _burndown_label(months, burndown.exhaustion_date)
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
         f'aria-label="{escape(label, quote=True)}">{"".join(parts)}</svg>'
@@ -138,14 +138,14 @@ def _block_bar(block: BlockUsage, x: float, width: float, y: AxisScale) -> str:
 
 def has_projection(burndown: Burndown, today: date) -> bool:
     """Return whether the burn-down chart has a projection."""
-    return _months_ahead(burndown.exhausted, today) > 0
+    return _months_ahead(burndown.exhaustion_date, today) > 0
 
 
-def _months_ahead(exhausted: date | None, today: date) -> int:
+def _months_ahead(exhaustion_date: date | None, today: date) -> int:
     """Return the number of months that the projection adds to the chart; 0 without one."""
-    if exhausted is None:
+    if exhaustion_date is None:
         return 0
-    months = _months_between(today, exhausted)
+    months = _months_between(today, exhaustion_date)
     return 0 if months > _MAX_MONTHS_AHEAD else max(1, round(months + 0.5))
 
 
@@ -194,15 +194,15 @@ def _months_axis(months: Sequence[MonthlySpending], ahead: int, x: AxisScale) ->
     ]
 
 
-def _burndown_label(months: Sequence[MonthlySpending], exhausted: date | None) -> str:
+def _burndown_label(months: Sequence[MonthlySpending], exhaustion_date: date | None) -> str:
     first, last = months[0], months[-1]
     label = (
         f"Used share of the budget: {100 * (first.share or 0):.0f} per cent in "
         f"{first.month:%B %Y}, {100 * (last.share or 0):.0f} per cent in {last.month:%B %Y}."
     )
-    if exhausted is None:
+    if exhaustion_date is None:
         return label
-    return f"{label} Estimated to be exhausted on {exhausted.day} {exhausted:%B %Y}."
+    return f"{label} Estimated to be exhausted on {exhaustion_date.day} {exhaustion_date:%B %Y}."
 
 
 def _path(dots: Sequence[Position]) -> str:

@@ -48,7 +48,7 @@ def handle_overview(request: Request) -> Response:
 
 def handle_rule(request: Request) -> Response:
     """Show one rule of the active policy."""
-    key, owner = _requested_rule(request), visible_owner(request)
+    key, owner = _read_rule_key(request), visible_owner(request)
     page = decision_point_for(request).read_state(
         lambda state: build_rule_page(state, key, utc_today(), owner)
     )
@@ -59,7 +59,7 @@ def handle_rule(request: Request) -> Response:
 
 def handle_rule_diagram(request: Request) -> Response:
     """Return the Hasse diagram of a rule and its neighbours as SVG."""
-    policy, key = decision_point_for(request).policy, _requested_rule(request)
+    policy, key = decision_point_for(request).policy, _read_rule_key(request)
     rule = find_rule(policy, key) if policy else None
     if policy is None or rule is None:
         raise _rule_not_found(key)
@@ -152,7 +152,7 @@ def page_number(request: Request) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 1
 
 
-def _requested_rule(request: Request) -> RuleKey:
+def _read_rule_key(request: Request) -> RuleKey:
     query = request.query_params
     each_release = query.get("section") == "each-release"
     return RuleKey(query.get("name", ""), query.get("unit", ""), each_release)

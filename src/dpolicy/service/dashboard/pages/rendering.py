@@ -151,6 +151,15 @@ def format_location(location: Mapping[str, str | int]) -> str:
     return " · ".join(str(value) for value in location.values())
 
 
+def format_location_range(first: Mapping[str, str | int], last: Mapping[str, str | int]) -> str:
+    """Format a box of locations; each dimension is one value or a range."""
+    ranges = {**first, **last}
+    for name in first.keys() & last.keys():
+        if first[name] != last[name]:
+            ranges[name] = f"{first[name]} to {last[name]}"
+    return format_location(ranges)
+
+
 def format_selection(selected: Any) -> str:
     """Format the values, ranges or alternatives that a mechanism selects."""
     match selected:
@@ -205,6 +214,7 @@ def _environment() -> Environment:
         block_chart=lambda blocks: Markup(block_chart(blocks)),
         has_projection=has_projection,
         usage_level=usage_level,
+        location_range=format_location_range,
         rule_url=rule_url,
         reason_url=_reason_url,
         with_query=_with_query,

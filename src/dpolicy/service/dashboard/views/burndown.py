@@ -55,19 +55,19 @@ class MonthlySpending:
 class Burndown:
     """Use of a rule by month, and the estimated day on which it is exhausted.
 
-    `exhausted` is None if the day is more than `MAX_ESTIMATE_DAYS` ahead, or if there is no
+    `exhaustion_date` is None if the day is more than `MAX_ESTIMATE_DAYS` ahead, or if there is no
     estimate; in the second case `estimate_months` is 0.
     """
 
     months: tuple[MonthlySpending, ...]
-    exhausted: date | None
+    exhaustion_date: date | None
     estimate_months: int
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
             "months": [month.as_json() for month in self.months],
-            "exhausted": self.exhausted.isoformat() if self.exhausted else None,
+            "exhausted": self.exhaustion_date.isoformat() if self.exhaustion_date else None,
             "estimate": {
                 "estimate-months": self.estimate_months,
                 "horizon-days": MAX_ESTIMATE_DAYS,
@@ -90,11 +90,13 @@ def build_burndown(
     charges = [by_month.get(month.toordinal(), nothing) for month in months]
     spent = np.array([loss for loss, _ in charges])
     counts = [releases for _, releases in charges]
-    exhausted, estimate_months = None, 0
+    exhaustion_date, estimate_months = None, 0
     if section.granularities.frames[section.granularities.frame_of[number]].period is None:
-        exhausted, estimate_months = _estimate_exhaustion(section, number, months, spent, today)
+        exhaustion_date, estimate_months = _estimate_exhaustion(
+            section, number, months, spent, today
+        )
     spending = _monthly_spending(section, number, months, spent, counts)
-    return Burndown(spending, exhausted, estimate_months)
+    return Burndown(spending, exhaustion_date, estimate_months)
 
 
 def _months_until(first: int, today: date) -> list[date]:

@@ -53,7 +53,7 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """One page of the log. `audit` is None unless the request asked for verification."""
+    """One page of the log. `audit` is None if the log was not verified."""
 
     head: str
     rows: tuple[LogRow, ...]

@@ -55,9 +55,9 @@ class ScopeRow:
     burndown: Burndown | None
 
     @property
-    def exhausted(self) -> date | None:
+    def exhaustion_date(self) -> date | None:
         """Return the estimated day of exhaustion, if there is one."""
-        return self.burndown.exhausted if self.burndown else None
+        return self.burndown.exhaustion_date if self.burndown else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -118,8 +118,8 @@ class OverviewPage:
     @property
     def first_exhausted(self) -> ScopeRow | None:
         """Return the row of this page with the earliest estimated exhaustion, if there is one."""
-        estimated = [row for row in self.rows if row.exhausted and row.statuses[0].holds]
-        return min(estimated, key=lambda row: row.exhausted or date.max, default=None)
+        estimated = [row for row in self.rows if row.exhaustion_date and row.statuses[0].holds]
+        return min(estimated, key=lambda row: row.exhaustion_date or date.max, default=None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -100,7 +100,7 @@ def find_releases(
 ) -> ReleaseSearchResult:
     """Find the releases that contain every word of `q` and have the requested `status`.
 
-    With `visible_owner`, only releases of that person are found and counted.
+    With `visible_owner`, releases of other people are neither listed nor counted.
     """
     words = [word.encode("utf-8") for word in filters.get("q", "").lower().split()]
     status = filters.get("status")

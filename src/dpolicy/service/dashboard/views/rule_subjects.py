@@ -1,6 +1,6 @@
 """Subjects of rules: everything, one attribute, one category, or a custom scope.
 
-The overview filters rules by subject and groups rules of equivalent scope, whatever their unit: the
+The overview filters rules by subject and groups rules of equivalent scope, with any unit: the
 lifetime budget of a rider is next to the budget of a rider in one month.
 """
 
