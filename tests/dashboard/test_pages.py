@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
@@ -22,10 +22,13 @@ from dpolicy.releases.release import Release
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import AccessRules, AccessToken, hash_token, local_access
 from dpolicy.service.auth.principal import Principal, Role
+from dpolicy.service.dashboard.pages.charts import burndown_chart, has_projection
 from dpolicy.service.dashboard.pages.page_routes import PAGES as TABLE
 from dpolicy.service.dashboard.pages.page_routes import PageRoute
+from dpolicy.service.dashboard.pages.rendering import format_location_range
 from dpolicy.service.dashboard.pagination import PER_PAGE
 from dpolicy.service.dashboard.views import approvals_page
+from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
 
 PATHS = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
 HTML = [path for path in PATHS if ".svg" not in path]
@@ -350,3 +353,31 @@ def test_a_looser_policy_needs_a_second_officer(people: str) -> None:
 def test_login_with_a_wrong_token(people: str) -> None:
     wrong = send_request(f"{people}/login", [("token", "no")], {"Accept": "text/html"})
     assert "unknown or has expired" in wrong.text
+
+
+def test_the_login_page_marks_no_menu_entry(fetch: Fetch) -> None:
+    """`/login` starts with `/log`, but is not a page of the log."""
+    assert 'aria-current="page"' not in fetch("/login").text
+    assert 'aria-current="page">Log<' in fetch("/log").text
+    assert 'aria-current="page">Releases<' in fetch("/releases/home-zone-heat-map").text
+
+
+def test_location_ranges_name_each_dimension_once() -> None:
+    marlow, sudbury = {"city": "Marlow", "time": "2026-05"}, {"city": "Sudbury", "time": "2026-05"}
+    assert format_location_range(marlow, marlow) == "Marlow · 2026-05"
+    assert format_location_range(marlow, sudbury) == "Marlow to Sudbury · 2026-05"
+    assert format_location_range({}, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(None, False), (1, True), (300, True), (400, False)]
+)
+def test_the_caption_mentions_the_projection_if_it_is_drawn(
+    days: int | None, expected: bool
+) -> None:
+    today = NOW.date()
+    exhaustion_date = None if days is None else today + timedelta(days=days)
+    months = tuple(MonthlySpending(today, 1.0, share, 1) for share in (0.5, 0.6))
+    burndown = Burndown(months, exhaustion_date, 6)
+    assert has_projection(burndown, today) == expected
+    assert ('class="ahead"' in burndown_chart(burndown, today)) == expected
