@@ -1,1 +1,1 @@
-"""The dashboard: views of the state, and pages that show them."""
+"""Dashboard: views (the data of each page) and pages (HTML, forms and routes)."""

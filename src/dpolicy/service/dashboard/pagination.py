@@ -1,4 +1,4 @@
-"""A long list → the part of it that fits a page."""
+"""Pagination of long lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-#: So many lines are read on one page.
+#: Number of list items on one page.
 PER_PAGE = 25
 
 Item = TypeVar("Item")
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Pagination:
-    """Which page of how many, and how many things there are on all of them."""
+    """Page number, number of pages, and number of items on all pages; pages count from 1."""
 
     page: int
     pages: int
@@ -22,19 +22,19 @@ class Pagination:
 
     @property
     def first(self) -> int:
-        """The position of the first thing on the page, from 0."""
+        """Return the index of the first item on the page, from 0."""
         return (self.page - 1) * PER_PAGE
 
-    def items_on_page(self, every: Sequence[Item]) -> Sequence[Item]:
-        """The part of a list that is on the page."""
-        return every[self.first : self.first + PER_PAGE]
+    def items_on_page(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return the part of `items` that is on the page."""
+        return items[self.first : self.first + PER_PAGE]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {"page": self.page, "pages": self.pages, "total": self.total}
 
 
 def paginate(requested_page: int, total: int) -> Pagination:
-    """The page that was asked for, or the nearest that there is."""
+    """Return the requested page, or the nearest existing one."""
     pages = max(1, -(-total // PER_PAGE))
     return Pagination(min(max(1, requested_page), pages), pages, total)

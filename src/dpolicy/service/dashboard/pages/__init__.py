@@ -1,1 +1,1 @@
-"""Views → pages for people: templates, drawings and forms."""
+"""HTML pages of the dashboard: routes, forms, templates and charts."""

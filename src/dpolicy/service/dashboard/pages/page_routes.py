@@ -1,8 +1,8 @@
-"""The pages → the routes that the application serves beside its API, each with who may see it.
+"""Routes of the pages, each with the roles that may use it.
 
-`request.app.state.point` is the decision point, `request.app.state.access()` what may be done by
-whom, `request.state.principal` the verified caller. Whoever is not logged in is sent to `/login`
-before a page is asked for; paths below `/static/` and `/login` are open to everybody.
+A handler reads `request.app.state.point` (the decision point), `request.app.state.access()` (the
+access rules) and `request.state.principal` (the authenticated caller). The middleware redirects a
+caller without a token to `/login`; `/login` and paths below `/static/` need no token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpolicy.service.dashboard.pages import form_pages, read_pages
 from dpolicy.service.dashboard.pages.rendering import STATIC, render_page, wants_json
 from dpolicy.service.http.problem_details import PROBLEMS, error_response, problem_from_error
 
-#: Who may look at the whole ledger, and at what a candidate would do: as in the API.
+#: Roles that may read the whole ledger, and roles that may preview a policy; as in the API.
 AUDIT = frozenset({Role.AUDITOR, Role.OFFICER})
 PLAN = frozenset({Role.AUDITOR, Role.APPROVER, Role.OFFICER})
 OFFICER = frozenset({Role.OFFICER})
@@ -35,70 +35,70 @@ _log = logging.getLogger("dpolicy")
 
 
 class PageRoute(NamedTuple):
-    """One page: where, what shows it, how it is asked for, and by whom."""
+    """Route of one page. A page without roles is public."""
 
     path: str
-    show: Callable[..., Any]
+    handler: Callable[..., Any]
     roles: frozenset[Role]
     method: str = "GET"
 
 
 PAGES = (
-    PageRoute("/", read_pages.overview_route, EVERY_ROLE),
-    PageRoute("/rule", read_pages.rule_route, EVERY_ROLE),
-    PageRoute("/rule.svg", read_pages.rule_diagram_route, EVERY_ROLE),
-    PageRoute("/releases", read_pages.release_list_route, EVERY_ROLE),
-    PageRoute("/releases/{release:path}", read_pages.release_route, EVERY_ROLE),
-    PageRoute("/check", form_pages.check_page, EVERY_ROLE),
-    PageRoute("/check", form_pages.check_page, EVERY_ROLE, "POST"),
-    PageRoute("/policy", form_pages.policy_form_page, EVERY_ROLE),
-    PageRoute("/policy", form_pages.policy_form_page, PLAN, "POST"),
-    PageRoute("/policy/apply", form_pages.apply_form, OFFICER, "POST"),
-    PageRoute("/approvals", form_pages.approvals_form_page, EVERY_ROLE),
-    PageRoute("/approvals/{proposal}", form_pages.answer_form, ANSWER, "POST"),
-    PageRoute("/rounds", form_pages.rounds_page, OFFICER),
-    PageRoute("/rounds", form_pages.rounds_page, OFFICER, "POST"),
-    PageRoute("/log", read_pages.log_route, AUDIT),
-    PageRoute("/login", read_pages.login_form_route, PUBLIC_PAGE_ROLES),
+    PageRoute("/", read_pages.handle_overview, EVERY_ROLE),
+    PageRoute("/rule", read_pages.handle_rule, EVERY_ROLE),
+    PageRoute("/rule.svg", read_pages.handle_rule_diagram, EVERY_ROLE),
+    PageRoute("/releases", read_pages.handle_release_list, EVERY_ROLE),
+    PageRoute("/releases/{release:path}", read_pages.handle_release, EVERY_ROLE),
+    PageRoute("/check", form_pages.handle_check, EVERY_ROLE),
+    PageRoute("/check", form_pages.handle_check, EVERY_ROLE, "POST"),
+    PageRoute("/policy", form_pages.handle_policy, EVERY_ROLE),
+    PageRoute("/policy", form_pages.handle_policy, PLAN, "POST"),
+    PageRoute("/policy/apply", form_pages.handle_apply_form, OFFICER, "POST"),
+    PageRoute("/approvals", form_pages.handle_approvals, EVERY_ROLE),
+    PageRoute("/approvals/{proposal}", form_pages.handle_answer_form, ANSWER, "POST"),
+    PageRoute("/rounds", form_pages.handle_rounds, OFFICER),
+    PageRoute("/rounds", form_pages.handle_rounds, OFFICER, "POST"),
+    PageRoute("/log", read_pages.handle_log, AUDIT),
+    PageRoute("/login", read_pages.handle_login_form, PUBLIC_PAGE_ROLES),
 )
 
 
 def page_routes() -> list[Route | Mount]:
-    """Every page."""
-    found: list[Route | Mount] = [
-        Route(one.path, _guarded(one), methods=[one.method]) for one in PAGES
-    ]
-    return [*found, Mount("/static", StaticFiles(directory=STATIC))]
+    """Return the routes of all pages and of the static files."""
+    routes = [Route(page.path, _endpoint(page), methods=[page.method]) for page in PAGES]
+    return [*routes, Mount("/static", StaticFiles(directory=STATIC))]
 
 
-def _guarded(one: PageRoute) -> Callable[[Request], Any]:
-    """A page for those who may see it; what goes wrong is told on a page, too."""
+def _endpoint(page: PageRoute) -> Callable[[Request], Any]:
+    """Return an endpoint that checks the roles and shows errors as a page."""
 
     async def serve(request: Request) -> Response:
         request.state.operation = "page"
         principal = request.state.principal
-        if one.roles and (principal is None or not one.roles & principal.roles):
-            needed = " or ".join(sorted(one.roles))
+        if page.roles and (principal is None or not page.roles & principal.roles):
+            needed = " or ".join(sorted(page.roles))
             return render_page(
-                request, "problem.html", None, 403, why=f"this needs the role {needed}"
+                request, "problem.html", None, 403, problem=f"missing role: {needed}"
             )
         try:
-            if inspect.iscoroutinefunction(one.show):
-                response = await one.show(request)
+            if inspect.iscoroutinefunction(page.handler):
+                response = await page.handler(request)
             else:
-                response = await run_in_threadpool(one.show, request)
+                response = await run_in_threadpool(page.handler, request)
         except DPolicyError as error:
-            return _told(request, error)
+            return _render_error(request, error)
         assert isinstance(response, Response)
         return response
 
     return serve
 
 
-def _told(request: Request, error: DPolicyError) -> Response:
+def _render_error(request: Request, error: DPolicyError) -> Response:
+    """Return the error as a page or as JSON; log errors of the server."""
     code, detail, _ = problem_from_error(error)
-    if PROBLEMS[code].status >= 500:
+    status = PROBLEMS[code].status
+    if status >= 500:
         _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
     if wants_json(request):
         return error_response(error)
-    return render_page(request, "problem.html", None, PROBLEMS[code].status, why=detail)
+    return render_page(request, "problem.html", None, status, problem=detail)

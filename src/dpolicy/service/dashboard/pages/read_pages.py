@@ -1,4 +1,7 @@
-"""Pages that only read: budgets, a rule, releases, the log. They run in threads of the server."""
+"""Handlers of the pages that only read: budgets, rules, releases, the log, the login form.
+
+The server runs these handlers in its thread pool.
+"""
 
 from __future__ import annotations
 
@@ -15,141 +18,153 @@ from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.auth.redaction import redact_decision
 from dpolicy.service.dashboard.pages.rendering import CONTENT_SECURITY_POLICY, render_page
-from dpolicy.service.dashboard.views.log_page import MAX_RECORDS_TO_VERIFY, log_page, log_span
-from dpolicy.service.dashboard.views.overview_page import FILTERS, overview_page
+from dpolicy.service.dashboard.views.log_page import (
+    MAX_RECORDS_TO_VERIFY,
+    build_log_page,
+    select_log_records,
+)
+from dpolicy.service.dashboard.views.overview_page import FILTERS, build_overview_page
 from dpolicy.service.dashboard.views.release_pages import (
-    ReadEvent,
+    EventReader,
+    build_release_list_page,
+    build_release_page,
     find_releases,
-    release_page,
-    releases_page,
 )
 from dpolicy.service.dashboard.views.rule_neighbours import neighbourhood_svg
-from dpolicy.service.dashboard.views.rule_page import find_rule, rule_page
+from dpolicy.service.dashboard.views.rule_page import build_rule_page, find_rule
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 
 
-def overview_route(request: Request) -> Response:
-    """Every budget, the tightest first."""
-    point, wanted = decision_point_for(request), query_values(request, FILTERS)
-    number = page_number(request)
-    shown = point.read_state(lambda state: overview_page(state, utc_today(), wanted, number))
-    if shown is None:
-        return render_page(request, "empty.html", None)
-    return render_page(request, "overview.html", shown)
-
-
-def rule_route(request: Request) -> Response:
-    """One rule."""
-    wanted = _rule_name(request)
-    own = visible_owner(request)
-    shown = decision_point_for(request).read_state(
-        lambda state: rule_page(state, wanted, utc_today(), own)
+def handle_overview(request: Request) -> Response:
+    """Show all budgets, most used first."""
+    filters, number = query_values(request, FILTERS), page_number(request)
+    overview = decision_point_for(request).read_state(
+        lambda state: build_overview_page(state, utc_today(), filters, number)
     )
-    if shown is None:
-        raise RequestRefused("not-found", f"the policy in force has no rule {wanted.name}")
-    return render_page(request, "rule.html", shown)
+    if overview is None:
+        return render_page(request, "empty.html", None)
+    return render_page(request, "overview.html", overview)
 
 
-def rule_diagram_route(request: Request) -> Response:
-    """The place of a rule in the Hasse diagram, as a picture."""
-    policy, wanted = decision_point_for(request).policy, _rule_name(request)
-    found = find_rule(policy, wanted) if policy else None
-    if policy is None or found is None:
-        raise RequestRefused("not-found", f"the policy in force has no rule {wanted.name}")
-    section = policy.each_release if found.each_release else policy.cumulative
+def handle_rule(request: Request) -> Response:
+    """Show one rule of the active policy."""
+    key, owner = _read_rule_key(request), visible_owner(request)
+    page = decision_point_for(request).read_state(
+        lambda state: build_rule_page(state, key, utc_today(), owner)
+    )
+    if page is None:
+        raise _rule_not_found(key)
+    return render_page(request, "rule.html", page)
+
+
+def handle_rule_diagram(request: Request) -> Response:
+    """Return the Hasse diagram of a rule and its neighbours as SVG."""
+    policy, key = decision_point_for(request).policy, _read_rule_key(request)
+    rule = find_rule(policy, key) if policy else None
+    if policy is None or rule is None:
+        raise _rule_not_found(key)
+    section = policy.each_release if rule.each_release else policy.cumulative
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-    drawn = neighbourhood_svg(section, found.number).encode("utf-8")
-    return Response(drawn, 200, headers, "image/svg+xml")
+    svg = neighbourhood_svg(section, rule.number).encode("utf-8")
+    return Response(svg, 200, headers, "image/svg+xml")
 
 
-def release_list_route(request: Request) -> Response:
-    """The releases that somebody looks for."""
-    point, wanted = decision_point_for(request), query_values(request, ("q", "status"))
-    number = page_number(request)
-    own = visible_owner(request)
-    found = point.read_state(lambda state: find_releases(state, wanted, number, own))
-    return render_page(request, "releases.html", releases_page(found, wanted, _reader(point)))
+def handle_release_list(request: Request) -> Response:
+    """Show the releases that match a search."""
+    decision_point = decision_point_for(request)
+    filters, number = query_values(request, ("q", "status")), page_number(request)
+    owner = visible_owner(request)
+    search_result = decision_point.read_state(
+        lambda state: find_releases(state, filters, number, owner)
+    )
+    page = build_release_list_page(search_result, filters, _event_reader(decision_point))
+    return render_page(request, "releases.html", page)
 
 
-def release_route(request: Request) -> Response:
-    """One release with its decision."""
-    point, name = decision_point_for(request), request.path_params["release"]
-    found = point.read_state(
+def handle_release(request: Request) -> Response:
+    """Show one release with its decision."""
+    decision_point, name = decision_point_for(request), request.path_params["release"]
+    entry, expires = decision_point.read_state(
         lambda state: (state.entries.get(name), state.open_reservations.get(name))
     )
-    entry, expires = found
     if entry is None:
-        raise RequestRefused("not-found", f"there is no release {name}")
-    shown = release_page(name, entry, _reader(point), expires)
-    ensure_visible(request, shown.line.by)
-    if shown.decision is not None:
-        seen = redact_decision(point, shown.decision, visible_owner(request))
-        shown = replace(shown, decision=seen)
-    return render_page(request, "release.html", shown)
+        raise RequestRefused("not-found", f"there is no release `{name}`")
+    page = build_release_page(name, entry, _event_reader(decision_point), expires)
+    ensure_visible(request, page.row.by)
+    if page.decision is not None:
+        redacted = redact_decision(decision_point, page.decision, visible_owner(request))
+        page = replace(page, decision=redacted)
+    return render_page(request, "release.html", page)
 
 
-def log_route(request: Request) -> Response:
-    """The ledger, newest first; verified if that is asked for."""
-    point = decision_point_for(request)
-    head = point.head
-    shown, behind = log_span(page_number(request), head.sequence)
+def handle_log(request: Request) -> Response:
+    """Show the ledger, newest record first; verify it if the query has `verify`."""
+    decision_point = decision_point_for(request)
+    head = decision_point.head
+    pagination, start = select_log_records(page_number(request), head.sequence)
     audit = None
     if "verify" in request.query_params and head.sequence <= MAX_RECORDS_TO_VERIFY:
-        audit = audit_ledger(MemoryStore(list(point.records())))
-    records = point.records(behind)
-    return render_page(request, "log.html", log_page(records, shown, head.digest.hex(), audit))
+        audit = audit_ledger(MemoryStore(list(decision_point.records())))
+    records = decision_point.records(start)
+    page = build_log_page(records, pagination, head.digest.hex(), audit)
+    return render_page(request, "log.html", page)
 
 
-def login_form_route(request: Request) -> Response:
-    """The form in which a token is typed."""
+def handle_login_form(request: Request) -> Response:
+    """Show the form in which a person enters a token."""
     next_ = request.query_params.get("next", "/")
     failed = "failed" in request.query_params
     return render_page(request, "login.html", None, next=next_, failed=failed)
 
 
 def visible_owner(request: Request) -> str | None:
-    """The name of somebody who sees only their own releases; None for all others."""
+    """Return the caller's name if they may see only their own releases, else None."""
     principal = request.state.principal
     return principal.name if principal.only_analyst and not request.state.access.local else None
 
 
 def ensure_visible(request: Request, owner: str) -> None:
-    """Raise `Refused` if a release is another person's, for somebody who sees only their own."""
+    """Raise `RequestRefused` if the caller may not see releases of `owner`."""
     if visible_owner(request) not in (None, owner):
-        raise RequestRefused("forbidden", "this is another person's release")
+        raise RequestRefused("forbidden", "this release belongs to another person")
 
 
 def decision_point_for(request: Request) -> DecisionPoint:
-    """The decision point that is served."""
-    point: DecisionPoint = request.app.state.point
-    return point
+    """Return the decision point of the application."""
+    decision_point: DecisionPoint = request.app.state.point
+    return decision_point
 
 
 def utc_today() -> date:
-    """The day on this machine's clock, in UTC."""
+    """Return the current day in UTC."""
     return datetime.now(UTC).date()
 
 
 def query_values(request: Request, keys: tuple[str, ...]) -> dict[str, str]:
-    """What the address asks for."""
-    said = {key: request.query_params.get(key, "").strip() for key in keys}
-    return {key: value for key, value in said.items() if value}
+    """Return the non-empty query parameters among `keys`, without surrounding white space."""
+    values = {key: request.query_params.get(key, "").strip() for key in keys}
+    return {key: value for key, value in values.items() if value}
 
 
 def page_number(request: Request) -> int:
-    """Which page of a list; the first if the address says something else than a number."""
-    said = request.query_params.get("page", "1")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 1
+    """Return the query parameter `page`; 1 if it is not a number of at most eight digits."""
+    text = request.query_params.get("page", "1")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 1
 
 
-def _rule_name(request: Request) -> RuleKey:
-    said = request.query_params
-    each_release = said.get("section") == "each-release"
-    return RuleKey(said.get("name", ""), said.get("unit", ""), each_release)
+def _read_rule_key(request: Request) -> RuleKey:
+    query = request.query_params
+    each_release = query.get("section") == "each-release"
+    return RuleKey(query.get("name", ""), query.get("unit", ""), each_release)
 
 
-def _reader(point: DecisionPoint) -> ReadEvent:
-    def read(sequence: int) -> Event:
-        return from_bytes(next(iter(point.records(sequence - 1))).payload)
+def _rule_not_found(key: RuleKey) -> RequestRefused:
+    message = f"the active policy has no rule `{key.name}` for the unit `{key.unit}`"
+    return RequestRefused("not-found", message)
 
-    return read
+
+def _event_reader(decision_point: DecisionPoint) -> EventReader:
+    def read_event(sequence: int) -> Event:
+        return from_bytes(next(iter(decision_point.records(sequence - 1))).payload)
+
+    return read_event

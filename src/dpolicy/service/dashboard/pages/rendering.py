@@ -1,7 +1,7 @@
-"""A value and a template → a page, or the same value as JSON for programs.
+"""Rendering of a page: HTML from a template, or JSON from the same value.
 
-Templates escape whatever they show. A page may load nothing but our own style and pictures, run no
-script, and be framed by nobody: so it needs no network and trusts no text that came from outside.
+Templates escape all values. A page loads only the dashboard's own style sheet and images, runs no
+script and cannot be framed, so it needs no network and text from outside cannot run in it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,21 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dpolicy.releases.decision import Reason
 from dpolicy.service.auth.principal import Role
-from dpolicy.service.dashboard.pages.charts import bar, block_chart, burndown_chart, sparkline
+from dpolicy.service.dashboard.pages.charts import (
+    bar,
+    block_chart,
+    burndown_chart,
+    has_projection,
+    sparkline,
+    usage_level,
+)
 from dpolicy.service.dashboard.views.rule_status_row import NOTION_SYMBOLS, RuleKey
 
 STATIC = Path(__file__).parent / "static"
 
-#: What a page may do: show itself, its style and its pictures, and send forms back to us.
+#: Pages load styles and images and send forms only from and to this server.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -38,37 +46,37 @@ CONTENT_SECURITY_POLICY = "; ".join(
 
 
 class PageContent(Protocol):
-    """What a page shows."""
+    """Value that a page renders."""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the JSON form."""
 
 
 def render_page(
-    request: Request, template: str, value: PageContent | None, status: int = 200, **more: Any
+    request: Request, template: str, value: PageContent | None, status: int = 200, **extra: Any
 ) -> Response:
-    """A value as a page, or as JSON if that is asked for."""
+    """Render a value as HTML, or as JSON if the request asks for it; `extra` is for HTML only."""
     if wants_json(request):
-        plain = {} if value is None else value.as_json()
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        content = {} if value is None else value.as_json()
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False)
         return Response(text.encode("utf-8"), status, media_type="application/json")
     principal = getattr(request.state, "principal", None)
     html = _TEMPLATES.get_template(template).render(
-        it=value,
+        page=value,
         principal=principal,
         roles={str(role) for role in principal.roles} if principal else set(),
         local=request.state.access.local,
         path=request.url.path,
-        json_address=_json_address(request),
+        json_url=_json_url(request),
         today=datetime.now(UTC).date(),
-        **more,
+        **extra,
     )
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return Response(html.encode("utf-8"), status, headers, "text/html; charset=utf-8")
 
 
 def wants_json(request: Request) -> bool:
-    """Whether a program asks: it says so in the address or accepts JSON and no page."""
+    """Return whether the query has `format=json`, or `Accept` has JSON and not HTML."""
     if request.query_params.get("format") == "json":
         return True
     accepted = request.headers.get("accept", "")
@@ -76,37 +84,36 @@ def wants_json(request: Request) -> bool:
 
 
 def has_role(request: Request, role: Role) -> bool:
-    """Whether whoever asks has a role."""
+    """Return whether the caller has a role."""
     return role in request.state.principal.roles
 
 
-def _json_address(request: Request) -> str:
-    asked = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
-    return f"{request.url.path}?{urlencode([*asked, ('format', 'json')])}"
+def _json_url(request: Request) -> str:
+    query = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
+    return f"{request.url.path}?{urlencode([*query, ('format', 'json')])}"
 
 
 def rule_url(rule: RuleKey) -> str:
-    """Where the page of a rule is."""
-    asked = {"name": rule.name, "unit": rule.unit}
+    """Return the URL of the page of a rule."""
+    query = {"name": rule.name, "unit": rule.unit}
     if rule.each_release:
-        asked["section"] = "each-release"
-    return f"/rule?{urlencode(asked)}"
+        query["section"] = "each-release"
+    return f"/rule?{urlencode(query)}"
 
 
-def _rule_said(rule: Any) -> str:
-    """The same for a rule that a reason or a difference names."""
-    name = rule.rule if hasattr(rule, "rule") else rule.name
-    return rule_url(RuleKey(name, rule.unit, rule.each_release))
+def _reason_url(reason: Reason) -> str:
+    """Return the URL of the rule of a reason."""
+    return rule_url(RuleKey(reason.rule, reason.unit, reason.each_release))
 
 
-def _with_query(query: Mapping[str, str], **more: str | int | None) -> str:
-    """A query with some of it changed; None takes a key out."""
-    merged = {**query, **more}
+def _with_query(query: Mapping[str, str], **changes: str | int | None) -> str:
+    """Return a query string with some parameters changed; None removes a parameter."""
+    merged = {**query, **changes}
     return "?" + urlencode({key: value for key, value in merged.items() if value not in (None, "")})
 
 
 def format_percent(share: float | None) -> str:
-    """A share for people; one decimal where that matters."""
+    """Format a share in per cent, with one decimal between 90 and 110 per cent."""
     if share is None:
         return "–"
     if share == float("inf"):
@@ -115,31 +122,46 @@ def format_percent(share: float | None) -> str:
 
 
 def format_amount(value: float | None) -> str:
-    """A loss for people."""
-    return "∞" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    """Format one number of a loss; None is infinite."""
+    if value is None:
+        return "∞"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def format_amounts(displayed_loss: Mapping[str, Any] | str) -> str:
-    """A budget or a loss with its notions; δ only where it is all there is to say."""
+    """Format a budget or a loss with the symbols of its notions, without δ."""
     if isinstance(displayed_loss, str):
         return displayed_loss
-    told = [(key, value) for key, value in displayed_loss.items() if key != "delta"]
-    return ", ".join(f"{NOTION_SYMBOLS.get(key, key)} {_one(value)}" for key, value in told)
+    return ", ".join(
+        f"{NOTION_SYMBOLS.get(notion, notion)} {_format_value(value)}"
+        for notion, value in displayed_loss.items()
+        if notion != "delta"
+    )
 
 
-def _one(value: Any) -> str:
+def _format_value(value: Any) -> str:
+    """Format one number, or the numbers of a Rényi budget by order."""
     if isinstance(value, Mapping):
         return ", ".join(f"{order}: {number:g}" for order, number in value.items())
     return format_amount(value)
 
 
-def format_location(at: Mapping[str, str | int]) -> str:
-    """A place for people."""
-    return " · ".join(str(value) for value in at.values())
+def format_location(location: Mapping[str, str | int]) -> str:
+    """Format a location; the empty location gives an empty text."""
+    return " · ".join(str(value) for value in location.values())
+
+
+def format_location_range(first: Mapping[str, str | int], last: Mapping[str, str | int]) -> str:
+    """Format a box of locations; each dimension is one value or a range."""
+    ranges = {**first, **last}
+    for name in first.keys() & last.keys():
+        if first[name] != last[name]:
+            ranges[name] = f"{first[name]} to {last[name]}"
+    return format_location(ranges)
 
 
 def format_selection(selected: Any) -> str:
-    """What a mechanism reads: values, a range, or several of them."""
+    """Format the values, ranges or alternatives that a mechanism selects."""
     match selected:
         case {"from": first, "to": last}:
             return f"{first} to {last}" if first != last else str(first)
@@ -147,33 +169,24 @@ def format_selection(selected: Any) -> str:
             return ", ".join(
                 f"{name} {format_selection(value)}" for name, value in selected.items()
             )
-        case [*several]:
-            joint = "; or " if several and isinstance(several[0], Mapping) else ", "
-            return joint.join(format_selection(one) for one in several)
+        case [*items]:
+            separator = "; or " if items and isinstance(items[0], Mapping) else ", "
+            return separator.join(format_selection(item) for item in items)
     return str(selected)
 
 
-def format_day(when: date | str | None) -> str:
-    """A day for people."""
-    if when is None:
+def format_day(day: date | str | None) -> str:
+    """Format a day, or the day of a timestamp."""
+    if day is None:
         return ""
-    told = datetime.fromisoformat(when).date() if isinstance(when, str) else when
-    return f"{told.day} {told:%b %Y}"
+    parsed = datetime.fromisoformat(day).date() if isinstance(day, str) else day
+    return f"{parsed.day} {parsed:%b %Y}"
 
 
-def format_time(when: str) -> str:
-    """A time for people, in UTC."""
-    told = datetime.fromisoformat(when)
-    return f"{told.day} {told:%b %Y, %H:%M}"
-
-
-def usage_level(share: float | None, holds: bool = True) -> str:
-    """How worrying a share is, in one word."""
-    if not holds or (share is not None and share > 1):
-        return "broken"
-    if share is None or share < 0.7:
-        return "calm"
-    return "warm" if share < 0.9 else "tight"
+def format_time(timestamp: str) -> str:
+    """Format a timestamp to the minute, in its own time zone; the ledger uses UTC."""
+    parsed = datetime.fromisoformat(timestamp)
+    return f"{parsed.day} {parsed:%b %Y, %H:%M}"
 
 
 def _environment() -> Environment:
@@ -188,20 +201,22 @@ def _environment() -> Environment:
         percent=format_percent,
         amount=format_amount,
         amounts=format_amounts,
-        place=format_location,
+        location=format_location,
         selection=format_selection,
         day=format_day,
-        moment=format_time,
+        time=format_time,
     )
     templates.filters["segment"] = lambda text: quote(text, safe="")
     templates.globals.update(
-        bar=lambda *told: Markup(bar(*told)),
-        sparkline=lambda told: Markup(sparkline(told)),
-        burndown_chart=lambda *told: Markup(burndown_chart(*told)),
-        block_chart=lambda told: Markup(block_chart(told)),
-        level=usage_level,
-        rule_address=rule_url,
-        rule_said=_rule_said,
+        bar=lambda share, level: Markup(bar(share, level)),
+        sparkline=lambda burndown: Markup(sparkline(burndown)),
+        burndown_chart=lambda burndown, today: Markup(burndown_chart(burndown, today)),
+        block_chart=lambda blocks: Markup(block_chart(blocks)),
+        has_projection=has_projection,
+        usage_level=usage_level,
+        location_range=format_location_range,
+        rule_url=rule_url,
+        reason_url=_reason_url,
         with_query=_with_query,
     )
     return templates

@@ -1,1 +1,1 @@
-"""A state → what a page shows, as frozen values: the page and its JSON twin say the same."""
+"""Data of each dashboard page as frozen values; the HTML page and its JSON form show the same."""

@@ -1,4 +1,4 @@
-"""What waits for a second person → what it would come to now; and what was answered."""
+"""Approvals page: open proposals with their effect at the current state, and answered ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from dpolicy.service.auth.redaction import redact_decision
 from dpolicy.service.dashboard.pagination import Pagination, paginate
 from dpolicy.service.dashboard.views.policy_page import CandidatePolicy, preview_policy
 
-#: So many that were answered are still shown.
+#: Number of answered proposals on the page.
 MAX_ANSWERED_PROPOSALS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PendingProposal:
-    """A proposal that is open: what would be decided now, or what a policy would change."""
+    """Open proposal with its effect at the current state.
+
+    A release has a `decision`, or a `problem` if it can no longer be evaluated. A policy has a
+    `candidate`. A void has neither.
+    """
 
     proposal: Proposal
     because: str
@@ -31,11 +35,11 @@ class PendingProposal:
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
-            **_plain(self.proposal),
+            **_proposal_json(self.proposal),
             "because": self.because,
-            "decision-now": self.decision.as_json() if self.decision else None,
+            "current-decision": self.decision.as_json() if self.decision else None,
             "candidate": self.candidate.as_json() if self.candidate else None,
             "problem": self.problem,
         }
@@ -43,61 +47,76 @@ class PendingProposal:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalsPage:
-    """A page of what waits, oldest first, and what was answered, newest first."""
+    """One page of open proposals, oldest first, and the last answered ones, newest first."""
 
-    waiting: tuple[PendingProposal, ...]
-    paging: Pagination
+    pending: tuple[PendingProposal, ...]
+    pagination: Pagination
     answered: tuple[Proposal, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
-            "waiting": [one.as_json() for one in self.waiting],
-            "answered": [_plain(proposal) for proposal in self.answered],
-            **self.paging.as_json(),
+            "pending": [proposal.as_json() for proposal in self.pending],
+            "answered": [_proposal_json(proposal) for proposal in self.answered],
+            **self.pagination.as_json(),
         }
 
 
-def approvals_page(point: DecisionPoint, page: int = 1, own: str | None = None) -> ApprovalsPage:
-    """What was proposed; only by one person, if `own` names somebody.
+def build_approvals_page(
+    decision_point: DecisionPoint, page: int = 1, visible_owner: str | None = None
+) -> ApprovalsPage:
+    """Build the approvals page; with `visible_owner`, only from proposals of that person.
 
-    To judge is dear, so that only the proposals of the page are judged.
+    Only the proposals on the requested page are evaluated, because evaluation is expensive.
     """
-    proposals = {n: p for n, p in point.proposals.items() if own in (None, p.by)}
-    open_ = [p for _, p in sorted(proposals.items()) if p.open]
-    answered = [p for _, p in sorted(proposals.items(), reverse=True) if not p.open]
-    shown = paginate(page, len(open_))
-    waiting = tuple(_waiting(point, proposal, own) for proposal in shown.items_on_page(open_))
-    return ApprovalsPage(waiting, shown, tuple(answered[:MAX_ANSWERED_PROPOSALS]))
+    proposals = [
+        proposal
+        for _, proposal in sorted(decision_point.proposals.items())
+        if visible_owner in (None, proposal.by)
+    ]
+    open_proposals = [proposal for proposal in proposals if proposal.open]
+    answered = [proposal for proposal in reversed(proposals) if not proposal.open]
+    pagination = paginate(page, len(open_proposals))
+    pending = tuple(
+        _evaluate_proposal(decision_point, proposal, visible_owner)
+        for proposal in pagination.items_on_page(open_proposals)
+    )
+    return ApprovalsPage(pending, pagination, tuple(answered[:MAX_ANSWERED_PROPOSALS]))
 
 
-def _waiting(point: DecisionPoint, proposal: Proposal, own: str | None) -> PendingProposal:
-    event = point.event(proposal.number)
+def _evaluate_proposal(
+    decision_point: DecisionPoint, proposal: Proposal, visible_owner: str | None
+) -> PendingProposal:
+    event = decision_point.event(proposal.number)
     match event:
         case ReleaseProposed():
-            return _release(point, proposal, event, own)
+            return _evaluate_release(decision_point, proposal, event, visible_owner)
         case PolicyProposed():
             return PendingProposal(
-                proposal, event.because, candidate=preview_policy(point, event.sources)
+                proposal, event.because, candidate=preview_policy(decision_point, event.sources)
             )
         case VoidProposed():
             return PendingProposal(proposal, event.because)
     return PendingProposal(proposal, "")
 
 
-def _release(
-    point: DecisionPoint, proposal: Proposal, event: ReleaseProposed, own: str | None
+def _evaluate_release(
+    decision_point: DecisionPoint,
+    proposal: Proposal,
+    event: ReleaseProposed,
+    visible_owner: str | None,
 ) -> PendingProposal:
-    """What the rules say of a release now; that it no longer makes sense is a problem to show."""
+    """Evaluate a proposed release; an error becomes the `problem` of the proposal."""
     try:
         release = release_from_body(event.body)
-        decision = point.read_state(lambda state: evaluate_release(state, release))
-        return PendingProposal(proposal, "", decision=redact_decision(point, decision, own))
+        decision = decision_point.read_state(lambda state: evaluate_release(state, release))
+        redacted = redact_decision(decision_point, decision, visible_owner)
+        return PendingProposal(proposal, "", decision=redacted)
     except DPolicyError as error:
         return PendingProposal(proposal, "", problem=str(error))
 
 
-def _plain(proposal: Proposal) -> dict[str, Any]:
+def _proposal_json(proposal: Proposal) -> dict[str, Any]:
     return {
         "number": proposal.number,
         "kind": proposal.kind,

@@ -1,9 +1,9 @@
-"""The releases that a rule was charged for → what was spent by when, and when the rest is gone.
+"""Burn-down of a rule: its use at the end of each month, and an estimate of its exhaustion.
 
-Only releases in the rule's worst place count, each in the month in which the ledger recorded it.
-The estimate goes on at the pace of the last six whole months (all of them, if there are fewer): so
-many losses a day are added, in every certificate, until the rule would no longer hold. It says
-nothing about what people will ask for; a rule that renews with time has none.
+Only releases at the rule's most used location count, each in the month in which the ledger recorded
+it. The estimate extrapolates the average daily charge of the last six complete months, or of all
+complete months if there are fewer, in every certificate, until the rule would be exceeded. It
+cannot predict future requests. A rule that renews has no estimate.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
 from dpolicy.service.dashboard.views.rule_status_row import used_share_of_budget
 
-#: The pace is that of so many whole months.
+#: Number of complete months whose average charge the estimate extrapolates.
 ESTIMATE_MONTHS = 6
-#: Nobody plans further ahead, in days.
+#: Largest number of days that the estimate looks ahead: ten years.
 MAX_ESTIMATE_DAYS = 3650
 
 
 @dataclass(frozen=True, slots=True)
 class MonthlySpending:
-    """What was spent up to the end of a month, as a number and as a share of the budget."""
+    """Spent amount at the end of a month, also as a share of the budget.
+
+    `releases` counts the releases of this month only. `spent` is None if it is infinite, `share` if
+    the budget is unlimited.
+    """
 
     month: date
     spent: float | None
@@ -38,7 +42,7 @@ class MonthlySpending:
     releases: int
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "month": f"{self.month:%Y-%m}",
             "spent": self.spent,
@@ -49,104 +53,115 @@ class MonthlySpending:
 
 @dataclass(frozen=True, slots=True)
 class Burndown:
-    """How a rule was used up month by month, and the day on which nothing is left.
+    """Use of a rule by month, and the estimated day on which it is exhausted.
 
-    `exhausted` is None if that is further away than anybody plans, or if there is no pace yet;
-    `months_of_pace` says which.
+    `exhaustion_date` is None if the day is more than `MAX_ESTIMATE_DAYS` ahead, or if there is no
+    estimate; in the second case `estimate_months` is 0.
     """
 
     months: tuple[MonthlySpending, ...]
-    exhausted: date | None
-    months_of_pace: int
+    exhaustion_date: date | None
+    estimate_months: int
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "months": [month.as_json() for month in self.months],
-            "exhausted": self.exhausted.isoformat() if self.exhausted else None,
-            "estimate": {"months-of-pace": self.months_of_pace, "horizon-days": MAX_ESTIMATE_DAYS},
+            "exhausted": self.exhaustion_date.isoformat() if self.exhaustion_date else None,
+            "estimate": {
+                "estimate-months": self.estimate_months,
+                "horizon-days": MAX_ESTIMATE_DAYS,
+            },
         }
 
 
-def rule_burndown(
-    state: LedgerState, section: EnforcedSection, number: int, at: Point | None, today: date
+def build_burndown(
+    state: LedgerState, section: EnforcedSection, number: int, point: Point | None, today: date
 ) -> Burndown:
-    """How a rule was used up at a place."""
+    """Build the burn-down of rule `number` at `point`, which is None if all points are equal."""
     by_month: dict[int, tuple[LossArray, int]] = {}
-    for content, row in state.groups_charged_to_rule(number, at):
-        before, releases = by_month.get(content.month, (np.zeros(len(row)), 0))
-        by_month[content.month] = (
-            before + row.astype(float) * content.count,
-            releases + content.count,
-        )
+    for group, row in state.groups_charged_to_rule(number, point):
+        loss, releases = by_month.get(group.month, (np.zeros(len(row)), 0))
+        by_month[group.month] = (loss + row.astype(float) * group.count, releases + group.count)
     if not by_month:
         return Burndown((), None, 0)
-    ends = _months(min(by_month), today)
-    none = np.zeros(section.bounds.maximum.shape[1])
-    spent = np.array([by_month.get(month.toordinal(), (none, 0))[0] for month in ends])
-    counts = [by_month.get(month.toordinal(), (none, 0))[1] for month in ends]
-    exhausted, paced = None, 0
+    months = _months_until(min(by_month), today)
+    nothing = (np.zeros(section.bounds.maximum.shape[1]), 0)
+    charges = [by_month.get(month.toordinal(), nothing) for month in months]
+    spent = np.array([loss for loss, _ in charges])
+    counts = [releases for _, releases in charges]
+    exhaustion_date, estimate_months = None, 0
     if section.granularities.frames[section.granularities.frame_of[number]].period is None:
-        exhausted, paced = _exhausted(section, number, ends, spent, today)
-    return Burndown(_told(section, number, ends, spent, counts), exhausted, paced)
+        exhaustion_date, estimate_months = _estimate_exhaustion(
+            section, number, months, spent, today
+        )
+    spending = _monthly_spending(section, number, months, spent, counts)
+    return Burndown(spending, exhaustion_date, estimate_months)
 
 
-def _months(first: int, today: date) -> list[date]:
-    """The first days of all months from one up to now."""
-    found = [date.fromordinal(first)]
-    while (after := _next(found[-1])) <= today:
-        found.append(after)
-    return found
+def _months_until(first: int, today: date) -> list[date]:
+    """Return the first days of all months from the ordinal day `first` to the current month."""
+    months: list[date] = []
+    month = date.fromordinal(first)
+    while not months or month <= today:
+        months.append(month)
+        month = _next_month(month)
+    return months
 
 
-def _next(month: date) -> date:
+def _next_month(month: date) -> date:
     return (month + timedelta(days=32)).replace(day=1)
 
 
-def _told(
+def _monthly_spending(
     section: EnforcedSection,
     number: int,
-    ends: Sequence[date],
+    months: Sequence[date],
     spent: LossArray,
     counts: Sequence[int],
 ) -> tuple[MonthlySpending, ...]:
-    """The running total at the end of each month, in the notion of the rule."""
-    rows = _as_rows(np.cumsum(spent, axis=0))
-    readout = section.formatter_for(number)
-    told = [next(iter(shown.values())) for shown in readout.format_all(rows)]
+    """Return the running total at the end of each month, in the notion of the rule."""
+    totals = _round_up(np.cumsum(spent, axis=0))
+    formatter = section.formatter_for(number)
+    amounts = [next(iter(loss.values())) for loss in formatter.format_all(totals)]
     budget = section.compiled.rules[number].budget
-    shares = used_share_of_budget(budget, readout, rows).tolist()
+    shares = used_share_of_budget(budget, formatter, totals).tolist()
     return tuple(
         MonthlySpending(month, amount, None if np.isnan(share) else share, count)
-        for month, amount, share, count in zip(ends, told, shares, counts, strict=True)
+        for month, amount, share, count in zip(months, amounts, shares, counts, strict=True)
     )
 
 
-def _exhausted(
-    section: EnforcedSection, number: int, ends: Sequence[date], spent: LossArray, today: date
+def _estimate_exhaustion(
+    section: EnforcedSection, number: int, months: Sequence[date], spent: LossArray, today: date
 ) -> tuple[date | None, int]:
-    """The first day on which a rule no longer holds, if it is charged on as in the last months."""
-    whole = [n for n, month in enumerate(ends) if _next(month) <= today][-ESTIMATE_MONTHS:]
-    if not whole:
+    """Return the first day on which the rule would be exceeded, and the number of months used."""
+    complete = [index for index, month in enumerate(months) if _next_month(month) <= today]
+    complete = complete[-ESTIMATE_MONTHS:]
+    if not complete:
         return None, 0
-    days = (_next(ends[whole[-1]]) - ends[whole[0]]).days
-    pace = spent[whole].sum(axis=0) / days
+    days = (_next_month(months[complete[-1]]) - months[complete[0]]).days
+    daily_charge = spent[complete].sum(axis=0) / days
     total = spent.sum(axis=0)
-    gate = section.bounds_for(np.array([number]))
+    bounds = section.bounds_for(np.array([number]))
 
-    def holds(after: int) -> bool:
-        return bool(gate.are_within(_as_rows(total + pace * after)[np.newaxis])[0])
+    def is_satisfied_after(days_ahead: int) -> bool:
+        loss = _round_up(total + daily_charge * days_ahead)
+        return bool(bounds.are_within(loss[np.newaxis])[0])
 
-    if holds(MAX_ESTIMATE_DAYS):
-        return None, len(whole)
-    low, high = -1, MAX_ESTIMATE_DAYS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return today + timedelta(days=high), len(whole)
+    if is_satisfied_after(MAX_ESTIMATE_DAYS):
+        return None, len(complete)
+    satisfied, exceeded = -1, MAX_ESTIMATE_DAYS
+    while exceeded - satisfied > 1:
+        middle = (satisfied + exceeded) // 2
+        if is_satisfied_after(middle):
+            satisfied = middle
+        else:
+            exceeded = middle
+    return today + timedelta(days=exceeded), len(complete)
 
 
-def _as_rows(amounts: LossArray) -> LossArray:
-    """Whole quanta, none beyond infinity."""
-    whole: LossArray = np.minimum(np.ceil(amounts), float(INFINITE)).astype(np.int64)
-    return whole
+def _round_up(amounts: LossArray) -> LossArray:
+    """Round up to whole quanta, at most `INFINITE`."""
+    quanta: LossArray = np.minimum(np.ceil(amounts), float(INFINITE)).astype(np.int64)
+    return quanta

@@ -1,4 +1,4 @@
-"""A text with a release, or with several that compete → what would become of them, uncharged."""
+"""Dry runs: evaluate a release, or select among the candidates of a round, without charging."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import INVALID, NumberShape
 from dpolicy.text.yaml_reader import MAX_DIGITS, MAX_EXPONENT, Source, read_nodes
 
-#: Others wait while a round is decided, so that a page takes only what is quick.
+#: Largest number of candidates that the rounds page accepts, so that it responds quickly.
 MAX_PAGE_CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDryRun:
-    """What would be answered, or all that is wrong with the text."""
+    """Decision that a release would get, or all problems of its text."""
 
     text: str
     problems: tuple[str, ...] = ()
     decision: Decision | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "problems": list(self.problems),
             "decision": self.decision.as_json() if self.decision else None,
@@ -57,74 +57,74 @@ class ReleaseDryRun:
 
 @dataclass(frozen=True, slots=True)
 class RoundDryRun:
-    """Who would win and why others would lose, or all that is wrong with the text."""
+    """Result of an allocation round without charges, or all problems of its text."""
 
     text: str
     strategy: str
     problems: tuple[str, ...] = ()
     releases: tuple[Release, ...] = ()
-    shared: AllocationResult | None = None
+    result: AllocationResult | None = None
 
     @property
     def utilities(self) -> Mapping[str, float]:
-        """What each candidate is worth."""
+        """Return the utility of each candidate; 1 if the candidate has none."""
         return {r.id: 1.0 if r.utility is None else float(r.utility) for r in self.releases}
 
     @property
-    def teams(self) -> Mapping[str, str]:
-        """Who asks for each candidate."""
+    def authors(self) -> Mapping[str, str]:
+        """Return the author of each candidate."""
         return {r.id: r.by for r in self.releases}
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "strategy": self.strategy,
             "problems": list(self.problems),
             "utilities": dict(self.utilities),
-            "round": self.shared.as_json() if self.shared else None,
+            "round": self.result.as_json() if self.result else None,
         }
 
 
 def dry_run_release(text: str, check: Callable[[Release], Decision]) -> ReleaseDryRun:
-    """What would be answered to a release now."""
-    found = DiagnosticCollector()
+    """Parse a release and evaluate it with `check`; errors of the text become problems."""
+    diagnostics = DiagnosticCollector()
     try:
-        node = read_nodes(Source("release", text), found.report)
-        release = None if node is None else release_from_node(node, found.report)
-        if release is None or found.errors:
-            raise PolicyRejected(found.sorted_diagnostics)
+        node = read_nodes(Source("release", text), diagnostics.report)
+        release = None if node is None else release_from_node(node, diagnostics.report)
+        if release is None or diagnostics.errors:
+            raise PolicyRejected(diagnostics.sorted_diagnostics)
         return ReleaseDryRun(text, decision=check(release))
     except DPolicyError as error:
         return ReleaseDryRun(text, _problems(error))
 
 
-def dry_run_round(point: DecisionPoint, text: str, strategy: str) -> RoundDryRun:
-    """What a strategy would choose among the releases of a text."""
-    found = DiagnosticCollector()
+def dry_run_round(decision_point: DecisionPoint, text: str, strategy: str) -> RoundDryRun:
+    """Parse the candidates and select among them with a strategy; errors become problems."""
+    diagnostics = DiagnosticCollector()
     try:
-        entries = list(parse_batch(Source("candidates", text), found))
-        if found.errors:
-            raise PolicyRejected(found.sorted_diagnostics)
+        entries = list(parse_batch(Source("candidates", text), diagnostics))
+        if diagnostics.errors:
+            raise PolicyRejected(diagnostics.sorted_diagnostics)
         releases = tuple(entry.release for entry in entries)
         if len(releases) > MAX_PAGE_CANDIDATES:
-            said = f"a page takes at most {MAX_PAGE_CANDIDATES} candidates"
             raise OperationRejected(
-                f"{said}, and there are {len(releases)}: use `dpolicy allocate`"
+                f"this page accepts at most {MAX_PAGE_CANDIDATES} candidates, not {len(releases)}; "
+                "use `dpolicy allocate`"
             )
         check_unique_ids(releases)
-        shared = allocate(point, releases, strategy, dry_run=True)
-        return RoundDryRun(text, strategy, (), releases, shared)
+        result = allocate(decision_point, releases, strategy, dry_run=True)
+        return RoundDryRun(text, strategy, (), releases, result)
     except DPolicyError as error:
         return RoundDryRun(text, strategy, _problems(error))
 
 
 def _problems(error: DPolicyError) -> tuple[str, ...]:
-    """What is wrong with a text; what is wrong with the server is raised on."""
+    """Return the problems that the user can correct; raise errors of the server and the ledger."""
     match error:
         case InvariantBroken() | LedgerDamaged() | LedgerUnavailable():
             raise error
         case PolicyRejected():
-            return tuple(str(found) for found in error.diagnostics)
+            return tuple(str(diagnostic) for diagnostic in error.diagnostics)
         case ReleaseRejected():
             return tuple(str(problem) for problem in error.problems)
         case InvalidValue():
@@ -133,20 +133,23 @@ def _problems(error: DPolicyError) -> tuple[str, ...]:
 
 
 def apply_counter_offer(body: Body, offer: Mapping[str, str]) -> Body:
-    """A release with a counter-offer taken: more noise, or an attribute left out."""
+    """Return the release with more noise (`factor`) or without an `attribute`."""
     if "factor" in offer:
-        return with_more_noise(body, _factor(offer["factor"])) or body
+        return with_more_noise(body, _parse_factor(offer["factor"])) or body
     if "attribute" in offer:
         return without_attribute(body, offer["attribute"])
     return body
 
 
-def _factor(text: str) -> Fraction:
-    """A factor of noise, with the limits of any number in a text: larger ones take for ever."""
-    found = DiagnosticCollector()
-    node = read_nodes(Source("factor", text), found.report)
-    factor: Any = INVALID if node is None else _FACTOR.read(node, found.report)
-    if factor is INVALID or found.errors:
+def _parse_factor(text: str) -> Fraction:
+    """Parse a noise factor within the limits of numbers in files; larger ones cost too much time.
+
+    Raise `RequestRefused` if it is not a positive number within these limits.
+    """
+    diagnostics = DiagnosticCollector()
+    node = read_nodes(Source("factor", text), diagnostics.report)
+    factor: Any = INVALID if node is None else _FACTOR.read(node, diagnostics.report)
+    if factor is INVALID or diagnostics.errors:
         limits = f"with at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
         raise RequestRefused("bad-request", f"`factor` must be {_FACTOR.title}, {limits}")
     return Fraction(factor)
@@ -156,18 +159,18 @@ _FACTOR = NumberShape("a number above 0", above=Fraction(0))
 
 
 def release_to_yaml(body: Body) -> str:
-    """A release as people write it."""
+    """Return the release as YAML, with keys in the usual order."""
     plain = json.loads(encode_canonical(to_plain_body(body)))
-    plain["mechanisms"] = [_ordered(said, _MECHANISM) for said in plain["mechanisms"]]
-    ordered = _ordered(plain, ("release", "by", "utility", "mechanisms"))
+    plain["mechanisms"] = [_order_keys(fields, _MECHANISM_KEYS) for fields in plain["mechanisms"]]
+    ordered = _order_keys(plain, ("release", "by", "utility", "mechanisms"))
     return str(
         yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, default_flow_style=None)
     )
 
 
-#: The order in which people say what a mechanism is.
-_MECHANISM = ("name", "mechanism", "unit", "additive", "attributes", "labels", "where", "time")
+#: First keys of a mechanism in YAML; all other keys follow.
+_MECHANISM_KEYS = ("name", "mechanism", "unit", "additive", "attributes", "labels", "where", "time")
 
 
-def _ordered(fields: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+def _order_keys(fields: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
     return {**{key: fields[key] for key in first if key in fields}, **fields}

@@ -1,4 +1,4 @@
-"""A ledger → its records, newest first, each with its hash; and whether all of it verifies."""
+"""Log page: records of the ledger, newest first, with their hashes and an optional audit."""
 
 from __future__ import annotations
 
@@ -20,113 +20,120 @@ from dpolicy.ledger.events import (
 from dpolicy.pdp.audit import AuditReport
 from dpolicy.service.dashboard.pagination import PER_PAGE, Pagination, paginate
 
-#: More records than this are verified by `dpolicy verify`: a page does not wait for so long.
+#: Largest ledger that the page verifies; `dpolicy verify` verifies longer ones.
 MAX_RECORDS_TO_VERIFY = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One record: what happened, to what, by whom, and its hash."""
+    """One record. `previous` is the hash of the record before it."""
 
     sequence: int
     at: str
-    what: str
-    about: str
+    event: str
+    subject: str
     by: str
     because: str
     digest: str
-    before: str
+    previous: str
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "sequence": self.sequence,
             "at": self.at,
-            "event": self.what,
-            "about": self.about,
+            "event": self.event,
+            "about": self.subject,
             "by": self.by,
             "because": self.because,
             "digest": self.digest,
-            "previous": self.before,
+            "previous": self.previous,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """A page of the log; `audit` is there if it was verified just now."""
+    """One page of the log. `audit` is None if the log was not verified."""
 
     head: str
-    lines: tuple[LogRow, ...]
-    paging: Pagination
+    rows: tuple[LogRow, ...]
+    pagination: Pagination
     audit: AuditReport | None
-    verifiable: bool
+    is_verifiable: bool
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        found = self.audit
+        """Return the JSON form."""
         return {
             "head": self.head,
-            "records": [line.as_json() for line in self.lines],
-            "audit": None
-            if found is None
-            else {
-                "records": found.records,
-                "head": found.head,
-                "findings": [
-                    {"record": finding.sequence, "problem": finding.problem}
-                    for finding in found.findings
-                ],
-            },
-            **self.paging.as_json(),
+            "records": [row.as_json() for row in self.rows],
+            "audit": None if self.audit is None else _audit_json(self.audit),
+            **self.pagination.as_json(),
         }
 
 
-def log_span(page: int, total: int) -> tuple[Pagination, int]:
-    """Which records a page shows, and behind which number to start reading."""
-    shown = paginate(page, total)
-    return shown, max(0, total - shown.first - PER_PAGE - 1)
+def _audit_json(audit: AuditReport) -> dict[str, Any]:
+    return {
+        "records": audit.records,
+        "head": audit.head,
+        "findings": [
+            {"record": finding.sequence, "problem": finding.problem} for finding in audit.findings
+        ],
+    }
 
 
-def log_page(
+def select_log_records(page: int, total: int) -> tuple[Pagination, int]:
+    """Return the page, and the number of the record after which reading must start.
+
+    Reading starts one record early, because each row also has the hash of the previous record.
+    """
+    pagination = paginate(page, total)
+    return pagination, max(0, total - pagination.first - PER_PAGE - 1)
+
+
+def build_log_page(
     records: Iterable[Record], pagination: Pagination, head: str, audit: AuditReport | None
 ) -> LogPage:
-    """A page of records, which begin one before the first that is shown, if there is one."""
+    """Build a log page from records in ledger order that start where `select_log_records` says."""
     newest = pagination.total - pagination.first
-    read = list(islice(records, PER_PAGE + 1))
-    before = {record.sequence + 1: record.digest.hex() for record in read}
-    lines = [
-        _line(record, before.get(record.sequence, GENESIS.hex()))
-        for record in read
+    read_records = list(islice(records, PER_PAGE + 1))
+    previous = {record.sequence + 1: record.digest.hex() for record in read_records}
+    rows = [
+        _build_row(record, previous.get(record.sequence, GENESIS.hex()))
+        for record in read_records
         if newest - PER_PAGE < record.sequence <= newest
     ]
-    verifiable = pagination.total <= MAX_RECORDS_TO_VERIFY
-    return LogPage(head, tuple(reversed(lines)), pagination, audit, verifiable)
+    is_verifiable = pagination.total <= MAX_RECORDS_TO_VERIFY
+    return LogPage(head, tuple(reversed(rows)), pagination, audit, is_verifiable)
 
 
-def _line(record: Record, before: str) -> LogRow:
+def _build_row(record: Record, previous: str) -> LogRow:
     event = from_bytes(record.payload)
+    name, subject = _describe_event(event)
     return LogRow(
         record.sequence,
         event.at,
-        *_said(event),
+        name,
+        subject,
         getattr(event, "by", ""),
         getattr(event, "because", ""),
         record.digest.hex(),
-        before,
+        previous,
     )
 
 
-def _said(event: Event) -> tuple[str, str]:
-    """What happened in a word or two, and to what."""
+def _describe_event(event: Event) -> tuple[str, str]:
+    """Return a short name of the event, and the release, policy or proposal that it concerns."""
     match event:
-        case PolicyApplied() | PolicyProposed():
-            word = "policy applied" if isinstance(event, PolicyApplied) else "policy proposed"
-            return word, event.digest[:19]
+        case PolicyApplied():
+            return "policy applied", event.digest[:19]
+        case PolicyProposed():
+            return "policy proposed", event.digest[:19]
         case ProposalAnswered():
             return "approved" if event.approved else "rejected", str(event.proposal)
+        case ReleaseDecided(allowed=False):
+            return "denied", event.release
         case ReleaseDecided():
-            word = "reserved" if event.reserved else "allowed"
-            return word if event.allowed else "denied", event.release
+            return "reserved" if event.reserved else "allowed", event.release
         case VoidProposed():
             return "void proposed", event.release
     return type(event).__name__.removeprefix("Release").lower(), event.release

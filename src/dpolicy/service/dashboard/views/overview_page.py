@@ -1,7 +1,8 @@
-"""A state → every budget at a glance: the tightest by scope, policy, category, attribute and unit.
+"""Overview page: all budgets by scope, most used first, and summaries by policy, category,
+attribute and unit.
 
-Thousands of rules are ranked as arrays. Only the page that is shown is told in words, and only for
-that is it looked up when budgets will be gone.
+The rules are ranked as arrays, because there can be thousands. Only the rules on the requested page
+are formatted and get a burn-down.
 """
 
 from __future__ import annotations
@@ -19,235 +20,256 @@ from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatusTable, rule_status_table
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.dashboard.pagination import Pagination, paginate
-from dpolicy.service.dashboard.views.burndown import Burndown, rule_burndown
+from dpolicy.service.dashboard.views.burndown import Burndown, build_burndown
 from dpolicy.service.dashboard.views.rule_status_row import (
     RuleStatusRow,
-    rule_status_row,
+    build_rule_status_row,
     used_shares,
 )
 from dpolicy.service.dashboard.views.rule_subjects import (
     matching_bases,
+    rule_subjects,
     scope_numbers,
     scope_title,
-    subjects,
 )
 
-#: What the overview can be narrowed to.
+#: Query parameters that filter the overview.
 FILTERS = ("policy", "category", "attribute", "unit", "q")
-#: Distinct releases that one page goes through to draw burn-downs, at three microseconds each. A
-#: rule that is charged for more than are left of these is followed on its own page only.
+#: Largest number of distinct charges that the burn-downs of one page read, at three microseconds
+#: each. A rule with more charges than remain of these has its burn-down only on its own page.
 MAX_BURNDOWN_CHARGES = 40_000
-#: A summary names the tightest of each kind.
+#: Number of policies, categories, attributes or units in a summary.
 MAX_GROUPS_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeRow:
-    """One scope: how its rules stand, one for each unit, and when what does not renew is gone."""
+    """Rules with equivalent scopes, lifetime rules first, and the burn-down of one of those.
+
+    `burndown` is None if no rule of the scope has a lifetime budget, or if all that have one exceed
+    `MAX_BURNDOWN_CHARGES`.
+    """
 
     title: str
-    standings: tuple[RuleStatusRow, ...]
+    statuses: tuple[RuleStatusRow, ...]
     burndown: Burndown | None
 
     @property
-    def exhausted(self) -> date | None:
-        """When nothing is left, if that can be told."""
-        return self.burndown.exhausted if self.burndown else None
+    def exhaustion_date(self) -> date | None:
+        """Return the estimated day of exhaustion, if there is one."""
+        return self.burndown.exhaustion_date if self.burndown else None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "scope": self.title,
-            "rules": [standing.as_json() for standing in self.standings],
+            "rules": [status.as_json() for status in self.statuses],
             "burn-down": self.burndown.as_json() if self.burndown else None,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """All rules of a policy, category, attribute or unit: how many, and the tightest of them."""
+    """Rules of one policy, category, attribute or unit.
+
+    `share` is the largest used share among them, None if all their budgets are unlimited.
+    """
 
     name: str
-    rules: int
+    rule_count: int
     share: float | None
-    broken: int
+    exceeded_count: int
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "name": self.name,
-            "rules": self.rules,
+            "rules": self.rule_count,
             "tightest": self.share,
-            "broken": self.broken,
+            "broken": self.exceeded_count,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewPage:
-    """The first page."""
+    """Overview of all budgets; `rows` are the scopes on the requested page."""
 
     sequence: int
     policy: str
     digest: str
-    rules: int
-    kept: int
-    broken: int
-    releases: Mapping[str, int]
-    waiting: int
+    rule_count: int
+    kept_count: int
+    exceeded_count: int
+    release_counts: Mapping[str, int]
+    pending_count: int
     groups: Mapping[str, tuple[RuleGroup, ...]]
     filters: Mapping[str, str]
-    lines: tuple[ScopeRow, ...]
-    paging: Pagination
+    rows: tuple[ScopeRow, ...]
+    pagination: Pagination
 
     @property
-    def tightest(self) -> tuple[ScopeRow, RuleStatusRow] | None:
-        """The first line, and the rule in it of which most is used."""
-        if not self.lines:
+    def most_used(self) -> tuple[ScopeRow, RuleStatusRow] | None:
+        """Return the first row, and the rule in it with the largest used share."""
+        if not self.rows:
             return None
-        line = self.lines[0]
-        return line, max(line.standings, key=lambda s: (not s.holds, s.share or 0.0))
+        row = self.rows[0]
+        return row, max(row.statuses, key=lambda s: (not s.holds, s.share or 0.0))
 
     @property
     def first_exhausted(self) -> ScopeRow | None:
-        """The line of this page that is used up first, if one is within the horizon."""
-        gone = [line for line in self.lines if line.exhausted and line.standings[0].holds]
-        return min(gone, key=lambda line: line.exhausted or date.max, default=None)
+        """Return the row of this page with the earliest estimated exhaustion, if there is one."""
+        estimated = [row for row in self.rows if row.exhaustion_date and row.statuses[0].holds]
+        return min(estimated, key=lambda row: row.exhaustion_date or date.max, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "sequence": self.sequence,
             "policy": {"name": self.policy, "digest": self.digest},
-            "rules": {"total": self.rules, "kept": self.kept, "broken": self.broken},
-            "releases": dict(self.releases),
-            "waiting": self.waiting,
+            "rules": {
+                "total": self.rule_count,
+                "kept": self.kept_count,
+                "broken": self.exceeded_count,
+            },
+            "releases": dict(self.release_counts),
+            "pending": self.pending_count,
             "groups": {
                 kind: [group.as_json() for group in groups] for kind, groups in self.groups.items()
             },
-            "wanted": dict(self.filters),
-            "scopes": [line.as_json() for line in self.lines],
-            **self.paging.as_json(),
+            "filters": dict(self.filters),
+            "scopes": [row.as_json() for row in self.rows],
+            **self.pagination.as_json(),
         }
 
 
-def overview_page(
+def build_overview_page(
     state: LedgerState, today: date, filters: Mapping[str, str], page: int
 ) -> OverviewPage | None:
-    """How all budgets stand; None while there is no policy."""
+    """Build the overview; return None if there is no active policy."""
     policy = state.policy
     if policy is None:
         return None
-    now = rule_status_table(state, policy)
-    used = used_shares(now)
-    scopes = _ranked(policy, now, used, _wanted(policy, now, filters))
-    shown = paginate(page, len(scopes))
+    table = rule_status_table(state, policy)
+    shares = used_shares(table)
+    scopes = _rank_scopes(policy, table, shares, _matching_rules(policy, table, filters))
+    pagination = paginate(page, len(scopes))
     return OverviewPage(
         state.sequence,
         policy.policy_set.name or "policy",
         policy.digest,
         policy.rule_count,
         policy.kept_count,
-        int((~now.holds).sum()),
+        int((~table.holds).sum()),
         Counter(entry.status for entry in state.entries.values()),
         sum(proposal.open for proposal in state.proposals.values()),
-        _groups(policy, now, used),
+        _build_groups(policy, table, shares),
         filters,
-        tuple(_lines(state, policy, now, shown.items_on_page(scopes), today)),
-        shown,
+        tuple(_build_rows(state, policy, table, pagination.items_on_page(scopes), today)),
+        pagination,
     )
 
 
-def _wanted(
-    policy: CompiledPolicy, now: RuleStatusTable, filters: Mapping[str, str]
+def _matching_rules(
+    policy: CompiledPolicy, table: RuleStatusTable, filters: Mapping[str, str]
 ) -> NDArray[np.bool_]:
-    """Which rules are asked for."""
+    """Return for each rule of the table whether it matches all filters."""
     rules = policy.cumulative.rules
-    found = matching_bases(policy, filters)[now.numbers // rules.width]
+    selected = matching_bases(policy, filters)[table.numbers // rules.width]
     words = filters.get("q", "").lower().split()
     if words:
-        names = (rules[number].name.lower() for number in now.numbers[found].tolist())
-        found[found] = [all(word in name for word in words) for name in names]
-    return found
+        names = (rules[number].name.lower() for number in table.numbers[selected].tolist())
+        selected[selected] = [all(word in name for word in words) for name in names]
+    return selected
 
 
-def _ranked(
+def _rank_scopes(
     policy: CompiledPolicy,
-    now: RuleStatusTable,
-    used: NDArray[np.float64],
+    table: RuleStatusTable,
+    shares: NDArray[np.float64],
     selected: NDArray[np.bool_],
 ) -> list[list[int]]:
-    """The positions of the rules of each scope, lasting ones first; the tightest scope first."""
+    """Return the positions of the selected rules by scope, most used scope first.
+
+    Exceeded rules count as most used. Within a scope, lifetime rules come first.
+    """
     positions = np.flatnonzero(selected)
-    tightness = np.where(now.holds, np.nan_to_num(used, nan=-1.0), np.inf)
+    ranks = np.where(table.holds, np.nan_to_num(shares, nan=-1.0), np.inf)
     by_scope: dict[int, list[int]] = {}
-    order = np.argsort(-tightness[positions], kind="stable")
-    scopes = scope_numbers(policy, now.numbers)
+    order = np.argsort(-ranks[positions], kind="stable")
+    scopes = scope_numbers(policy, table.numbers)
     for position in positions[order].tolist():
         by_scope.setdefault(int(scopes[position]), []).append(position)
-    return [sorted(rules, key=lambda p: (_renews(now, p), p)) for rules in by_scope.values()]
+    return [sorted(rules, key=lambda p: (_renews(table, p), p)) for rules in by_scope.values()]
 
 
-def _renews(now: RuleStatusTable, position: int) -> bool:
-    layout = now.section.granularities
-    return layout.frames[layout.frame_of[now.numbers[position]]].period is not None
+def _renews(table: RuleStatusTable, position: int) -> bool:
+    granularities = table.section.granularities
+    frame = granularities.frame_of[table.numbers[position]]
+    return granularities.frames[frame].period is not None
 
 
-def _lines(
+def _build_rows(
     state: LedgerState,
     policy: CompiledPolicy,
-    now: RuleStatusTable,
+    table: RuleStatusTable,
     scopes: Sequence[Sequence[int]],
     today: date,
 ) -> Iterator[ScopeRow]:
-    left = MAX_BURNDOWN_CHARGES
-    for rules in scopes:
-        followed = None
-        for position in (p for p in rules if not _renews(now, p)):
-            number, point = int(now.numbers[position]), now.worst_points.get(position)
-            size = state.max_groups_charged_to_rule(number)
-            if followed is None and size <= left:
-                left -= size
-                followed = rule_burndown(state, now.section, number, point, today)
-        first = now.section.compiled.rules[int(now.numbers[rules[0]])]
-        yield ScopeRow(
-            scope_title(policy, first), tuple(rule_status_row(now, p) for p in rules), followed
-        )
+    remaining_charges = MAX_BURNDOWN_CHARGES
+    for positions in scopes:
+        burndown = None
+        for position in positions:
+            if burndown is not None or _renews(table, position):
+                continue
+            number = int(table.numbers[position])
+            charges = state.max_groups_charged_to_rule(number)
+            if charges <= remaining_charges:
+                remaining_charges -= charges
+                point = table.worst_points.get(position)
+                burndown = build_burndown(state, table.section, number, point, today)
+        first_rule = table.section.compiled.rules[int(table.numbers[positions[0]])]
+        statuses = tuple(build_rule_status_row(table, position) for position in positions)
+        yield ScopeRow(scope_title(policy, first_rule), statuses, burndown)
 
 
-def _groups(
-    policy: CompiledPolicy, now: RuleStatusTable, used: NDArray[np.float64]
+def _build_groups(
+    policy: CompiledPolicy, table: RuleStatusTable, shares: NDArray[np.float64]
 ) -> dict[str, tuple[RuleGroup, ...]]:
-    """The tightest rules by each thing that people ask about."""
+    """Return the most used policies, categories, attributes and units."""
     bases = policy.cumulative.rules.bases
-    width = policy.cumulative.rules.width
-    about = subjects(policy)
+    subjects = rule_subjects(policy)
     names: dict[str, list[str | None]] = {
         "policy": [base.policy for base in bases],
-        "category": [s.name if s.kind == "category" else None for s in about],
-        "attribute": [s.name if s.kind == "attribute" else None for s in about],
+        "category": [s.name if s.kind == "category" else None for s in subjects],
+        "attribute": [s.name if s.kind == "attribute" else None for s in subjects],
         "unit": [base.unit for base in bases],
     }
-    own = now.numbers // width
-    return {kind: tuple(_group(of, own, now, used)) for kind, of in names.items()}
+    base_numbers = table.numbers // policy.cumulative.rules.width
+    return {
+        kind: tuple(_most_used_groups(base_names, base_numbers, table, shares))
+        for kind, base_names in names.items()
+    }
 
 
-def _group(
-    names: Sequence[str | None],
-    base_of: NDArray[np.intp],
-    now: RuleStatusTable,
-    used: NDArray[np.float64],
+def _most_used_groups(
+    base_names: Sequence[str | None],
+    base_numbers: NDArray[np.intp],
+    table: RuleStatusTable,
+    shares: NDArray[np.float64],
 ) -> Iterator[RuleGroup]:
-    known = list(dict.fromkeys(name for name in names if name is not None))
-    place = {name: position for position, name in enumerate(known)}
-    numbers = np.array([place[name] if name is not None else -1 for name in names], np.intp)
-    group_of = numbers[base_of]
-    inside = group_of >= 0
-    most = np.full(len(known), -np.inf)
-    np.maximum.at(most, group_of[inside], np.nan_to_num(used, nan=-np.inf)[inside])
-    counts = np.bincount(group_of[inside], minlength=len(known))
-    broken = np.bincount(group_of[inside & ~now.holds], minlength=len(known))
-    for position in np.argsort(-most, kind="stable")[:MAX_GROUPS_LISTED].tolist():
-        if counts[position]:
-            share = float(most[position])
-            told = share if np.isfinite(share) else None
-            yield RuleGroup(known[position], int(counts[position]), told, int(broken[position]))
+    """Group the rules of the table by the name of their base rule; skip bases without a name."""
+    group_names = list(dict.fromkeys(name for name in base_names if name is not None))
+    index_by_name = {name: index for index, name in enumerate(group_names)}
+    group_by_base = np.array(
+        [-1 if name is None else index_by_name[name] for name in base_names], np.intp
+    )
+    groups = group_by_base[base_numbers]
+    grouped = groups >= 0
+    largest = np.full(len(group_names), -np.inf)
+    np.maximum.at(largest, groups[grouped], np.nan_to_num(shares, nan=-np.inf)[grouped])
+    counts = np.bincount(groups[grouped], minlength=len(group_names))
+    exceeded = np.bincount(groups[grouped & ~table.holds], minlength=len(group_names))
+    for index in np.argsort(-largest, kind="stable")[:MAX_GROUPS_LISTED].tolist():
+        if counts[index]:
+            share = float(largest[index]) if np.isfinite(largest[index]) else None
+            yield RuleGroup(group_names[index], int(counts[index]), share, int(exceeded[index]))

@@ -1,7 +1,7 @@
-"""The policy in force → its text with how many rules each line makes; and a candidate for it.
+"""Policy page: the active policy with the number of rules per line, and previews of candidates.
 
-A candidate is never applied here: it is read, compared with the policy in force, held against the
-past, and replayed. What it would change is told before anybody decides.
+A preview compiles a candidate policy, compares it with the active policy, checks it against the
+recorded releases and replays them. It never activates the candidate.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from dpolicy.errors import PolicyRejected
 from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.impact import PolicyImpact, replay_under_policy
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
 from dpolicy.rules.policy_diff import RuleChange, diff_policies
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 from dpolicy.text.diagnostics import Diagnostic
+from dpolicy.text.spans import Span
 from dpolicy.text.yaml_reader import Source
 
-#: More releases than this take too long to decide again while somebody waits: half a millisecond
-#: each with few rules, some with many.
+#: Largest number of releases that a preview replays, so that the page responds in time: half a
+#: millisecond per release with few rules, several with many.
 MAX_RELEASES_REPLAYED_ON_PAGE = 2_000
-#: So many changed rules, conflicts and releases are listed; all of them are counted.
+#: Largest number of changed rules in JSON; the counts include all of them.
 MAX_CHANGES_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyLine:
-    """A line of a policy text, and how many rules it has a part in, kept and in all."""
+    """One line of a policy file, with the number of kept rules and of all rules derived from it."""
 
     number: int
     text: str
@@ -43,70 +45,73 @@ class PolicyLine:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """One file of the policy in force."""
+    """One file of the active policy."""
 
     name: str
     lines: tuple[PolicyLine, ...]
 
     @property
     def text(self) -> str:
-        """The file itself."""
+        """Return the text of the file."""
         return "\n".join(line.text for line in self.lines)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         rules = {line.number: [line.kept, line.total] for line in self.lines if line.total}
         return {"name": self.name, "text": self.text, "rules-by-line": rules}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPage:
-    """The policy in force."""
+    """The active policy."""
 
     name: str
     digest: str
-    total: int
-    kept: int
-    texts: tuple[PolicyFile, ...]
+    rule_count: int
+    kept_count: int
+    files: tuple[PolicyFile, ...]
     warnings: tuple[Diagnostic, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "name": self.name,
             "digest": self.digest,
-            "rules": {"total": self.total, "kept": self.kept},
-            "files": [text.as_json() for text in self.texts],
+            "rules": {"total": self.rule_count, "kept": self.kept_count},
+            "files": [file.as_json() for file in self.files],
             "warnings": [warning.as_json() for warning in self.warnings],
         }
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictRow:
-    """A rule of a candidate that the past has already broken, and the least budget to do."""
+    """Rule of a candidate that recorded releases already exceed.
+
+    `required` is the smallest sufficient budget.
+    """
 
     rule: RuleKey
     budget: str
-    needs: Mapping[str, float | None]
-    at: Mapping[str, str | int]
-    releases: tuple[str, ...]
+    required: Mapping[str, float | None]
+    location: Mapping[str, str | int]
+    spenders: tuple[str, ...]
     source: str
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             **self.rule.as_json(),
             "budget": self.budget,
-            "smallest-budget": dict(self.needs),
-            "at": dict(self.at),
-            "releases": list(self.releases),
+            "smallest-budget": dict(self.required),
+            "at": dict(self.location),
+            "releases": list(self.spenders),
             "source": self.source,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePolicy:
-    """What a text would do if it were the policy; nothing if it is none."""
+    """Effect of a candidate policy; `compiled` is None if its text has errors."""
 
     compiled: CompiledPolicy | None
     diagnostics: tuple[Diagnostic, ...]
@@ -116,18 +121,18 @@ class CandidatePolicy:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the text is a policy."""
+        """Return whether the text is a valid policy."""
         return self.compiled is not None
 
     @property
     def change_counts(self) -> Mapping[str, int]:
-        """How many rules change in which way."""
+        """Return the number of changed rules by kind of change."""
         return Counter(change.kind for change in self.changes)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
-            "readable": self.is_valid,
+            "valid": self.is_valid,
             "digest": self.compiled.digest if self.compiled else None,
             "diagnostics": [diagnostic.as_json() for diagnostic in self.diagnostics],
             "changes": [change.as_json() for change in self.changes[:MAX_CHANGES_LISTED]],
@@ -137,77 +142,82 @@ class CandidatePolicy:
         }
 
 
-def policy_page(policy: CompiledPolicy) -> PolicyPage:
-    """The text of a policy and what its lines make."""
+def build_policy_page(policy: CompiledPolicy) -> PolicyPage:
+    """Build the page of a policy."""
     counts = _rules_by_line(policy)
     return PolicyPage(
         policy.policy_set.name or "policy",
         policy.digest,
         policy.rule_count,
         policy.kept_count,
-        tuple(
-            PolicyFile(
-                source.name,
-                tuple(
-                    PolicyLine(number, text, *counts.get((source.name, number), (0, 0)))
-                    for number, text in enumerate(source.lines, 1)
-                ),
-            )
-            for source in policy.sources
-        ),
+        tuple(_build_file(source, counts) for source in policy.sources),
         policy.warnings,
     )
 
 
+def _build_file(source: Source, counts: Mapping[tuple[str, int], tuple[int, int]]) -> PolicyFile:
+    lines = (
+        PolicyLine(number, text, *counts.get((source.name, number), (0, 0)))
+        for number, text in enumerate(source.lines, 1)
+    )
+    return PolicyFile(source.name, tuple(lines))
+
+
 def _rules_by_line(policy: CompiledPolicy) -> dict[tuple[str, int], tuple[int, int]]:
-    found: dict[tuple[str, int], tuple[int, int]] = {}
+    """Return the number of kept rules and of all rules, by file name and line."""
+    counts: dict[tuple[str, int], tuple[int, int]] = {}
     for section in policy.sections:
         for span, kept, total in _rules_by_span(section):
-            place = (span.source.name, span.line)
-            before = found.get(place, (0, 0))
-            found[place] = (before[0] + kept, before[1] + total)
-    return found
+            line = (span.source.name, span.line)
+            old_kept, old_total = counts.get(line, (0, 0))
+            counts[line] = (old_kept + kept, old_total + total)
+    return counts
 
 
-def _rules_by_span(section: CompiledSection) -> list[tuple[Any, int, int]]:
-    """Each base policy and each setting, with how many rules it is a factor of."""
+def _rules_by_span(section: CompiledSection) -> list[tuple[Span, int, int]]:
+    """Return the number of kept rules and of all rules for each base policy and each setting."""
     rules, kept = section.rules, section.pruning.kept.reshape(-1, section.rules.width)
-    found = [
+    counts = [
         (base.span, int(kept[number].sum()), rules.width) for number, base in enumerate(rules.bases)
     ]
-    by_setting = kept.sum(axis=0).reshape([len(axis) for axis in rules.axes] or [1])
-    for place, axis in enumerate(rules.axes):
-        others = tuple(n for n in range(len(rules.axes)) if n != place)
-        alive = np.asarray(by_setting.sum(axis=others)).tolist()
-        every = len(rules) // len(axis)
-        found += [(axis[n].span, int(alive[n]), every) for n in range(len(axis))]
-    return found
+    kept_by_settings = kept.sum(axis=0).reshape([len(axis) for axis in rules.axes] or [1])
+    for dimension, axis in enumerate(rules.axes):
+        other_dimensions = tuple(n for n in range(len(rules.axes)) if n != dimension)
+        kept_on_axis = np.asarray(kept_by_settings.sum(axis=other_dimensions)).tolist()
+        total = len(rules) // len(axis)
+        for setting, kept_count in zip(axis, kept_on_axis, strict=True):
+            counts.append((setting.span, int(kept_count), total))
+    return counts
 
 
-def preview_policy(point: DecisionPoint, texts: Sequence[tuple[str, str]]) -> CandidatePolicy:
-    """What texts would do as the policy; nothing is applied."""
+def preview_policy(
+    decision_point: DecisionPoint, texts: Sequence[tuple[str, str]]
+) -> CandidatePolicy:
+    """Compute the effect of a candidate, given as pairs of file name and text."""
     try:
         compiled = compile_policy([Source(name, text) for name, text in texts])
     except PolicyRejected as error:
-        found = tuple(d for d in error.diagnostics if isinstance(d, Diagnostic))
-        return CandidatePolicy(None, found)
-    before = point.policy
-    changes = diff_policies(before, compiled) if before else []
-    broken = point.read_state(lambda state: find_conflicts(state.with_policy(compiled)))
+        diagnostics = tuple(d for d in error.diagnostics if isinstance(d, Diagnostic))
+        return CandidatePolicy(None, diagnostics)
+    active = decision_point.policy
+    changes = diff_policies(active, compiled) if active else []
+    conflicts = decision_point.read_state(lambda state: find_conflicts(state.with_policy(compiled)))
     return CandidatePolicy(
         compiled,
         compiled.warnings,
         tuple(changes),
-        tuple(
-            ConflictRow(
-                RuleKey(c.rule.name, c.rule.unit),
-                format_budget(c.rule.budget),
-                smallest_sufficient_budget(c),
-                c.location,
-                c.spenders,
-                str(c.rule.base.span),
-            )
-            for c in broken
-        ),
-        replay_under_policy(compiled, point.records(), MAX_RELEASES_REPLAYED_ON_PAGE),
+        tuple(_build_conflict_row(conflict) for conflict in conflicts),
+        replay_under_policy(compiled, decision_point.records(), MAX_RELEASES_REPLAYED_ON_PAGE),
+    )
+
+
+def _build_conflict_row(conflict: RuleStatus) -> ConflictRow:
+    rule = conflict.rule
+    return ConflictRow(
+        RuleKey(rule.name, rule.unit),
+        format_budget(rule.budget),
+        smallest_sufficient_budget(conflict),
+        conflict.location,
+        conflict.spenders,
+        str(rule.base.span),
     )

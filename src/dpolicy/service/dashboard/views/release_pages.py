@@ -1,7 +1,7 @@
-"""A state → the releases that somebody looks for, newest first; and one of them with its decision.
+"""Release pages: the list of releases, newest first, and one release with its decision.
 
-A search goes through ids, who asked, and what the mechanisms say, all of which the state holds;
-only the page that is shown is read from the ledger.
+A search reads the ids, authors and mechanisms in the ledger state. Only the releases on the
+requested page are read from the ledger.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpolicy.pdp.ledger_state import STATUSES, LedgerState, ReleaseEntry
 from dpolicy.releases.decision import Decision
 from dpolicy.service.dashboard.pagination import Pagination, paginate
 
-#: Reads the event with a number.
-ReadEvent = Callable[[int], Event]
+#: Function that reads the event of a record by its number.
+EventReader = Callable[[int], Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ReleaseRow:
     at: str
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "release": self.release,
             "status": self.status,
@@ -48,37 +48,37 @@ class ReleaseRow:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseListPage:
-    """A page of releases, and how many there are of each status."""
+    """One page of releases, and the number of matching releases by status."""
 
     filters: Mapping[str, str]
     counts: Mapping[str, int]
-    lines: tuple[ReleaseRow, ...]
-    paging: Pagination
+    rows: tuple[ReleaseRow, ...]
+    pagination: Pagination
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
-            "wanted": dict(self.filters),
+            "filters": dict(self.filters),
             "statuses": dict(self.counts),
-            "releases": [line.as_json() for line in self.lines],
-            **self.paging.as_json(),
+            "releases": [row.as_json() for row in self.rows],
+            **self.pagination.as_json(),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePage:
-    """A release: how it stands, what was asked, and what was answered; imports have no answer."""
+    """One release with its charged body and its decision; imported releases have no decision."""
 
-    line: ReleaseRow
+    row: ReleaseRow
     body: Mapping[str, Any]
     decision: Decision | None
     because: str
     expires: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
-            **self.line.as_json(),
+            **self.row.as_json(),
             "body": self.body,
             "decision": self.decision.as_json() if self.decision else None,
             "because": self.because,
@@ -88,84 +88,83 @@ class ReleasePage:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSearchResult:
-    """What a search found, before it is read: the names and entries of a page."""
+    """Ids and entries of the releases on one page of a search, without their events."""
 
-    names: tuple[tuple[str, ReleaseEntry], ...]
+    entries: tuple[tuple[str, ReleaseEntry], ...]
     counts: Mapping[str, int]
-    paging: Pagination
+    pagination: Pagination
 
 
 def find_releases(
-    state: LedgerState, filters: Mapping[str, str], page: int, own: str | None = None
+    state: LedgerState, filters: Mapping[str, str], page: int, visible_owner: str | None = None
 ) -> ReleaseSearchResult:
-    """The releases that hold every word of `q` and have the status that is asked for.
+    """Find the releases that contain every word of `q` and have the requested `status`.
 
-    Only those of one person, if `own` names somebody.
+    With `visible_owner`, releases of other people are neither listed nor counted.
     """
     words = [word.encode("utf-8") for word in filters.get("q", "").lower().split()]
     status = filters.get("status")
     counts = dict.fromkeys(STATUSES, 0)
     names: list[str] = []
-    texts: dict[int, bytes] = {}
+    text_by_group: dict[int, bytes] = {}
     for name, entry in state.entries.items():
-        if own not in (None, state.charge_groups[entry.charge_group].by):
+        group = state.charge_groups[entry.charge_group]
+        if visible_owner not in (None, group.by):
             continue
         if words:
-            text = texts.get(entry.charge_group)
+            text = text_by_group.get(entry.charge_group)
             if text is None:
-                content = state.charge_groups[entry.charge_group]
-                text = content.by.lower().encode("utf-8") + b" " + content.mechanisms.lower()
-                texts[entry.charge_group] = text
-            called = name.lower().encode("utf-8")
-            if not all(word in called or word in text for word in words):
+                text = group.by.lower().encode("utf-8") + b" " + group.mechanisms.lower()
+                text_by_group[entry.charge_group] = text
+            id_text = name.lower().encode("utf-8")
+            if not all(word in id_text or word in text for word in words):
                 continue
         counts[entry.status] += 1
         if status in (None, entry.status):
             names.append(name)
-    shown = paginate(page, len(names))
-    newest = shown.items_on_page(names[::-1])
-    return ReleaseSearchResult(tuple((name, state.entries[name]) for name in newest), counts, shown)
+    pagination = paginate(page, len(names))
+    entries = tuple((name, state.entries[name]) for name in pagination.items_on_page(names[::-1]))
+    return ReleaseSearchResult(entries, counts, pagination)
 
 
-def releases_page(
-    search_result: ReleaseSearchResult, filters: Mapping[str, str], read: ReadEvent
+def build_release_list_page(
+    search_result: ReleaseSearchResult, filters: Mapping[str, str], read_event: EventReader
 ) -> ReleaseListPage:
-    """What was found, read from the ledger."""
-    lines = tuple(
-        _line(name, entry, read(entry.request_record)) for name, entry in search_result.names
+    """Build the list page of a search result; reads one event per listed release."""
+    rows = tuple(
+        _build_row(name, entry, read_event(entry.request_record))
+        for name, entry in search_result.entries
     )
     counts = {status: count for status, count in search_result.counts.items() if count}
-    return ReleaseListPage(filters, counts, lines, search_result.paging)
+    return ReleaseListPage(filters, counts, rows, search_result.pagination)
 
 
-def release_page(
-    name: str, entry: ReleaseEntry, read: ReadEvent, expires: str | None
+def build_release_page(
+    name: str, entry: ReleaseEntry, read_event: EventReader, expires: str | None
 ) -> ReleasePage:
-    """One release, as it was asked for and answered."""
-    event = read(entry.request_record)
+    """Build the page of one release; `expires` is the end of its open reservation."""
+    event = read_event(entry.request_record)
     decision = None
     if isinstance(event, ReleaseDecided):
         decision = Decision.from_json(json.loads(event.answer))
     return ReleasePage(
-        _line(name, entry, event),
-        json.loads(encode_canonical(release_body_in(read(entry.charge_record)))),
+        _build_row(name, entry, event),
+        json.loads(encode_canonical(release_body_in(read_event(entry.charge_record)))),
         decision,
         getattr(event, "because", ""),
         expires,
     )
 
 
-def _line(name: str, entry: ReleaseEntry, event: Event) -> ReleaseRow:
-    body = release_body_in(event)
-    mechanisms = body["mechanisms"]
-    attributes = sorted({a for said in mechanisms for a in said.get("attributes", ())})
-    kinds = tuple(dict.fromkeys(str(said["mechanism"]["kind"]) for said in mechanisms))
-    by = release_author(event)
-    return ReleaseRow(
-        name, entry.status, by, tuple(attributes), kinds, entry.request_record, event.at
-    )
+def _build_row(name: str, entry: ReleaseEntry, event: Event) -> ReleaseRow:
+    mechanisms = release_body_in(event)["mechanisms"]
+    attributes = sorted({a for fields in mechanisms for a in fields.get("attributes", ())})
+    kinds = dict.fromkeys(str(fields["mechanism"]["kind"]) for fields in mechanisms)
+    author = release_author(event)
+    record = entry.request_record
+    return ReleaseRow(name, entry.status, author, tuple(attributes), tuple(kinds), record, event.at)
 
 
 def release_author(event: Event) -> str:
-    """Who asked for a release."""
+    """Return the author of the event, else that of the release body, else an empty string."""
     return getattr(event, "by", "") or str(release_body_in(event).get("by", ""))

@@ -1,7 +1,8 @@
-"""A rule → the rules next to it in the Hasse diagram, found without drawing the others.
+"""Neighbours of a rule in the Hasse diagram, computed without the diagram of all rules.
 
-Rules are a product, and so is their order: the next wider rule differs in one factor only. Those
-that differ in one factor and are wider or narrower are few; the covers among them are the answer.
+Rules are a product of factors, and so is their order: a rule and the next wider rule differ in one
+factor only. Few rules differ in one factor and are wider or narrower; the neighbours are the covers
+among them.
 """
 
 from __future__ import annotations
@@ -17,90 +18,100 @@ from dpolicy.rules.compiler import CompiledSection
 from dpolicy.rules.hasse.diagram import MAX_NODES, hasse_edges, hasse_svg
 from dpolicy.rules.scope_order import Preorder
 
-#: A drawing with more boxes than this on either side of a rule is hard to read.
+#: Largest number of wider, narrower or equal rules in a diagram; more are hard to read.
 MAX_RULES_DRAWN = 6
-#: How thick the border of the rule itself is.
+#: Border width of the rule itself in the diagram.
 _BORDER = "4.5"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleNeighbours:
-    """The numbers of the next wider and the next narrower rules, and of equally wide ones."""
+    """Numbers of the next wider and next narrower rules, and of rules of equal scope and unit."""
 
     number: int
     wider: tuple[int, ...]
     narrower: tuple[int, ...]
     equal: tuple[int, ...]
 
-    def drawn(self) -> tuple[int, ...]:
-        """The rules of a drawing that can be read."""
-        near = (self.wider, self.narrower, self.equal)
-        return (self.number, *(n for some in near for n in some[:MAX_RULES_DRAWN]))
+    def rules_to_draw(self) -> tuple[int, ...]:
+        """Return the rule and at most `MAX_RULES_DRAWN` neighbours of each kind."""
+        return (
+            self.number,
+            *self.wider[:MAX_RULES_DRAWN],
+            *self.narrower[:MAX_RULES_DRAWN],
+            *self.equal[:MAX_RULES_DRAWN],
+        )
 
 
-def rule_neighbours(section: CompiledSection, number: int) -> RuleNeighbours:
-    """The rules next to one."""
-    above, below, equal = _beside(section, number)
-    near = {number, *above[: MAX_NODES // 3], *below[: MAX_NODES // 3]}
-    edges = hasse_edges(section, near)
-    own = _first_alike(number, equal, near)
+def find_neighbours(section: CompiledSection, number: int) -> RuleNeighbours:
+    """Find the neighbours of rule `number`."""
+    above, below, equal = _comparable_rules(section, number)
+    nearby = {number, *above[: MAX_NODES // 3], *below[: MAX_NODES // 3]}
+    edges = hasse_edges(section, nearby)
+    node = _node_number(number, equal, nearby)
     return RuleNeighbours(
         number,
-        tuple(sorted(b for a, b in edges if a == own and b in set(above))),
-        tuple(sorted(a for a, b in edges if b == own and a in set(below))),
+        tuple(sorted(upper for lower, upper in edges if lower == node and upper in set(above))),
+        tuple(sorted(lower for lower, upper in edges if upper == node and lower in set(below))),
         tuple(equal),
     )
 
 
 def neighbourhood_svg(section: CompiledSection, number: int) -> str:
-    """The drawing of a rule, with a thick border, and of what is next to it."""
+    """Draw the rule, with a thick border, and its neighbours."""
     rule = section.rules[number]
-    own = re.escape(escape(f"{rule.name}: {rule.unit},"))
-    drawn = hasse_svg(section, rule_neighbours(section, number).drawn())
-    border = rf'(<title>{own}[^<]*</title><rect [^>]*stroke-width=")[^"]*'
-    return re.sub(border, rf"\g<1>{_BORDER}", drawn, count=1)
+    title = re.escape(escape(f"{rule.name}: {rule.unit},"))
+    svg = hasse_svg(section, find_neighbours(section, number).rules_to_draw())
+    border = rf'(<title>{title}[^<]*</title><rect [^>]*stroke-width=")[^"]*'
+    return re.sub(border, rf"\g<1>{_BORDER}", svg, count=1)
 
 
-def _first_alike(number: int, equal: list[int], near: set[int]) -> int:
-    """Rules of one scope and unit are one node, named by its first rule."""
-    return min([number, *(n for n in equal if n in near)])
+def _node_number(number: int, equal: list[int], nearby: set[int]) -> int:
+    """Return the number of the node that has the rule: the first of its equal rules."""
+    return min([number, *(n for n in equal if n in nearby)])
 
 
-def _beside(section: CompiledSection, number: int) -> tuple[list[int], list[int], list[int]]:
-    """The rules that are wider, narrower or equal, and differ in one factor at most."""
+def _comparable_rules(
+    section: CompiledSection, number: int
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the wider and the narrower rules that differ in one factor, and the equal rules."""
     wider = np.zeros(len(section.rules), np.int8)
-    narrower, others = wider.copy(), wider.copy()
-    for order, class_of in _factors(section):
-        above, below = _tables(order, int(class_of[number]))
-        wider += above[class_of]
-        narrower += below[class_of]
-        others += class_of != class_of[number]
-    one = others == 1
-    found = (one & (wider == 1), one & (narrower == 1), others == 0)
-    up, down, same = (np.flatnonzero(mask).tolist() for mask in found)
-    return up, down, [n for n in same if n != number]
+    narrower, different = wider.copy(), wider.copy()
+    for order, classes in _factors(section):
+        above, below = _comparable_classes(order, int(classes[number]))
+        wider += above[classes]
+        narrower += below[classes]
+        different += classes != classes[number]
+    one_factor = different == 1
+    above_rules = np.flatnonzero(one_factor & (wider == 1)).tolist()
+    below_rules = np.flatnonzero(one_factor & (narrower == 1)).tolist()
+    equal_rules = np.flatnonzero(different == 0).tolist()
+    return above_rules, below_rules, [n for n in equal_rules if n != number]
 
 
 def _factors(section: CompiledSection) -> list[tuple[Preorder, NDArray[np.intp]]]:
-    """Each factor with the class of every rule in it."""
-    arrangement, width = section.factor_orders, section.rules.width
+    """Return the order of each factor, and the class of every rule in it."""
+    orders, width = section.factor_orders, section.rules.width
     base, combination = np.divmod(np.arange(len(section.rules)), width)
-    found = []
-    for order in reversed(arrangement.settings):
+    factors = []
+    for order in reversed(orders.settings):
         combination, position = np.divmod(combination, len(order.classes))
-        found.append((order, np.array(order.classes, np.intp)[position]))
-    for order, place in (
-        (arrangement.scopes, arrangement.scope_of_base),
-        (arrangement.units, arrangement.unit_of_base),
+        factors.append((order, np.array(order.classes, np.intp)[position]))
+    for order, positions in (
+        (orders.scopes, orders.scope_of_base),
+        (orders.units, orders.unit_of_base),
     ):
-        found.append((order, np.array(order.classes, np.intp)[np.array(place, np.intp)[base]]))
-    return found
+        position = np.array(positions, np.intp)[base]
+        factors.append((order, np.array(order.classes, np.intp)[position]))
+    return factors
 
 
-def _tables(order: Preorder, own: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """By class: whether it lies above one class, and whether below."""
+def _comparable_classes(
+    order: Preorder, class_number: int
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return for each class whether it is above and whether it is below one class, as 0 or 1."""
     above, below = np.zeros(len(order.above), np.int8), np.zeros(len(order.above), np.int8)
-    above[list(order.above[own])] = 1
+    above[list(order.above[class_number])] = 1
     for smaller, larger in enumerate(order.above):
-        below[smaller] = own in larger
+        below[smaller] = class_number in larger
     return above, below

@@ -1,4 +1,4 @@
-"""One rule → its place in the order, what implies it, how it was used up, by whom, and where."""
+"""Rule page: use and burn-down of a rule, its top spenders and locations, and its neighbours."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
-from dpolicy.rules.rule import TIMES, Rule
-from dpolicy.service.dashboard.views.burndown import Burndown, rule_burndown
-from dpolicy.service.dashboard.views.rule_neighbours import rule_neighbours
+from dpolicy.rules.rule import TIMES, Rule, SettingAxis
+from dpolicy.service.dashboard.views.burndown import Burndown, build_burndown
+from dpolicy.service.dashboard.views.rule_neighbours import find_neighbours
 from dpolicy.service.dashboard.views.rule_status_row import (
     RuleKey,
     RuleStatusRow,
-    rule_status_row,
+    build_rule_status_row,
     used_share_of_budget,
 )
-from dpolicy.service.dashboard.views.time_blocks import BlockUsage, time_block_usage
+from dpolicy.service.dashboard.views.time_blocks import BlockUsage, recent_blocks
 
-#: A page names so many releases, places, and rules that this one implies.
+#: Largest number of releases, of locations and of implied rules on the page.
 MAX_SPENDERS_LISTED = 15
 
 
 @dataclass(frozen=True, slots=True)
 class TopSpender:
-    """A release and what it cost the rule at its worst place, in the rule's own notion."""
+    """Release with its cost to the rule at the most used location, in the notion of the rule."""
 
     release: str
     by: str
@@ -42,7 +42,7 @@ class TopSpender:
     cost: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             "release": self.release,
             "by": self.by,
@@ -53,20 +53,43 @@ class TopSpender:
 
 @dataclass(frozen=True, slots=True)
 class LocationUsage:
-    """Somewhere the rule is kept by itself, and the share of its budget that is used there."""
+    """Box of locations, from `first` to `last`, with the used share of the budget there."""
 
     first: Mapping[str, str | int]
     last: Mapping[str, str | int]
     share: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {"from": dict(self.first), "to": dict(self.last), "share": self.share}
 
 
 @dataclass(frozen=True, slots=True)
+class RuleUsage:
+    """Use of a rule. Implied and per-release rules have no balance, so all fields are empty."""
+
+    status: RuleStatusRow | None = None
+    burndown: Burndown | None = None
+    spenders: tuple[TopSpender, ...] = ()
+    locations: tuple[LocationUsage, ...] = ()
+    location_count: int = 0
+    blocks: tuple[BlockUsage, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "status": self.status.as_json() if self.status else None,
+            "burn-down": self.burndown.as_json() if self.burndown else None,
+            "spent-most": [spender.as_json() for spender in self.spenders],
+            "locations": [location.as_json() for location in self.locations],
+            "location-count": self.location_count,
+            "blocks": [block.as_json() for block in self.blocks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RulePage:
-    """A rule; `standing` is None where nothing is spent of it: implied, or for each release."""
+    """One rule of the active policy."""
 
     rule: RuleKey
     scope: tuple[str, ...]
@@ -78,15 +101,10 @@ class RulePage:
     implies_count: int
     wider: tuple[RuleKey, ...]
     narrower: tuple[RuleKey, ...]
-    standing: RuleStatusRow | None
-    burndown: Burndown | None
-    spenders: tuple[TopSpender, ...]
-    places: tuple[LocationUsage, ...]
-    place_count: int
-    blocks: tuple[BlockUsage, ...]
+    usage: RuleUsage
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             **self.rule.as_json(),
             "scope": list(self.scope),
@@ -98,79 +116,79 @@ class RulePage:
             "implies-count": self.implies_count,
             "wider": [rule.as_json() for rule in self.wider],
             "narrower": [rule.as_json() for rule in self.narrower],
-            "standing": self.standing.as_json() if self.standing else None,
-            "burn-down": self.burndown.as_json() if self.burndown else None,
-            "spent-most": [spender.as_json() for spender in self.spenders],
-            "places": [place.as_json() for place in self.places],
-            "place-count": self.place_count,
-            "blocks": [block.as_json() for block in self.blocks],
+            **self.usage.as_json(),
         }
 
 
 def find_rule(policy: CompiledPolicy, key: RuleKey) -> Rule | None:
-    """A rule by its name and unit, without building all of them."""
-    section = policy.each_release if key.each_release else policy.cumulative
-    rules = section.rules
-    for number, base in enumerate(rules.bases):
-        rest = key.name.removeprefix(base.name)
+    """Find a rule by its key without building all rules; return None if there is none."""
+    rules = (policy.each_release if key.each_release else policy.cumulative).rules
+    for base_number, base in enumerate(rules.bases):
         if base.unit != key.unit or not key.name.startswith(base.name):
             continue
-        names = rest.removeprefix(TIMES).split(TIMES) if rest else []
-        if len(names) != len(rules.axes):
-            continue
-        combination = 0
-        for axis, name in zip(rules.axes, names, strict=True):
-            known = [setting.name for setting in axis]
-            if name not in known:
-                break
-            combination = combination * len(axis) + known.index(name)
-        else:
-            return rules[number * rules.width + combination]
+        suffix = key.name.removeprefix(base.name)
+        setting_names = suffix.removeprefix(TIMES).split(TIMES) if suffix else []
+        combination = _find_combination(rules.axes, setting_names)
+        if combination is not None:
+            return rules[base_number * rules.width + combination]
     return None
 
 
-def rule_page(
-    state: LedgerState, key: RuleKey, today: date, own: str | None = None
-) -> RulePage | None:
-    """All that is known of a rule of the policy in force; None if there is no such rule.
+def _find_combination(axes: Sequence[SettingAxis], setting_names: Sequence[str]) -> int | None:
+    """Return the number of the combination with these settings, one per axis."""
+    if len(setting_names) != len(axes):
+        return None
+    combination = 0
+    for axis, name in zip(axes, setting_names, strict=True):
+        axis_names = [setting.name for setting in axis]
+        if name not in axis_names:
+            return None
+        combination = combination * len(axis) + axis_names.index(name)
+    return combination
 
-    Of releases only those of one person are named, if `own` names somebody.
+
+def build_rule_page(
+    state: LedgerState, key: RuleKey, today: date, visible_owner: str | None = None
+) -> RulePage | None:
+    """Build the page of a rule; return None if the active policy has no such rule.
+
+    With `visible_owner`, only releases of that person are listed.
     """
     policy = state.policy
     rule = find_rule(policy, key) if policy else None
     if policy is None or rule is None:
         return None
     section = policy.each_release if rule.each_release else policy.cumulative
-    near = rule_neighbours(section, rule.number)
+    neighbours = find_neighbours(section, rule.number)
     implied = np.flatnonzero(section.pruning.implied_by == rule.number)
     implied = implied[implied != rule.number]
     witness = section.implied_by(rule)
     return RulePage(
         rule_key(rule),
-        tuple(_written(rule)),
+        tuple(_scope_parts(rule)),
         rule.policies,
         tuple(str(span) for span in rule.sources),
         format_budget(rule.budget),
         rule_key(witness) if witness else None,
-        tuple(rule_key(section.rules[n]) for n in implied[:MAX_SPENDERS_LISTED].tolist()),
+        _rule_keys(section, implied[:MAX_SPENDERS_LISTED].tolist()),
         len(implied),
-        _names(section, near.wider),
-        _names(section, near.narrower),
-        *_kept(state, policy, rule, today, own),
+        _rule_keys(section, neighbours.wider),
+        _rule_keys(section, neighbours.narrower),
+        _build_usage(state, policy, rule, today, visible_owner),
     )
 
 
 def rule_key(rule: Rule) -> RuleKey:
-    """What a rule is found by."""
+    """Return the key of a rule."""
     return RuleKey(rule.name, rule.unit, rule.each_release)
 
 
-def _names(section: CompiledSection, numbers: Sequence[int]) -> tuple[RuleKey, ...]:
+def _rule_keys(section: CompiledSection, numbers: Sequence[int]) -> tuple[RuleKey, ...]:
     return tuple(rule_key(section.rules[number]) for number in numbers)
 
 
-def _written(rule: Rule) -> Iterator[str]:
-    """The scope as its parts: everything, some attributes, or an expression."""
+def _scope_parts(rule: Rule) -> Iterator[str]:
+    """Yield the predicates of the scope as text; `always` is omitted."""
     for predicate in rule.predicates:
         match predicate:
             case Always():
@@ -181,80 +199,87 @@ def _written(rule: Rule) -> Iterator[str]:
                 yield text
 
 
-_Kept = tuple[
-    RuleStatusRow | None,
-    Burndown | None,
-    tuple[TopSpender, ...],
-    tuple[LocationUsage, ...],
-    int,
-    tuple[BlockUsage, ...],
-]
-
-
-def _kept(
-    state: LedgerState, policy: CompiledPolicy, rule: Rule, today: date, own: str | None
-) -> _Kept:
-    """How a rule over all releases was used, if it is enforced."""
+def _build_usage(
+    state: LedgerState,
+    policy: CompiledPolicy,
+    rule: Rule,
+    today: date,
+    visible_owner: str | None,
+) -> RuleUsage:
+    """Build the use of a rule; empty unless it is a kept cumulative rule."""
     if rule.each_release or not policy.cumulative.pruning.kept[rule.number]:
-        return None, None, (), (), 0, ()
-    now = rule_status_table(state, policy)
-    position = int(np.searchsorted(now.numbers, rule.number))
-    told, point = rule_status_row(now, position), now.worst_points.get(position)
-    followed = rule_burndown(state, now.section, rule.number, point, today)
+        return RuleUsage()
+    table = rule_status_table(state, policy)
+    position = int(np.searchsorted(table.numbers, rule.number))
+    point = table.worst_points.get(position)
     segments = state.balances.segments.get(rule.number)
-    return (
-        told,
-        followed,
-        tuple(_spenders(state, now, rule, point, own)),
-        *_places(segments, now, rule),
-        time_block_usage(now.section, rule, segments),
+    locations, location_count = _most_used_locations(segments, table, rule)
+    return RuleUsage(
+        build_rule_status_row(table, position),
+        build_burndown(state, table.section, rule.number, point, today),
+        tuple(_top_spenders(state, table, rule, point, visible_owner)),
+        locations,
+        location_count,
+        recent_blocks(table.section, rule, segments),
     )
 
 
-def _spenders(
-    state: LedgerState, now: RuleStatusTable, rule: Rule, point: Point | None, own: str | None
+def _top_spenders(
+    state: LedgerState,
+    table: RuleStatusTable,
+    rule: Rule,
+    point: Point | None,
+    visible_owner: str | None,
 ) -> Iterator[TopSpender]:
-    """The releases that cost most, the dearest first."""
-    every = state.groups_charged_to_rule(rule.number, point)
-    found = [(content, row) for content, row in every if own in (None, content.by)]
-    if not found:
+    """Yield the releases with the largest cost at `point`, largest first."""
+    groups = [
+        (group, row)
+        for group, row in state.groups_charged_to_rule(rule.number, point)
+        if visible_owner in (None, group.by)
+    ]
+    if not groups:
         return
-    readout = now.section.formatter_for(rule.number)
-    sizes = readout.ranking_keys(np.array([row for _, row in found]))
-    left = MAX_SPENDERS_LISTED
+    formatter = table.section.formatter_for(rule.number)
+    sizes = formatter.ranking_keys(np.array([row for _, row in groups]))
+    remaining = MAX_SPENDERS_LISTED
     for position in np.argsort(-sizes, kind="stable")[:MAX_SPENDERS_LISTED].tolist():
-        content, row = found[position]
-        cost = next(iter(readout(row).values()))
-        month = f"{date.fromordinal(content.month):%Y-%m}"
-        for release in list(state.spending_releases(content))[:left]:
-            yield TopSpender(release, content.by, month, cost)
-            left -= 1
-        if left <= 0:
+        group, row = groups[position]
+        cost = next(iter(formatter(row).values()))
+        month = f"{date.fromordinal(group.month):%Y-%m}"
+        for release in list(state.spending_releases(group))[:remaining]:
+            yield TopSpender(release, group.by, month, cost)
+            remaining -= 1
+        if remaining <= 0:
             return
 
 
-def _places(
-    segments: Segments | None, now: RuleStatusTable, rule: Rule
+def _most_used_locations(
+    segments: Segments | None, table: RuleStatusTable, rule: Rule
 ) -> tuple[tuple[LocationUsage, ...], int]:
-    """The fullest places of a rule that is not the same everywhere."""
+    """Return the most used locations, and the number of all charged ones.
+
+    `segments` is None if the rule has the same balance everywhere; then there are no locations.
+    """
     if segments is None:
         return (), 0
-    parts = segments.to_arrays()
-    rows: LossArray = parts["amounts"].T
-    used = used_share_of_budget(rule.budget, now.section.formatter_for(rule.number), rows)
-    charged = np.flatnonzero(rows.any(axis=1))
-    fullest = charged[np.argsort(-used[charged], kind="stable")]
-    return tuple(
+    arrays = segments.to_arrays()
+    losses: LossArray = arrays["amounts"].T
+    shares = used_share_of_budget(rule.budget, table.section.formatter_for(rule.number), losses)
+    charged = np.flatnonzero(losses.any(axis=1))
+    ranked = charged[np.argsort(-shares[charged], kind="stable")]
+    locations = tuple(
         LocationUsage(
-            _named(now, rule, parts["low"][:, cell]),
-            _named(now, rule, parts["high"][:, cell] - 1),
-            None if np.isnan(used[cell]) else float(used[cell]),
+            _location(table, rule, arrays["low"][:, cell]),
+            _location(table, rule, arrays["high"][:, cell] - 1),
+            None if np.isnan(shares[cell]) else float(shares[cell]),
         )
-        for cell in fullest[:MAX_SPENDERS_LISTED].tolist()
-    ), len(charged)
+        for cell in ranked[:MAX_SPENDERS_LISTED].tolist()
+    )
+    return locations, len(charged)
 
 
-def _named(now: RuleStatusTable, rule: Rule, corner: LossArray) -> Mapping[str, str | int]:
-    return now.section.granularities.location_for_rule(
-        tuple(corner.tolist()), rule.number, now.cutoff
+def _location(table: RuleStatusTable, rule: Rule, corner: LossArray) -> Mapping[str, str | int]:
+    """Return the location of a corner of a segment, for display."""
+    return table.section.granularities.location_for_rule(
+        tuple(corner.tolist()), rule.number, table.cutoff
     )

@@ -1,7 +1,7 @@
-"""One rule and what was spent on it → the line that tables show: budget, spent, left, share, place.
+"""Table row with the status of a rule: budget, spent and remaining amount, used share, location.
 
-Shares are in the notion of the rule's own budget, as `dpolicy budgets` prints them. They are found
-for all rules at once, so that the tightest are known quickly, and told for those that are shown.
+A share is in the notion of the rule's budget, as `dpolicy budgets` prints it. Shares are computed
+for all rules at once, so that ranking is fast; rows are built only for the rules on a page.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, 
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.decision import DisplayedLoss
-from dpolicy.rules.rule import Rule
 
-#: What each notion is written with.
+#: Symbol of each notion.
 NOTION_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleKey:
-    """What a rule is found by: its name, its unit, and whether it is for each release by itself."""
+    """Key of a rule: name, unit, and whether it is a per-release rule."""
 
     name: str
     unit: str
     each_release: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {"rule": self.name, "unit": self.unit, "each-release": self.each_release}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStatusRow:
-    """How a rule stands: `share` is what was used of its budget; None where that is no number."""
+    """Status of a rule at its most used location.
+
+    `share` is the used share of the budget, None if the budget is unlimited. `period` is the period
+    after which the budget renews, None for lifetime budgets.
+    """
 
     rule: RuleKey
     policies: tuple[str, ...]
@@ -53,29 +56,29 @@ class RuleStatusRow:
 
     @property
     def limit(self) -> float | None:
-        """The number to stay under, if there is one."""
-        return None if isinstance(self.budget, str) else _first(self.budget)
+        """Return the budget as one number; None if it is unlimited or has several orders."""
+        return None if isinstance(self.budget, str) else _first_number(self.budget)
 
     @property
     def spent_amount(self) -> float | None:
-        """The number that was spent; None if it is infinite."""
+        """Return the spent amount; None if it is infinite."""
         return next(iter(self.spent.values()), None)
 
     @property
     def remaining(self) -> float | None:
-        """What is left of the number, where there is one."""
+        """Return the limit minus the spent amount, at least 0; None if either is None."""
         if self.limit is None or self.spent_amount is None:
             return None
         return max(0.0, self.limit - self.spent_amount)
 
     @property
     def notion_symbol(self) -> str:
-        """What the number is written with."""
+        """Return the symbol of the notion of the budget."""
         notion = next(iter(self.spent), "")
         return NOTION_SYMBOLS.get(notion, notion)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {
             **self.rule.as_json(),
             "policies": list(self.policies),
@@ -89,63 +92,51 @@ class RuleStatusRow:
         }
 
 
-def rule_status_row(now: RuleStatusTable, position: int) -> RuleStatusRow:
-    """How one of the rules stands."""
-    number = int(now.numbers[position])
-    rule, row = now.section.compiled.rules[number], now.losses[position]
-    share = float(used_shares(now, np.array([position]))[0])
-    return status_row(
-        now,
-        rule,
-        row,
-        holds=bool(now.holds[position]),
-        share=share,
-        at=now.location(position),
-    )
-
-
-def status_row(
-    now: RuleStatusTable,
-    rule: Rule,
-    row: LossArray,
-    *,
-    holds: bool,
-    share: float,
-    at: Mapping[str, str | int],
-) -> RuleStatusRow:
-    """A rule and a loss, for people."""
-    frame = now.section.granularities.frames[now.section.granularities.frame_of[rule.number]]
+def build_rule_status_row(table: RuleStatusTable, position: int) -> RuleStatusRow:
+    """Build the row of the rule at `position` of the table."""
+    section, number = table.section, int(table.numbers[position])
+    rule = section.compiled.rules[number]
+    share = float(used_shares(table, np.array([position]))[0])
+    period = section.granularities.frames[section.granularities.frame_of[number]].period
     return RuleStatusRow(
         RuleKey(rule.name, rule.unit, rule.each_release),
         rule.policies,
         budget_to_json(rule.budget),
-        now.section.formatter_for(rule.number)(row),
+        section.formatter_for(number)(table.losses[position]),
         None if np.isnan(share) else share,
-        holds,
-        at,
-        None if frame.period is None else str(frame.period.kind.value),
+        bool(table.holds[position]),
+        table.location(position),
+        None if period is None else str(period.kind.value),
     )
 
 
 def used_shares(
-    now: RuleStatusTable, positions: NDArray[np.intp] | None = None
+    table: RuleStatusTable, positions: NDArray[np.intp] | None = None
 ) -> NDArray[np.float64]:
-    """The share that each rule has used of its budget; not a number where it has no limit."""
-    chosen = np.arange(len(now.numbers)) if positions is None else positions
-    budgets = now.section.compiled.rules.budget_numbers[now.numbers[chosen]]
-    found = np.full(len(chosen), np.nan)
-    for number in np.unique(budgets).tolist():
-        alike = budgets == number
-        budget, readout = now.section.compiled.rules.budgets[number], now.section.formatters[number]
-        found[alike] = used_share_of_budget(budget, readout, now.losses[chosen[alike]])
-    return found
+    """Return the used share of the budget of each rule; NaN for unlimited budgets.
+
+    `positions` selects rules of the table; None selects all.
+    """
+    selected = np.arange(len(table.numbers)) if positions is None else positions
+    compiled = table.section.compiled
+    budget_numbers = compiled.rules.budget_numbers[table.numbers[selected]]
+    shares = np.full(len(selected), np.nan)
+    for number in np.unique(budget_numbers).tolist():
+        same_budget = budget_numbers == number
+        budget, formatter = compiled.rules.budgets[number], table.section.formatters[number]
+        losses = table.losses[selected[same_budget]]
+        shares[same_budget] = used_share_of_budget(budget, formatter, losses)
+    return shares
 
 
 def used_share_of_budget(
-    budget: Budget, readout: LossFormatter, rows: LossArray
+    budget: Budget, formatter: LossFormatter, losses: LossArray
 ) -> NDArray[np.float64]:
-    """The share of one budget that each row uses."""
-    spent = [figure.quanta(rows) / QUANTA_PER_UNIT for figure in readout.figures]
+    """Return the share of one budget that each loss uses; for Rényi budgets, the largest share.
+
+    The share is NaN for an unlimited budget. For a budget of 0 it is 0 or infinite.
+    """
+    spent = [figure.quanta(losses) / QUANTA_PER_UNIT for figure in formatter.figures]
     match budget:
         case EpsilonDelta(epsilon=limit) | Zcdp(rho=limit):
             limits = [float(limit)]
@@ -154,14 +145,14 @@ def used_share_of_budget(
         case Renyi(orders=orders):
             limits = [float(value) for _, value in orders]
         case Unlimited():
-            return np.full(len(rows), np.nan)
-    used = [
-        np.divide(amounts, most, out=np.where(amounts > 0, np.inf, 0.0), where=most > 0)
-        for amounts, most in zip(spent, limits, strict=True)
+            return np.full(len(losses), np.nan)
+    shares = [
+        np.divide(amounts, limit, out=np.where(amounts > 0, np.inf, 0.0), where=limit > 0)
+        for amounts, limit in zip(spent, limits, strict=True)
     ]
-    return np.asarray(np.maximum.reduce(used), dtype=np.float64)
+    return np.asarray(np.maximum.reduce(shares), dtype=np.float64)
 
 
-def _first(budget: Mapping[str, Any]) -> float | None:
+def _first_number(budget: Mapping[str, Any]) -> float | None:
     value = next(iter(budget.values()), None)
     return float(value) if isinstance(value, int | float) else None

@@ -1,7 +1,7 @@
-"""The rules of a policy by what they are about: policy, category, attribute, unit, and scope.
+"""Subjects of rules: everything, one attribute, one category, or a custom scope.
 
-Rules of equivalent scope stand together whatever their unit: what a rider may lose for good beside
-what may be lost in one month.
+The overview filters rules by subject and groups rules of equivalent scope, with any unit: the
+lifetime budget of a rider is next to the budget of a rider in one month.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpolicy.rules.rule import TIMES, BaseRule, Rule
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """What a base rule is about: everything, one attribute, one category, or what a policy says."""
+    """Subject of a base rule. `level` is the level of a category, else empty."""
 
     kind: str
     name: str
@@ -29,25 +29,25 @@ class RuleSubject:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Return the subject for display."""
         if self.kind == "everything":
             return "everything"
         return f"{self.name} · {self.level}" if self.level else self.name
 
 
 @lru_cache(maxsize=8)
-def subjects(policy: CompiledPolicy) -> tuple[RuleSubject, ...]:
-    """What each base rule over all releases is about."""
-    kinds = {str(said.name): type(said) for said in policy.policy_set.policies}
-    return tuple(_subject(base, kinds[base.policy]) for base in policy.cumulative.rules.bases)
+def rule_subjects(policy: CompiledPolicy) -> tuple[RuleSubject, ...]:
+    """Return the subject of each cumulative base rule."""
+    kinds = {str(definition.name): type(definition) for definition in policy.policy_set.policies}
+    return tuple(_find_subject(base, kinds[base.policy]) for base in policy.cumulative.rules.bases)
 
 
-def _subject(base: BaseRule, kind: type[object]) -> RuleSubject:
-    inside = base.name.removeprefix(base.policy).strip("[]")
+def _find_subject(base: BaseRule, kind: type[object]) -> RuleSubject:
+    inner_name = base.name.removeprefix(base.policy).strip("[]")
     if kind is AttributePolicy:
-        return RuleSubject("attribute", inside)
+        return RuleSubject("attribute", inner_name)
     if kind is CategoryPolicy:
-        name, _, level = inside.rpartition(", ")
+        name, _, level = inner_name.rpartition(", ")
         return RuleSubject("category", name, level)
     if isinstance(base.predicate, Always):
         return RuleSubject("everything", "everything")
@@ -55,29 +55,29 @@ def _subject(base: BaseRule, kind: type[object]) -> RuleSubject:
 
 
 def scope_title(policy: CompiledPolicy, rule: Rule) -> str:
-    """The scope of a rule, for people."""
-    own = subjects(policy)[rule.number // policy.cumulative.rules.width].title
-    return TIMES.join((own, *(setting.name for setting in rule.settings)))
+    """Return the scope of a rule for display."""
+    subject = rule_subjects(policy)[rule.number // policy.cumulative.rules.width]
+    return TIMES.join((subject.title, *(setting.name for setting in rule.settings)))
 
 
 def scope_numbers(policy: CompiledPolicy, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The same number for rules of equivalent scope."""
-    arrangement, width = policy.cumulative.factor_orders, policy.cumulative.rules.width
-    classes = np.array([arrangement.scopes.classes[s] for s in arrangement.scope_of_base], np.intp)
-    found: NDArray[np.intp] = classes[numbers // width] * width + numbers % width
-    return found
+    """Return a scope number for each rule; rules of equivalent scope have the same number."""
+    orders, width = policy.cumulative.factor_orders, policy.cumulative.rules.width
+    classes = np.array([orders.scopes.classes[s] for s in orders.scope_of_base], np.intp)
+    scopes: NDArray[np.intp] = classes[numbers // width] * width + numbers % width
+    return scopes
 
 
 def matching_bases(policy: CompiledPolicy, filters: Mapping[str, str]) -> NDArray[np.bool_]:
-    """Which base rules are about a policy, category, attribute or unit; all that are named."""
-    found = [
-        _is_about(base, subject, filters)
-        for base, subject in zip(policy.cumulative.rules.bases, subjects(policy), strict=True)
+    """Return for each base rule whether it matches the policy, category, attribute and unit."""
+    matches = [
+        _matches(base, subject, filters)
+        for base, subject in zip(policy.cumulative.rules.bases, rule_subjects(policy), strict=True)
     ]
-    return np.array(found, dtype=bool)
+    return np.array(matches, dtype=bool)
 
 
-def _is_about(base: BaseRule, subject: RuleSubject, filters: Mapping[str, str]) -> bool:
+def _matches(base: BaseRule, subject: RuleSubject, filters: Mapping[str, str]) -> bool:
     policy, unit = filters.get("policy"), filters.get("unit")
     category, attribute = filters.get("category"), filters.get("attribute")
     return (

@@ -1,4 +1,4 @@
-"""A rule that renews → how full each of its last blocks of time is, at the fullest place in it."""
+"""Use of a rule that renews in its most recent time blocks."""
 
 from __future__ import annotations
 
@@ -14,42 +14,45 @@ from dpolicy.privacy.units.calendar import block_index, block_start, is_window
 from dpolicy.rules.rule import Rule
 from dpolicy.service.dashboard.views.rule_status_row import used_share_of_budget
 
-#: So many blocks are drawn, up to the last one that any release names.
+#: Number of blocks, up to the last one that a release selects.
 MAX_BLOCKS_SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
 class BlockUsage:
-    """A month, or whatever the unit's period is, and the share of the budget used in it."""
+    """One block of the period (such as a month) with the largest used share of its budget."""
 
     name: str
     share: float
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the JSON form."""
         return {"block": self.name, "share": self.share}
 
 
-def time_block_usage(
+def recent_blocks(
     section: EnforcedSection, rule: Rule, segments: Segments | None
 ) -> tuple[BlockUsage, ...]:
-    """The last blocks of a rule that is kept by blocks of time; nothing for windows that slide."""
+    """Return the most recent blocks, from the first used one; each at its most used location.
+
+    The result is empty for lifetime budgets, sliding windows and unlimited budgets.
+    """
     period = section.granularities.frames[section.granularities.frame_of[rule.number]].period
     if segments is None or period is None or is_window(period):
         return ()
-    parts = segments.to_arrays()
-    rows = parts["amounts"].T
-    charged = rows.any(axis=1)
-    low, high = parts["low"][-1][charged], parts["high"][-1][charged]
-    named = high[high < ALL_TIME[1]]
-    used = used_share_of_budget(rule.budget, section.formatter_for(rule.number), rows[charged])
-    if not len(named) or np.isnan(used).any():
+    arrays = segments.to_arrays()
+    losses = arrays["amounts"].T
+    charged = losses.any(axis=1)
+    low, high = arrays["low"][-1][charged], arrays["high"][-1][charged]
+    bounded = high[high < ALL_TIME[1]]
+    shares = used_share_of_budget(rule.budget, section.formatter_for(rule.number), losses[charged])
+    if not len(bounded) or np.isnan(shares).any():
         return ()
-    last = block_index(period, int(named.max()) - 1)
-    found = []
-    for number in range(last - MAX_BLOCKS_SHOWN + 1, last + 1):
-        start, end = block_start(period, number), block_start(period, number + 1)
-        inside = used[(low < end) & (high > start)]
-        found.append(BlockUsage(block_name(period, start), float(inside.max(initial=0.0))))
-    first = next((n for n, block in enumerate(found) if block.share), len(found))
-    return tuple(found[first:])
+    last = block_index(period, int(bounded.max()) - 1)
+    blocks = []
+    for index in range(last - MAX_BLOCKS_SHOWN + 1, last + 1):
+        start, end = block_start(period, index), block_start(period, index + 1)
+        inside = shares[(low < end) & (high > start)]
+        blocks.append(BlockUsage(block_name(period, start), float(inside.max(initial=0.0))))
+    first_used = next((n for n, block in enumerate(blocks) if block.share), len(blocks))
+    return tuple(blocks[first_used:])

@@ -1,15 +1,15 @@
-"""Pages over HTTP: twins in JSON, nothing from elsewhere, nothing unescaped, each for its roles."""
+"""Tests of the pages over HTTP: JSON form, no foreign content, escaping, roles."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
+from tests.dashboard.conftest import NOW, Fetch, send_request
 from tests.enforcement.scenes import GLOBAL, body, mechanism, policy
-from tests.pages.conftest import NOW, Fetch, asked
 
 from dpolicy.demo.demo_server import PAGES, serve_in_thread
 from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
@@ -22,86 +22,88 @@ from dpolicy.releases.release import Release
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import AccessRules, AccessToken, hash_token, local_access
 from dpolicy.service.auth.principal import Principal, Role
+from dpolicy.service.dashboard.pages.charts import burndown_chart, has_projection
 from dpolicy.service.dashboard.pages.page_routes import PAGES as TABLE
 from dpolicy.service.dashboard.pages.page_routes import PageRoute
+from dpolicy.service.dashboard.pages.rendering import format_location_range
 from dpolicy.service.dashboard.pagination import PER_PAGE
-from dpolicy.service.dashboard.views import approvals_page as approvals_view
+from dpolicy.service.dashboard.views import approvals_page
+from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
 
-SHOWN = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
-PICTURES = [path for path in SHOWN if ".svg" in path]
-HTML = [path for path in SHOWN if path not in PICTURES]
+PATHS = [path.removesuffix("?verify=1") for path in PAGES if not path.startswith("/static")]
+HTML = [path for path in PATHS if ".svg" not in path]
 
 
-class Reader(HTMLParser):
-    """What a page would load, run or obey, and the text that it shows."""
+class PageParser(HTMLParser):
+    """Parser that collects the tags and the text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.texts.append(data)
 
 
 @pytest.mark.parametrize("path", HTML)
-def test_pages_load_nothing_from_elsewhere_and_run_nothing(fetch: Fetch, path: str) -> None:
+def test_pages_load_no_foreign_content_and_run_no_script(fetch: Fetch, path: str) -> None:
     answer = fetch(path)
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     rules = answer.headers["content-security-policy"].split("; ")
     assert "default-src 'none'" in rules and not any("script" in rule for rule in rules)
     assert not any("unsafe" in rule for rule in rules)
-    for tag, attributes in Reader(answer.text).tags:
+    for tag, attributes in PageParser(answer.text).tags:
         assert tag not in {"script", "iframe", "object", "embed", "style", "base"}
         assert not any(name == "style" or name.startswith("on") for name in attributes)
         for name in ("src", "href", "action"):
             assert re.match(r"(/(?!/)|\?|#|$)", attributes.get(name) or ""), attributes
 
 
-def test_the_style_loads_nothing(fetch: Fetch) -> None:
+def test_the_style_sheet_loads_nothing(fetch: Fetch) -> None:
     text = fetch("/static/style.css").text
     assert "url(" not in text and "@import" not in text
     assert "prefers-color-scheme: dark" in text and ":focus-visible" in text
 
 
 @pytest.mark.parametrize("path", [path for path in HTML if path != "/login"])
-def test_every_page_has_a_twin_in_json(fetch: Fetch, path: str) -> None:
-    address = f"{path}{'&' if '?' in path else '?'}format=json"
-    by_address, by_header = fetch(address), fetch(path, accept="application/json")
-    assert by_address.headers["content-type"] == "application/json"
-    assert by_address.json == by_header.json and by_address.json
+def test_every_page_has_a_json_form(fetch: Fetch, path: str) -> None:
+    url = f"{path}{'&' if '?' in path else '?'}format=json"
+    by_query, by_header = fetch(url), fetch(path, accept="application/json")
+    assert by_query.headers["content-type"] == "application/json"
+    assert by_query.json == by_header.json and by_query.json
     assert "text/html" in fetch(path, accept="text/html,application/json").headers["content-type"]
 
 
-def test_a_page_shows_what_its_twin_says(fetch: Fetch) -> None:
-    said = fetch("/", accept="application/json").json
-    words = " ".join("".join(Reader(fetch("/").text).words).split())
-    for scope in said["scopes"]:
-        assert scope["scope"] in words
+def test_a_page_and_its_json_form_have_the_same_values(fetch: Fetch) -> None:
+    payload = fetch("/", accept="application/json").json
+    text = " ".join("".join(PageParser(fetch("/").text).texts).split())
+    for scope in payload["scopes"]:
+        assert scope["scope"] in text
         for rule in scope["rules"]:
             share = 100 * rule["share"]
-            assert (f"{share:.1f} %" if 90 <= share < 110 else f"{share:.0f} %") in words
-    assert said["rules"]["kept"] == 39 and "39 of 71 rules" in words
+            assert (f"{share:.1f} %" if 90 <= share < 110 else f"{share:.0f} %") in text
+    assert payload["rules"]["kept"] == 39 and "39 of 71 rules" in text
 
 
-def test_a_denied_release_says_why_and_what_would_fit(fetch: Fetch) -> None:
-    said = fetch("/releases/home-zone-heat-map", accept="application/json").json
-    assert said["status"] == "denied"
-    broken = [r["rule"] for r in said["decision"]["reasons"] if not r["holds"]]
-    assert "attribute[home-zone] × standard" in broken
+def test_a_denied_release_has_reasons_and_counter_offers(fetch: Fetch) -> None:
+    release = fetch("/releases/home-zone-heat-map", accept="application/json").json
+    assert release["status"] == "denied"
+    exceeded = [r["rule"] for r in release["decision"]["reasons"] if not r["holds"]]
+    assert "attribute[home-zone] × standard" in exceeded
     page = fetch("/releases/home-zone-heat-map").text
-    factor = next(o["factor"] for o in said["decision"]["would-fit"] if "factor" in o)
+    factor = next(o["factor"] for o in release["decision"]["would-fit"] if "factor" in o)
     assert f"factor={factor}" in page and "attribute=home-zone" in page
 
 
 def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:
-    said = fetch("/releases/home-zone-heat-map", accept="application/json").json
-    factor = next(o["factor"] for o in said["decision"]["would-fit"] if "factor" in o)
+    release = fetch("/releases/home-zone-heat-map", accept="application/json").json
+    factor = next(o["factor"] for o in release["decision"]["would-fit"] if "factor" in o)
     for offer, expected in ((f"factor={factor}", "allow"), ("factor=1.01", "deny")):
         form = fetch(f"/check?release=home-zone-heat-map&{offer}")
         text = re.search(r"<textarea[^>]*>(.*?)</textarea>", form.text, re.DOTALL)
@@ -114,32 +116,32 @@ def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:
 
 
 @pytest.mark.parametrize("factor", ["abc", "1/0", "0", "-1", "1e401", "1" * 61, "", "[1]", "nan"])
-def test_an_absurd_factor_is_refused(fetch: Fetch, factor: str) -> None:
-    """Refused before it is computed: powers of ten with a million digits hold up everybody."""
+def test_an_invalid_factor_is_refused(fetch: Fetch, factor: str) -> None:
+    """A factor is checked before it is computed: a power of ten with a million digits is slow."""
     answer = fetch(f"/check?release=home-zone-heat-map&factor={factor}")
     assert answer.status == 400 and "factor" in answer.text
 
 
 @pytest.mark.parametrize("factor", ["1e400", "1e-400", "1.5"])
-def test_a_factor_within_the_limits_is_taken(fetch: Fetch, factor: str) -> None:
+def test_a_factor_within_the_limits_is_accepted(fetch: Fetch, factor: str) -> None:
     assert fetch(f"/check?release=home-zone-heat-map&factor={factor}").status == 200
 
 
-def test_texts_that_cannot_be_read_are_told_in_place(fetch: Fetch) -> None:
+def test_invalid_texts_are_reported_with_their_position(fetch: Fetch) -> None:
     for path, text in (("/check", "release: x\nmechanisms: 7\n"), ("/rounds", "- {release: [}")):
         answer = fetch(path, [("text", text), ("strategy", "efficient")])
         assert answer.status == 200 and 'class="diagnostic"' in answer.text
     text = "dpolicy: 1\npolicies: [{kind: x}]"
     answer = fetch("/policy", [("file", "policy.yaml"), ("text", text)])
     assert answer.status == 200 and "error P" in answer.text
-    assert "Put it in force" not in answer.text
+    assert "Preview of your changes" in answer.text and "Activate" not in answer.text
 
 
-def test_a_round_tells_winners_and_losers(fetch: Fetch) -> None:
+def test_a_round_lists_selected_and_other_candidates(fetch: Fetch) -> None:
     fields = [("text", round_text(NOW.date())), ("strategy", "efficient")]
-    said = fetch("/rounds", fields, accept="application/json").json["round"]
-    assert said["chosen"] and any(loser["fits-alone"] for loser in said["losers"])
-    assert any(not loser["fits-alone"] for loser in said["losers"])
+    result = fetch("/rounds", fields, accept="application/json").json["round"]
+    assert result["chosen"] and any(loser["fits-alone"] for loser in result["losers"])
+    assert any(not loser["fits-alone"] for loser in result["losers"])
     wrong = fetch("/rounds", [("text", "[]"), ("strategy", "no such")])
     assert wrong.status == 200 and "there is no strategy" in wrong.text
     line = "- {release: r%d, mechanisms: [{mechanism: {kind: gaussian, sigma: 9}}]}\n"
@@ -154,64 +156,67 @@ def test_a_policy_needs_a_reason_and_every_conflict_accepted(
     conflict = ("accept", "attribute[home-zone] × standard")
     for fields in (text, [*text, conflict], [*text, ("because", "tighter")]):
         answer = fetch_own("/policy/apply", fields)
-        assert "It was not applied" in answer.text
+        assert "The policy was not activated" in answer.text
     answer = fetch_own("/policy/apply", [*text, conflict, ("because", "tighter")])
-    assert "is in force from record" in answer.text
+    assert "is active since record" in answer.text
     assert "home-zone: {epsilon: 2.5}" in fetch_own("/policy").text
     total = fetch_own("/log", accept="application/json").json["total"]
-    assert f"All {total} records verify" in fetch_own("/log?verify=1").text
+    assert f"All {total} records verified" in fetch_own("/log?verify=1").text
     first = fetch_own("/", accept="application/json").json["scopes"][0]["rules"][0]
     assert (first["rule"], first["holds"]) == ("attribute[home-zone] × standard", False)
 
 
-def test_what_waits_can_be_approved(fetch_own: Fetch) -> None:
-    (waiting,) = fetch_own("/approvals", accept="application/json").json["waiting"]
-    assert waiting["decision-now"]["decision"] == "allow"
+def test_a_pending_proposal_can_be_approved(fetch_own: Fetch) -> None:
+    (proposal,) = fetch_own("/approvals", accept="application/json").json["pending"]
+    assert proposal["current-decision"]["decision"] == "allow"
     answer = fetch_own(
-        f"/approvals/{waiting['number']}", [("answer", "approve"), ("because", "fine")]
+        f"/approvals/{proposal['number']}", [("answer", "approve"), ("because", "fine")]
     )
-    assert "Answered, in record" in answer.text and "Nothing waits" in answer.text
-    done = fetch_own("/releases/student-travel-index", accept="application/json").json
-    assert done["status"] == "allowed"
-    again = fetch_own(f"/approvals/{waiting['number']}", [("answer", "approve")])
-    assert "was approved before" in again.text
+    assert "is stored in record" in answer.text and "No open proposals" in answer.text
+    release = fetch_own("/releases/student-travel-index", accept="application/json").json
+    assert release["status"] == "allowed"
+    repeated = fetch_own(f"/approvals/{proposal['number']}", [("answer", "approve")])
+    assert "was approved before" in repeated.text
 
 
-def test_only_what_is_shown_of_what_waits_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[str] = []
+def test_only_proposals_on_the_page_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[str] = []
 
-    def judge(state: LedgerState, release: Release) -> Decision:
-        judged.append(release.id)
+    def evaluate(state: LedgerState, release: Release) -> Decision:
+        evaluated.append(release.id)
         return request_evaluation.evaluate_release(state, release)
 
-    monkeypatch.setattr(approvals_view, "evaluate_release", judge)
+    monkeypatch.setattr(approvals_page, "evaluate_release", evaluate)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
     for n in range(PER_PAGE + 2):
         point.propose(body(f"r{n}", mechanism((), epsilon=1)), by="ana")
-    first = approvals_view.approvals_page(point)
-    assert len(first.waiting) == PER_PAGE and judged == [f"r{n}" for n in range(PER_PAGE)]
+    first = approvals_page.build_approvals_page(point)
+    assert len(first.pending) == PER_PAGE and evaluated == [f"r{n}" for n in range(PER_PAGE)]
     with serve_in_thread(create_app(point, local_access), 0) as (url, _):
-        page = asked(f"{url}/approvals", None, {"Accept": "text/html"}).text
+        page = send_request(f"{url}/approvals", None, {"Accept": "text/html"}).text
         assert 'href="/approvals?page=2"' in page and "Page 1 of 2" in page
-        rest = asked(f"{url}/approvals?page=2&format=json", None, {}).json
-    assert [one["about"] for one in rest["waiting"]] == [f"r{PER_PAGE}", f"r{PER_PAGE + 1}"]
-    assert (rest["page"], rest["pages"], rest["total"]) == (2, 2, PER_PAGE + 2)
+        second = send_request(f"{url}/approvals?page=2&format=json", None, {}).json
+    assert [proposal["about"] for proposal in second["pending"]] == [
+        f"r{PER_PAGE}",
+        f"r{PER_PAGE + 1}",
+    ]
+    assert (second["page"], second["pages"], second["total"]) == (2, 2, PER_PAGE + 2)
 
 
-def test_what_others_spent_is_not_named_where_an_analyst_waits() -> None:
+def test_an_analyst_does_not_see_other_spenders_on_the_approvals_page() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
     for by in ("ana", "ben"):
         point.submit({**body(f"of-{by}", mechanism((), epsilon="0.5")), "by": by}, by=by)
     point.propose({**body("more", mechanism((), epsilon=5)), "by": "ana"}, by="ana")
-    for own, named in ((None, {"of-ana", "of-ben"}), ("ana", {"of-ana"})):
-        (waiting,) = approvals_view.approvals_page(point, own=own).waiting
-        assert waiting.decision is not None
-        assert set(waiting.decision.reasons[0].spenders) == named
+    for owner, names in ((None, {"of-ana", "of-ben"}), ("ana", {"of-ana"})):
+        (pending,) = approvals_page.build_approvals_page(point, visible_owner=owner).pending
+        assert pending.decision is not None
+        assert set(pending.decision.reasons[0].spenders) == names
 
 
-def test_a_page_of_another_site_cannot_act(fetch: Fetch) -> None:
+def test_a_cross_origin_form_is_refused(fetch: Fetch) -> None:
     text = [("file", "policy.yaml"), ("text", policy_text()), ("because", "x")]
     answer = fetch("/policy/apply", text, Origin="http://evil.example")
     assert answer.status == 403
@@ -221,23 +226,23 @@ def test_a_page_of_another_site_cannot_act(fetch: Fetch) -> None:
     "path",
     ["/rule?name=no&unit=rider", "/rule.svg?name=no&unit=no", "/releases/no", "/check?release=no"],
 )
-def test_what_is_not_there(fetch: Fetch, path: str) -> None:
+def test_unknown_rules_and_releases(fetch: Fetch, path: str) -> None:
     answer = fetch(path)
-    assert answer.status == 404 and "This did not work" in answer.text
+    assert answer.status == 404 and "Request failed" in answer.text
     assert fetch(path, accept="application/json").json["code"] == "not-found"
 
 
-def test_rules_for_each_release_and_implied_ones_have_pages(fetch: Fetch) -> None:
-    each = fetch("/rule?name=release-cap&unit=rider&section=each-release")
-    assert each.status == 200 and "for every release by itself" in each.text
-    drawn = fetch("/rule.svg?name=release-cap&unit=rider&section=each-release")
-    assert drawn.headers["content-type"].startswith("image/svg+xml")
+def test_per_release_and_implied_rules_have_pages(fetch: Fetch) -> None:
+    per_release = fetch("/rule?name=release-cap&unit=rider&section=each-release")
+    assert per_release.status == 200 and "Per-release rule" in per_release.text
+    diagram = fetch("/rule.svg?name=release-cap&unit=rider&section=each-release")
+    assert diagram.headers["content-type"].startswith("image/svg+xml")
     implied = fetch("/rule?name=category%5Btravel%2C+weak%5D+%C3%97+any&unit=rider")
-    assert implied.status == 200 and "is not enforced by itself" in implied.text
+    assert implied.status == 200 and "is implied and not checked separately" in implied.text
 
 
 @pytest.mark.parametrize("query", ["page=0", "page=99999999999", "page=x", "page=-1", "q=%00%ff"])
-def test_odd_addresses(fetch: Fetch, query: str) -> None:
+def test_odd_queries(fetch: Fetch, query: str) -> None:
     for path in ("/", "/releases", "/log"):
         assert fetch(f"{path}?{query}").status == 200
 
@@ -245,18 +250,18 @@ def test_odd_addresses(fetch: Fetch, query: str) -> None:
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 
 
-def test_what_people_write_is_shown_as_text() -> None:
+def test_user_text_is_escaped() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL), by=NASTY, because=NASTY)
     point.submit(body("a", mechanism((), epsilon=9)), by=NASTY)
     point.propose(body("b", mechanism((), epsilon=1)), by=NASTY)
     with serve_in_thread(create_app(point, local_access), 0) as (url, _):
         for path in ("/", "/releases", "/releases/a", "/log", "/approvals", f"/?q={NASTY[2:10]}"):
-            text = asked(f"{url}{path}", None, {"Accept": "text/html"}).text
+            text = send_request(f"{url}{path}", None, {"Accept": "text/html"}).text
             assert "<script>" not in text and "onerror=alert(1)>" not in text.replace("&gt;", "")
         fields = [("file", NASTY), ("text", NASTY), ("strategy", "efficient")]
         for path in ("/policy", "/check", "/rounds"):
-            text = asked(f"{url}{path}", fields, {"Accept": "text/html"}).text
+            text = send_request(f"{url}{path}", fields, {"Accept": "text/html"}).text
             assert "<script>" not in text and "alert(1)" in text
 
 
@@ -264,9 +269,9 @@ def test_a_ledger_without_a_policy() -> None:
     with serve_in_thread(create_app(DecisionPoint(MemoryStore()), local_access), 0) as (url, _):
         paths = ("/", "/releases", "/policy", "/approvals", "/log?verify=1", "/check", "/rounds")
         for path in paths:
-            assert asked(f"{url}{path}", None, {"Accept": "text/html"}).status == 200
+            assert send_request(f"{url}{path}", None, {"Accept": "text/html"}).status == 200
         fields = [("file", "policy.yaml"), ("text", policy_text()), ("because", "first")]
-        assert "is in force from record 1 on" in asked(f"{url}/policy/apply", fields, {}).text
+        assert "is active since record 1" in send_request(f"{url}/policy/apply", fields, {}).text
 
 
 ROLES = {str(role): frozenset({role}) for role in Role}
@@ -274,7 +279,7 @@ ROLES = {str(role): frozenset({role}) for role in Role}
 
 @pytest.fixture(scope="module")
 def people() -> Iterator[str]:
-    """A dashboard for four people with one role each, whose tokens are their names."""
+    """Serve a dashboard for four people with one role each; the token of each is the role."""
     names = {name: Principal(name, roles) for name, roles in ROLES.items()}
     tokens = {
         hash_token(name): AccessToken(name, datetime(9999, 1, 1, tzinfo=UTC)) for name in names
@@ -282,7 +287,7 @@ def people() -> Iterator[str]:
     access = AccessRules(people=names, tokens=tokens)
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL))
-    for by in ("analyst", "somebody"):
+    for by in ("analyst", "colleague"):
         point.submit({**body(f"of-{by}", mechanism((), epsilon="0.5")), "by": by}, by=by)
     with serve_in_thread(create_app(point, lambda: access), 0) as (url, _):
         yield url
@@ -290,61 +295,89 @@ def people() -> Iterator[str]:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("page", TABLE, ids=lambda page: f"{page.method} {page.path}")
-def test_each_page_is_for_its_roles(people: str, page: PageRoute, role: str) -> None:
+def test_each_page_requires_its_roles(people: str, page: PageRoute, role: str) -> None:
     path = page.path.replace("{release:path}", "of-analyst").replace("{proposal}", "1")
     fields = None if page.method == "GET" else [("x", "")]
     headers = {"Accept": "text/html", "Cookie": f"dpolicy-token={role}"}
-    status = asked(f"{people}{path}", fields, headers).status
-    may = not page.roles or bool(page.roles & ROLES[role])
-    assert (status != 403) == may
+    status = send_request(f"{people}{path}", fields, headers).status
+    is_allowed = not page.roles or bool(page.roles & ROLES[role])
+    assert (status != 403) == is_allowed
     assert status < 500
 
 
 @pytest.mark.parametrize("page", TABLE, ids=lambda page: f"{page.method} {page.path}")
-def test_nobody_sees_a_page_without_a_token(people: str, page: PageRoute) -> None:
+def test_pages_need_a_token(people: str, page: PageRoute) -> None:
     path = page.path.replace("{release:path}", "of-analyst").replace("{proposal}", "1")
     fields = None if page.method == "GET" else [("x", "")]
-    answer = asked(f"{people}{path}", fields, {"Accept": "text/html"})
+    answer = send_request(f"{people}{path}", fields, {"Accept": "text/html"})
     assert "Log in</h1>" in answer.text
-    assert asked(f"{people}{path}", fields, {"Accept": "application/json"}).status == (
+    assert send_request(f"{people}{path}", fields, {"Accept": "application/json"}).status == (
         200 if page.path == "/login" else 401
     )
 
 
 def test_an_analyst_sees_only_their_own_releases(people: str) -> None:
     headers = {"Accept": "application/json", "Cookie": "dpolicy-token=analyst"}
-    found = asked(f"{people}/releases", None, headers).json["releases"]
-    assert [line["release"] for line in found] == ["of-analyst"]
-    assert asked(f"{people}/releases/of-somebody", None, headers).status == 403
-    assert asked(f"{people}/check?release=of-somebody", None, headers).status == 403
-    assert asked(f"{people}/check?release=of-analyst", None, headers).status == 200
+    rows = send_request(f"{people}/releases", None, headers).json["releases"]
+    assert [row["release"] for row in rows] == ["of-analyst"]
+    assert send_request(f"{people}/releases/of-colleague", None, headers).status == 403
+    assert send_request(f"{people}/check?release=of-colleague", None, headers).status == 403
+    assert send_request(f"{people}/check?release=of-analyst", None, headers).status == 200
     large = "release: large\nmechanisms: [{mechanism: {kind: declared, epsilon: 5}}]"
-    tried = asked(f"{people}/check", [("text", large)], headers).json["decision"]
-    assert tried["reasons"][0]["spent-most"] == ["of-analyst"]
-    rule = asked(f"{people}/rule?name=global&unit=user", None, headers).json
+    decision = send_request(f"{people}/check", [("text", large)], headers).json["decision"]
+    assert decision["reasons"][0]["spent-most"] == ["of-analyst"]
+    rule = send_request(f"{people}/rule?name=global&unit=user", None, headers).json
     assert [spender["release"] for spender in rule["spent-most"]] == ["of-analyst"]
     headers["Cookie"] = "dpolicy-token=auditor"
-    assert asked(f"{people}/releases/of-somebody", None, headers).status == 200
+    assert send_request(f"{people}/releases/of-colleague", None, headers).status == 200
 
 
-def test_a_looser_policy_waits_for_a_second_officer(people: str) -> None:
-    """The page goes the same way as the API: one person alone cannot loosen a budget."""
+def test_a_looser_policy_needs_a_second_officer(people: str) -> None:
+    """As with the API, one person alone cannot loosen a budget."""
     (source,) = policy(GLOBAL.replace("epsilon: 2", "epsilon: 9")).sources
     text = source.text
     fields = [("file", "policy.yaml"), ("text", text), ("because", "more")]
     officer = {"Accept": "text/html", "Cookie": "dpolicy-token=officer"}
-    answer = asked(f"{people}/policy/apply", fields, officer)
-    assert "waits for a second person" in answer.text
-    assert "You proposed this: another person must answer" in answer.text
-    (waiting,) = asked(f"{people}/approvals?format=json", None, officer).json["waiting"]
-    place = f"{people}/approvals/{waiting['number']}"
-    alone = asked(place, [("answer", "approve")], officer)
+    answer = send_request(f"{people}/policy/apply", fields, officer)
+    assert "is looser than the active policy and needs approval" in answer.text
+    assert "You made this proposal; another person must approve or reject it" in answer.text
+    (proposal,) = send_request(f"{people}/approvals?format=json", None, officer).json["pending"]
+    url = f"{people}/approvals/{proposal['number']}"
+    alone = send_request(url, [("answer", "approve")], officer)
     assert "another must answer" in alone.text
     approver = {"Accept": "text/html", "Cookie": "dpolicy-token=approver"}
-    assert asked(place, [("answer", "approve")], approver).status == 403
-    assert "epsilon: 9" not in asked(f"{people}/policy", None, officer).text
+    assert send_request(url, [("answer", "approve")], approver).status == 403
+    assert "epsilon: 9" not in send_request(f"{people}/policy", None, officer).text
 
 
-def test_logging_in(people: str) -> None:
-    wrong = asked(f"{people}/login", [("token", "no")], {"Accept": "text/html"})
+def test_login_with_a_wrong_token(people: str) -> None:
+    wrong = send_request(f"{people}/login", [("token", "no")], {"Accept": "text/html"})
     assert "unknown or has expired" in wrong.text
+
+
+def test_the_login_page_marks_no_menu_entry(fetch: Fetch) -> None:
+    """`/login` starts with `/log`, but is not a page of the log."""
+    assert 'aria-current="page"' not in fetch("/login").text
+    assert 'aria-current="page">Log<' in fetch("/log").text
+    assert 'aria-current="page">Releases<' in fetch("/releases/home-zone-heat-map").text
+
+
+def test_location_ranges_name_each_dimension_once() -> None:
+    marlow, sudbury = {"city": "Marlow", "time": "2026-05"}, {"city": "Sudbury", "time": "2026-05"}
+    assert format_location_range(marlow, marlow) == "Marlow · 2026-05"
+    assert format_location_range(marlow, sudbury) == "Marlow to Sudbury · 2026-05"
+    assert format_location_range({}, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(None, False), (1, True), (300, True), (400, False)]
+)
+def test_the_caption_mentions_the_projection_if_it_is_drawn(
+    days: int | None, expected: bool
+) -> None:
+    today = NOW.date()
+    exhaustion_date = None if days is None else today + timedelta(days=days)
+    months = tuple(MonthlySpending(today, 1.0, share, 1) for share in (0.5, 0.6))
+    burndown = Burndown(months, exhaustion_date, 6)
+    assert has_projection(burndown, today) == expected
+    assert ('class="ahead"' in burndown_chart(burndown, today)) == expected
