@@ -112,7 +112,7 @@ def test_officers_have_their_calls(server: Server, tmp_path: Path) -> None:
             olga.apply(tmp_path / "policy.yaml")
         assert conflict.value.conflicts
         assert olga.apply(compile_policy([Source("policy.yaml", POLICY)])) > first
-        assert len(olga.allocate([exact("won")])["chosen"]) == 1
+        assert len(olga.allocate([exact("won")])["selected"]) == 1
         records = list(olga.records())
         since = Head(records[3].sequence, records[3].digest)
         assert list(olga.records(since)) == records[4:]

@@ -138,10 +138,10 @@ def test_texts_that_cannot_be_read_are_told_in_place(fetch: Fetch) -> None:
 def test_a_round_tells_winners_and_losers(fetch: Fetch) -> None:
     fields = [("text", round_text(NOW.date())), ("strategy", "efficient")]
     said = fetch("/rounds", fields, accept="application/json").json["round"]
-    assert said["chosen"] and any(loser["fits-alone"] for loser in said["losers"])
-    assert any(not loser["fits-alone"] for loser in said["losers"])
+    feasible = {candidate["feasible-alone"] for candidate in said["not-selected"]}
+    assert said["selected"] and feasible == {True, False}
     wrong = fetch("/rounds", [("text", "[]"), ("strategy", "no such")])
-    assert wrong.status == 200 and "there is no strategy" in wrong.text
+    assert wrong.status == 200 and "unknown strategy" in wrong.text
     line = "- {release: r%d, mechanisms: [{mechanism: {kind: gaussian, sigma: 9}}]}\n"
     many = "".join(line % number for number in range(201))
     assert "at most 200 candidates" in fetch("/rounds", [("text", many)]).text
