@@ -75,7 +75,7 @@ def test_the_texts_differ_where_they_should() -> None:
 
 def test_the_demo_is_served_until_sigterm() -> None:
     program = "from dpolicy.cli.main import run; run(['demo', '--no-browser'])"
-    with Popen([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE, read_text=True) as demo:
+    with Popen([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE, text=True) as demo:
         assert demo.stdout is not None
         url = demo.stdout.readline().split()[-1]
         assert b"home-zone" in fetch(url)

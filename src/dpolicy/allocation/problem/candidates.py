@@ -83,7 +83,7 @@ def make_candidate(
     cumulative, each_release = enforced_sections(policy)
     try:
         matches = [cumulative.compiled.index.match(m.predicate_input) for m in mechanisms]
-        refused = _refusing_release_rules(each_release, mechanisms, today)
+        refused = _per_release_refusals(each_release, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
     if not policy.policy_set.accounting.allow_uncovered:
@@ -99,7 +99,7 @@ def make_candidate(
     )
 
 
-def _refusing_release_rules(
+def _per_release_refusals(
     section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], today: int
 ) -> list[str]:
     """Return a message for each exceeded per-release rule. Raise `PredicateFailed`."""

@@ -30,9 +30,8 @@ def pareto_minimal(
         first = np.flatnonzero(np.diff(groups[open_vectors], prepend=-1))
         kept.append(open_vectors[first])
         sizes = np.diff(np.append(first, len(open_vectors)))
-        implied = (remaining[open_vectors] >= remaining[np.repeat(open_vectors[first], sizes)]).all(
-            axis=1
-        )
+        smallest = remaining[np.repeat(open_vectors[first], sizes)]
+        implied = (remaining[open_vectors] >= smallest).all(axis=1)
         open_vectors = open_vectors[~implied]
     minimal = np.sort(np.concatenate(kept)) if kept else open_vectors
     return groups[minimal], remaining[minimal]

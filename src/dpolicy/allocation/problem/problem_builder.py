@@ -222,7 +222,7 @@ def _sweep_contested_sets(
 ) -> _ContestedSets | None:
     """Return the contested sets of a sweep over step functions; None if there are none.
 
-    `places` holds one block per segment; `histories` the step functions with their unlocked shares.
+    `blocks` holds one block per segment; `histories` the step functions with their unlocked shares.
     """
     total = count_by_kind(sweep.member, terms.demand) @ terms.table
     segments, vectors = [], []

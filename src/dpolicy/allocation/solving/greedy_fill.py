@@ -1,4 +1,4 @@
-"""Greedy fill: select candidates in a given order while they fit, in exact integers.
+"""Greedy fill: take candidates in a given order and select each that fits, in exact integers.
 
 A candidate fits if every limit of its rows keeps at least one column at zero or above. Costs are
 not negative, so a set fits exactly if its members fit one after the other, in any order.
@@ -54,7 +54,7 @@ class GreedyFill:
         self._clipped_costs: CostArray = np.minimum(matrix.costs, above_all)
 
     def fill(self, order: Iterable[int] | IndexArray) -> SelectionMask:
-        """Select candidates in the given order while they fit; return the selection."""
+        """Take candidates in the given order and select each that still fits."""
         selected = np.zeros(len(self._fits_alone), dtype=np.bool_)
         capacity, refused = self._capacity.copy(), deque[int](maxlen=_RECENT_LIMITS)
         for candidate in np.asarray(order, dtype=np.intp).tolist():
@@ -93,13 +93,10 @@ class GreedyFill:
         """
         in_limit = self._limit_membership[candidate]
         likely = [limit for limit in refused if in_limit[limit]]
-        if (
-            likely
-            and not _have_capacity(
-                self._capacity_after(candidate, capacity, np.array(likely))
-            ).all()
-        ):
-            return False
+        if likely:
+            after = self._capacity_after(candidate, capacity, np.array(likely))
+            if not _have_capacity(after).all():
+                return False
         limits = in_limit.nonzero()[0]
         after = self._capacity_after(candidate, capacity, limits)
         satisfied = _have_capacity(after)

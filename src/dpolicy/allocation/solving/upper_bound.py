@@ -90,12 +90,9 @@ def compute_upper_bound(utilisation_table: UtilisationTable) -> UpperBound:
         relaxation = solve_relaxation(utilisation_table)
         return UpperBound(tighten_with_cuts(matrix, relaxation).bound, relaxation)
     relaxation = _solve_by_subgradient(utilisation_table)
-    return UpperBound(
-        _dual_bound(
-            matrix, relaxation, relaxation.candidate_prices(), float(relaxation.prices.sum())
-        ),
-        relaxation,
-    )
+    capacity_price = float(relaxation.prices.sum())
+    bound = _dual_bound(matrix, relaxation, relaxation.candidate_prices(), capacity_price)
+    return UpperBound(bound, relaxation)
 
 
 def tighten_with_cuts(

@@ -26,13 +26,13 @@ from dpolicy.allocation.solving.utilisation import (
 
 
 def first_come(problem: AllocationProblem) -> Solution:
-    """Select candidates in the order of their numbers while they fit."""
+    """Take candidates by number and select each that still fits."""
     matrix = build_constraint_matrix(problem)
     return _fill(matrix, np.arange(len(matrix.fits_alone)))
 
 
 def fair(problem: AllocationProblem) -> Solution:
-    """Select candidates in ascending order of dominant share while they fit; ties by number."""
+    """Take candidates by ascending dominant share, ties by number; select each that still fits."""
     matrix = build_constraint_matrix(problem)
     return _fill(matrix, np.argsort(dominant_shares(matrix), kind="stable"))
 

@@ -25,7 +25,7 @@ _TRIED_PRICES = 12
 
 
 def efficient(problem: AllocationProblem) -> Solution:
-    """Select candidates in descending order of utility per share while they fit."""
+    """Take candidates by descending utility per share and select each that still fits."""
     matrix = build_constraint_matrix(problem)
     utilisation_table = UtilisationTable(matrix)
     selected = GreedyFill(matrix).fill(order_by_utility_per_share(utilisation_table))

@@ -52,9 +52,8 @@ def exact(problem: AllocationProblem, nodes: int | None = None, gap: float = 0.0
     far is returned.
     """
     matrix = build_constraint_matrix(problem)
-    nodes = (
-        _NODES_TIMES_CANDIDATES // max(1, int(matrix.fits_alone.sum())) if nodes is None else nodes
-    )
+    if nodes is None:
+        nodes = _NODES_TIMES_CANDIDATES // max(1, int(matrix.fits_alone.sum()))
     utilisation_table, greedy = UtilisationTable(matrix), GreedyFill(matrix)
     selected, bound = solve_by_prices(utilisation_table, greedy)
     upper = bound.value
@@ -67,11 +66,10 @@ def exact(problem: AllocationProblem, nodes: int | None = None, gap: float = 0.0
         filled = greedy.fill(np.concatenate([order[proposal[order]], order[~proposal[order]]]))
         if total_utility(matrix, filled) > total_utility(matrix, selected):
             selected = filled
-        if result.bound * _MARGIN >= total_utility(
-            matrix, selected
-        ):  # otherwise the solver is wrong
+        utility = total_utility(matrix, selected)
+        if result.bound * _MARGIN >= utility:  # otherwise the bound of the solver is wrong
             upper = min(upper, result.bound * _MARGIN)
-        if not len(violated) or total_utility(matrix, selected) >= upper * (1 - gap):
+        if not len(violated) or utility >= upper * (1 - gap):
             break
         constraints = _add_violated(matrix, constraints, violated, proposal)
         nodes -= max(result.nodes, _MIN_NODES)
