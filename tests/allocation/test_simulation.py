@@ -95,9 +95,9 @@ def simulate_on_balances(arriving: list[Arrival]) -> list[list[str]]:
         ]
         active = [p for p in points() if p[1] in range(*rotation.active_cohorts(number))]
         assert fits(section, balances, selected_candidates, active, unlocked)
-        for charge in (charge for winner in selected_candidates for charge in winner.charges):
+        for charge in (charge for selected in selected_candidates for charge in selected.charges):
             balances.add(charge, 1)
-        selected_ids.append([winner.id for winner in selected_candidates])
+        selected_ids.append([candidate.id for candidate in selected_candidates])
         not_selected = [
             a for a, is_selected in zip(considered, selection, strict=True) if not is_selected
         ]

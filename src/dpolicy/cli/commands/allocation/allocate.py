@@ -91,7 +91,7 @@ def _reason(candidate: RejectedCandidate) -> str:
     if candidate.refusal_reasons:
         return "; ".join(candidate.refusal_reasons)
     rules = ", ".join(
-        f"{b.rule} @ {b.unit}" + (f" (shadow price {b.price:.4g})" if b.price else "")
+        f"{b.rule} @ {b.unit}" + (f" (price {b.price:.4g})" if b.price else "")
         for b in candidate.binding
     )
     if not candidate.fits_alone:
