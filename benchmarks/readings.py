@@ -88,7 +88,7 @@ def line(reading: Reading, total: int) -> str:
     simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE)
     outcomes = list(simulation.run(arrivals, ROUNDS))
     utility = sum(outcome.utility for outcome in outcomes)
-    spent, _ = measure_spending(run, workload, {name for o in outcomes for name in o.accepted})
+    spent, _ = measure_spending(run, workload, {name for o in outcomes for name in o.selected})
     bar = published_value("S3", system, "utility", total) or 0
     month = published_value("S3", system, "month", total) or 0
     return (

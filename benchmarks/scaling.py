@@ -63,7 +63,7 @@ def line(what: str, size: int, rounds: int) -> str:
     outcomes = list(simulation.run(arrivals, ROUNDS[:rounds]))
     seconds = sum(outcome.total_seconds for outcome in outcomes) / rounds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    won = sum(len(outcome.accepted) for outcome in outcomes)
+    won = sum(len(outcome.selected) for outcome in outcomes)
     shown = f"{size} {what}" if size or what == "more partitions" else what
     asked = len(arrivals) / rounds
     return f"{shown:34} {asked:13.0f} {policy.kept_count:10} {seconds:9.3f} {memory:5} {won:5}"

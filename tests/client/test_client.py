@@ -114,7 +114,7 @@ def test_an_officer_imports_plans_applies_and_allocates(server: Server, tmp_path
             olga.apply(tmp_path / "policy.yaml")
         assert conflict.value.conflicts
         assert olga.apply(compile_policy([Source("policy.yaml", POLICY)])) > first
-        assert len(olga.allocate([release_body("selected")])["chosen"]) == 1
+        assert len(olga.allocate([release_body("selected")])["selected"]) == 1
         records = list(olga.records())
         since = Head(records[3].sequence, records[3].digest)
         assert list(olga.records(since)) == records[4:]

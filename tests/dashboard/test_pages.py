@@ -140,10 +140,10 @@ def test_invalid_texts_are_reported_with_their_position(fetch: Fetch) -> None:
 def test_a_round_lists_selected_and_other_candidates(fetch: Fetch) -> None:
     fields = [("text", round_text(NOW.date())), ("strategy", "efficient")]
     result = fetch("/rounds", fields, accept="application/json").json["round"]
-    assert result["chosen"] and any(loser["fits-alone"] for loser in result["losers"])
-    assert any(not loser["fits-alone"] for loser in result["losers"])
+    feasible = {candidate["feasible-alone"] for candidate in result["not-selected"]}
+    assert result["selected"] and feasible == {True, False}
     wrong = fetch("/rounds", [("text", "[]"), ("strategy", "no such")])
-    assert wrong.status == 200 and "there is no strategy" in wrong.text
+    assert wrong.status == 200 and "unknown strategy" in wrong.text
     line = "- {release: r%d, mechanisms: [{mechanism: {kind: gaussian, sigma: 9}}]}\n"
     many = "".join(line % number for number in range(201))
     assert "at most 200 candidates" in fetch("/rounds", [("text", many)]).text

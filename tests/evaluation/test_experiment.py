@@ -1,4 +1,4 @@
-"""Runs of the evaluation on small workloads, and what becomes of their results."""
+"""Runs of the evaluation on small workloads, and the output of their results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.evaluation.small import workload
+from tests.evaluation.sample_workload import workload
 
 from dpolicy.allocation.scenario_file import load_scenario, simulate_scenario
 from dpolicy.balances.partition_space import ALL_TIME
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import OperationRejected
-from dpolicy.evaluation import run_export as exporting
+from dpolicy.evaluation import run_export
 from dpolicy.evaluation.comparison import (
-    Bar,
-    comparison_bars,
+    ComparedValue,
+    compare_with_paper,
     format_csv,
     format_markdown,
     published_value,
@@ -58,23 +58,23 @@ def results() -> list[EvaluationResult]:
     ]
 
 
-def test_no_budget_of_the_policy_is_passed(results: list[EvaluationResult]) -> None:
-    for found in results:
-        if found.run.system == OURS:
-            assert not [m for m in found.spent if found.exceeds(m)], found.run
-    assert any(found.exceeds(m) for found in results for m in found.spent)
+def test_no_budget_of_the_policy_is_exceeded(results: list[EvaluationResult]) -> None:
+    for entry in results:
+        if entry.run.system == OURS:
+            assert not [m for m in entry.spent if entry.exceeds(m)], entry.run
+    assert any(entry.exceeds(m) for entry in results for m in entry.spent)
 
 
-def test_the_baseline_passes_where_the_policy_is_tighter(results: list[EvaluationResult]) -> None:
-    (one,) = (r for r in results if r.run == EvaluationRun("S1", 10, BASELINE, "efficient"))
-    assert one.exceeds("standard") and one.rules == one.kept == 1
+def test_the_baseline_exceeds_the_tighter_budget(results: list[EvaluationResult]) -> None:
+    (baseline,) = (r for r in results if r.run == EvaluationRun("S1", 10, BASELINE, "efficient"))
+    assert baseline.exceeds("standard") and baseline.rules == baseline.kept == 1
 
 
-def test_utility_is_within_its_bound_and_more_than_nothing(results: list[EvaluationResult]) -> None:
-    for found in results:
-        assert 0 < found.utility <= found.bound + 1e-6
-        assert found.accepted > 0 and found.memory > 0
-        assert 0 <= found.slowest <= found.seconds
+def test_utility_is_positive_and_within_its_bound(results: list[EvaluationResult]) -> None:
+    for entry in results:
+        assert 0 < entry.utility <= entry.bound + 1e-6
+        assert entry.accepted > 0 and entry.memory > 0
+        assert 0 <= entry.slowest <= entry.seconds
 
 
 def test_rules_before_and_after_pruning(results: list[EvaluationResult]) -> None:
@@ -103,9 +103,9 @@ def test_measures_are_those_of_the_paper(results: list[EvaluationResult]) -> Non
 
 
 def test_wider_levels_cost_no_less(results: list[EvaluationResult]) -> None:
-    for found in results:
-        if found.run.scenario == "S2":
-            assert found.spent["member"] <= found.spent["strong"] <= found.spent["weak"]
+    for entry in results:
+        if entry.run.scenario == "S2":
+            assert entry.spent["member"] <= entry.spent["strong"] <= entry.spent["weak"]
 
 
 def test_coarse_blocks_of_s3_are_tighter() -> None:
@@ -129,25 +129,25 @@ def test_cohorts_with_a_full_life() -> None:
     assert cohorts_with_full_life(ROUNDS, SCHEDULE.rotation) == range(11, 20)
 
 
-def test_ready_made_workloads_are_there() -> None:
+def test_the_bundled_workloads_are_complete() -> None:
     counts = {name: len(bundled_workload(name).requests) for name in ("context", "scope", "time")}
     assert counts == {"context": 10017, "scope": 10157, "time": 10119}
 
 
 def test_a_run_of_few_rounds_has_few_requests() -> None:
-    found = workload_for(EvaluationRun("S3", 3, OURS, "efficient", rounds=2))
-    assert {said["round"] for said in found.requests} == {11, 12}
+    requests = workload_for(EvaluationRun("S3", 3, OURS, "efficient", rounds=2)).requests
+    assert {request["round"] for request in requests} == {11, 12}
 
 
 def test_another_share_of_timed_requests() -> None:
-    found = workload_for(EvaluationRun("S3", 3, OURS, "efficient", timed=0.75)).requests
-    timed = sum("a1" in said["attributes"] for said in found) / len(found)
-    assert 0.73 < timed < 0.77
-    fewer = workload_for(EvaluationRun("S3", 3, OURS, "efficient", timed=0.25)).requests
-    assert 0.23 < sum("a1" in said["attributes"] for said in fewer) / len(fewer) < 0.27
+    for share in (0.25, 0.75):
+        run = EvaluationRun("S3", 3, OURS, "efficient", timed=share)
+        requests = workload_for(run).requests
+        timed = sum("a1" in request["attributes"] for request in requests) / len(requests)
+        assert share - 0.02 < timed < share + 0.02
 
 
-def test_every_published_bar_is_known() -> None:
+def test_every_published_utility_is_available() -> None:
     for scenario in PUBLISHED:
         for system in SYSTEMS:
             for total in TOTALS:
@@ -156,43 +156,44 @@ def test_every_published_bar_is_known() -> None:
     assert published_value("S1", OURS, "utility", 4) is None
 
 
-def test_bars_and_their_table(results: list[EvaluationResult]) -> None:
-    bars = comparison_bars(results)
-    text = format_markdown(bars)
-    assert text.startswith("### S1: Context\n\n| | | ε_t 3 | ε_t 10 |\n|---|---|---|---|\n")
-    assert "| DPolicy utility, M | paper | 1.400 | 3.470 |" in text
-    assert "| Cohere standard, ε | paper | 2.80 | 8.20 |" in text
-    assert " **above**" in text
+def test_the_table_of_compared_values(results: list[EvaluationResult]) -> None:
+    compared = compare_with_paper(results)
+    text = format_markdown(compared)
+    assert text.startswith(
+        "### S1: Context\n\n| Measure | Source | ε_t 3 | ε_t 10 |\n|---|---|---|---|\n"
+    )
+    assert "| DPolicy: utility (millions) | paper | 1.400 | 3.470 |" in text
+    assert "| Cohere: ε spent (standard) | paper | 2.80 | 8.20 |" in text
+    assert " **above budget**" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in lines} == {5}
 
 
-def test_several_seeds_tell_their_spread() -> None:
+def test_several_seeds_have_mean_and_range() -> None:
     run = EvaluationRun("S1", 10, OURS, "efficient")
     seeds = [replace(result(run, seed), run=replace(run, seed=seed)) for seed in range(3)]
-    (bar,) = (b for b in comparison_bars(seeds) if b.measure == "utility")
-    assert len(bar.values) == 3 and min(bar.values) < bar.value < max(bar.values)
-    assert f"({min(bar.values) / 1e6:.3f}–{max(bar.values) / 1e6:.3f})" in format_markdown([bar])
+    (value,) = (b for b in compare_with_paper(seeds) if b.measure == "utility")
+    assert len(value.values) == 3 and min(value.values) < value.value < max(value.values)
+    low, high = min(value.values) / 1e6, max(value.values) / 1e6
+    assert f"({low:.3f}–{high:.3f})" in format_markdown([value])
 
 
-def test_a_bar_is_above_if_one_seed_is() -> None:
-    bar = Bar("S1", OURS, "standard", 3, "efficient", (1.0, 1.8), 1.7, 1.7)
-    assert bar.exceeds and bar.deviation == pytest.approx(1.4 / 1.7 - 1)
-    assert not replace(bar, values=(1.7,)).exceeds
+def test_a_value_exceeds_the_budget_if_one_seed_does() -> None:
+    value = ComparedValue("S1", OURS, "standard", 3, "efficient", (1.0, 1.8), 1.7, 1.7)
+    assert value.exceeds and value.deviation == pytest.approx(1.4 / 1.7 - 1)
+    assert not replace(value, values=(1.7,)).exceeds
 
 
-def test_comma_separated_has_a_line_for_each_measure(results: list[EvaluationResult]) -> None:
+def test_csv_has_a_row_for_each_measure(results: list[EvaluationResult]) -> None:
     rows = list(csv.DictReader(StringIO(format_csv(results))))
-    assert len(rows) == sum(1 + len(found.spent) for found in results)
+    assert len(rows) == sum(1 + len(entry.spent) for entry in results)
     assert {row["measure"] for row in rows} >= {"utility", "standard", "member", "month"}
 
 
-def test_figures_are_written_and_the_same_again(
-    results: list[EvaluationResult], tmp_path: Path
-) -> None:
+def test_figures_are_reproducible(results: list[EvaluationResult], tmp_path: Path) -> None:
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
-        paths = draw(comparison_bars(results), tmp_path / folder)
+        paths = draw(compare_with_paper(results), tmp_path / folder)
         names = {path.name for path in paths}
         assert names == {f"figure-{n}.{kind}" for n in (3, 4) for kind in ("png", "svg")}
     for path in paths:
@@ -202,26 +203,29 @@ def test_figures_are_written_and_the_same_again(
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_exported_files_do_what_the_run_does(
+def test_exported_files_reproduce_the_run(
     scenario: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = EvaluationRun(scenario, 5, system, "efficient", as_run=False)
     monkeypatch.setattr(
-        exporting, "workload_for", lambda run: workload(SCENARIOS[run.scenario].workload, count=150)
+        run_export,
+        "workload_for",
+        lambda run: workload(SCENARIOS[run.scenario].workload, count=150),
     )
-    exporting.export_run(run, tmp_path)
+    run_export.export_run(run, tmp_path)
     outcomes = list(simulate_scenario(load_scenario(tmp_path / "scenario.yaml"))[1])
     expected = result(run)
     assert sum(outcome.utility for outcome in outcomes) == expected.utility
-    assert sum(len(outcome.accepted) for outcome in outcomes) == expected.accepted
+    assert sum(len(outcome.selected) for outcome in outcomes) == expected.accepted
 
 
-def test_processes_give_what_one_gives() -> None:
+def test_a_worker_process_gives_the_same_result() -> None:
     runs = [EvaluationRun("S1", total, BASELINE, "first-come", rounds=1) for total in (3, 5)]
-    found = {r.run: r for r in run_all(runs, 1)}
-    assert set(found) == set(runs)
-    again = evaluate_workload(runs[0], workload_for(runs[0]))
-    assert (found[runs[0]].utility, found[runs[0]].spent) == (again.utility, again.spent)
+    by_run = {r.run: r for r in run_all(runs, 1)}
+    assert set(by_run) == set(runs)
+    expected = evaluate_workload(runs[0], workload_for(runs[0]))
+    first = by_run[runs[0]]
+    assert (first.utility, first.spent) == (expected.utility, expected.spent)
 
 
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -229,16 +233,16 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_code([*quick, "--format", "json", "--out", str(tmp_path / "out")]) == 0
     out, err = capfd.readouterr()
     runs = json.loads(out)["runs"]
-    assert [found["run"]["system"] for found in runs] == [OURS, BASELINE]
-    assert {found["run"]["total"] for found in runs} == {10}
+    assert [entry["run"]["system"] for entry in runs] == [OURS, BASELINE]
+    assert {entry["run"]["total"] for entry in runs} == {10}
     assert "figure-3.svg" in err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"bars.md", "runs.csv", "figure-3.png", "figure-3.svg"}
 
 
 def test_the_command_exports(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    said = ["paper", "--scenario", "S3", "--total", "5", "--rounds", "1", "--export", str(tmp_path)]
-    assert exit_code(said) == 0
+    arguments = ["--scenario", "S3", "--total", "5", "--rounds", "1", "--export", str(tmp_path)]
+    assert exit_code(["paper", *arguments]) == 0
     out = capfd.readouterr().out
     assert out.splitlines() == [
         str(tmp_path / name / "scenario.yaml") for name in ("S3-5-cohere", "S3-5-dpolicy")
@@ -247,18 +251,18 @@ def test_the_command_exports(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert exit_code(["simulate", out.splitlines()[1], "--strategy", "first-come"]) == 0
 
 
-def test_without_a_solver_price_is_left_out(
+def test_without_a_solver_price_is_omitted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpolicy.cli.commands.allocation.paper.is_installed", lambda: False)
-    said = ["paper", "--scenario", "S1", "--total", "3", "--rounds", "1", "--export", str(tmp_path)]
-    assert exit_code(said) == 0
-    assert "there is no `price`" in capfd.readouterr().err
+    arguments = ["--scenario", "S1", "--total", "3", "--rounds", "1", "--export", str(tmp_path)]
+    assert exit_code(["paper", *arguments]) == 0
+    assert "the strategy `price` needs HiGHS" in capfd.readouterr().err
 
 
-def test_without_matplotlib_figures_are_refused_by_name(
+def test_without_matplotlib_the_error_names_the_package(
     results: list[EvaluationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpolicy.evaluation.figures.find_spec", lambda _: None)
     with pytest.raises(OperationRejected, match=r"dpolicy\[plot\]"):
-        draw(comparison_bars(results), tmp_path)
+        draw(compare_with_paper(results), tmp_path)

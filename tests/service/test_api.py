@@ -296,7 +296,7 @@ def test_past_releases_are_imported_and_rounds_run(olga: Caller) -> None:
     olga.get(f"/v1/releases/{unresolvable[0]['release']}", 404)
     candidates = [release(next(NAMES), "0.001") for _ in range(3)]
     dry = olga.post("/v1/allocate", {"releases": candidates, "dry-run": True})
-    assert len(dry["chosen"]) == 3 and not dry["decisions"]
+    assert len(dry["selected"]) == 3 and not dry["decisions"]
     assert len(olga.post("/v1/allocate", {"releases": candidates})["decisions"]) == 3
 
 

@@ -1,1 +1,1 @@
-"""More asked than there is: which releases of a round to choose (docs/allocation.md)."""
+"""Allocation rounds: selection among releases that compete for budget (docs/allocation.md)."""

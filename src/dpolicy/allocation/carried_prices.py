@@ -1,9 +1,10 @@
-"""Prices of past rounds → what later rounds would pay for the budgets that a candidate takes.
+"""Dual prices of earlier rounds, used as the opportunity cost of budget.
 
-A round that takes all it can leaves less to the next ones, which may have better use for it. What
-they would pay is not known; what rounds before paid is. A price is kept where it arose, a block of
-a rule, for the whole budget of that block, and fades from round to round. Only requests and
-released decisions enter, so that choosing by these prices reveals nothing (theory 7).
+A round that spends everything leaves less for later rounds, which may have releases of higher
+utility. The prices of later rounds are unknown; those of earlier rounds estimate them. A price is
+kept per block of a rule, refers to the whole budget of that block, and decays from round to round.
+Prices depend only on requests and published decisions, so selecting by them reveals nothing about
+data (theory 7).
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 
-#: What is left of the weight of a round's prices after another round.
+#: Factor by which the weight of a price falls per round.
 PRICE_DECAY = 0.9
-#: Prices that weigh less than this part of the latest round's are forgotten.
+#: Prices with a smaller weight, relative to the latest round, are dropped.
 MIN_PRICE_WEIGHT = 0.1
-#: A row with less of its budget left is priced as if this much were left.
+#: Smallest remaining share of a row's budget by which its price is divided.
 MIN_REMAINING_SHARE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarriedPrices:
-    """Prices by rule and block, blocks × axes, each with the age of its round; and their rounds."""
+    """Prices by rule and block (blocks × axes) with their ages; `rounds` is the number of rounds.
+
+    The age of a price is the number of rounds since it was paid.
+    """
 
     rules: NDArray[np.intp]
     blocks: CandidatePositions
@@ -39,22 +43,22 @@ class CarriedPrices:
 
     @staticmethod
     def empty(axes: int) -> CarriedPrices:
-        """A market before its first round."""
+        """Return prices before the first round."""
         none = np.empty(0, np.intp)
         return CarriedPrices(
             none, np.empty((0, axes), np.int64), np.empty(0), np.empty(0, np.int64), 0
         )
 
-    def with_round(self, problem: AllocationProblem, allocation: Solution) -> CarriedPrices:
-        """The market with one more round, whose rows had prices."""
-        paid = np.flatnonzero(allocation.prices > 0).tolist()
-        rows = [problem.rows[number] for number in paid]
-        rest = np.maximum(np.array([row.remaining_share for row in rows]), MIN_REMAINING_SHARE)
+    def with_round(self, problem: AllocationProblem, solution: Solution) -> CarriedPrices:
+        """Return these prices, one round older, and the prices of a new round."""
+        priced = np.flatnonzero(solution.prices > 0).tolist()
+        rows = [problem.rows[number] for number in priced]
+        shares = np.maximum(np.array([row.remaining_share for row in rows]), MIN_REMAINING_SHARE)
         kept = PRICE_DECAY ** (self.ages + 1) >= MIN_PRICE_WEIGHT
         return CarriedPrices(
             np.append(self.rules[kept], np.array([row.rule for row in rows], np.intp)),
             np.vstack([self.blocks[kept], *(row.block for row in rows)]),
-            np.append(self.prices[kept], allocation.prices[paid] / rest),
+            np.append(self.prices[kept], solution.prices[priced] / shares),
             np.append(self.ages[kept] + 1, np.zeros(len(rows), np.int64)),
             self.rounds + 1,
         )
@@ -64,43 +68,49 @@ class CarriedPrices:
         section: EnforcedSection,
         demands: Mapping[int, RuleDemand],
         count: int,
-        cohorts: int | None,
+        cohort_axis: int | None,
     ) -> NDArray[np.float64]:
-        """By candidate, what the shares that it takes of budgets were worth, on average.
+        """Return, per candidate, the average price that earlier rounds paid for its budget shares.
 
-        On the axis of the cohorts places do not matter: each round selects those that are active.
+        The position on the cohort axis is ignored, because each round selects the active cohorts.
         """
-        found = np.zeros(count)
-        whole = sum(PRICE_DECAY**age for age in range(1 + int(self.ages.max(initial=0))))
-        worths = self.prices * PRICE_DECAY**self.ages / whole
+        costs = np.zeros(count)
+        total_weight = sum(PRICE_DECAY**age for age in range(1 + int(self.ages.max(initial=0))))
+        weighted = self.prices * PRICE_DECAY**self.ages / total_weight
         for rule in np.unique(self.rules).tolist():
             if rule in demands:
-                here, wanted = self.rules == rule, demands[rule]
-                taken = largest_shares(
-                    wanted, budget_shares(section, rule, wanted), self.blocks[here], cohorts
-                )
-                found[np.unique(wanted.owner)] += (taken * worths[here]).sum(axis=1)
-        return found
+                of_rule, demand = self.rules == rule, demands[rule]
+                shares = budget_shares(section, rule, demand)
+                used = largest_shares(demand, shares, self.blocks[of_rule], cohort_axis)
+                costs[np.unique(demand.owner)] += (used * weighted[of_rule]).sum(axis=1)
+        return costs
 
 
 def largest_shares(
-    demand: RuleDemand, shares: NDArray[np.float64], blocks: CandidatePositions, without: int | None
+    demand: RuleDemand,
+    shares: NDArray[np.float64],
+    blocks: CandidatePositions,
+    ignored_axis: int | None,
 ) -> NDArray[np.float64]:
-    """The largest share of each block that each candidate takes, one axis aside."""
-    taken = np.repeat(shares[demand.kind[demand.item_of_box]][:, None], len(blocks), axis=1)
+    """Return the largest share of each block that each candidate uses, candidates × blocks.
+
+    `shares` is the budget share of each kind of cost. The position on `ignored_axis` is ignored.
+    """
+    used = np.repeat(shares[demand.kind[demand.item_of_box]][:, None], len(blocks), axis=1)
     for axis in range(blocks.shape[1]):
-        if axis != without:
-            at = blocks[:, axis]
-            taken *= (demand.low[axis][:, None] <= at) & (at < demand.high[axis][:, None])
+        if axis != ignored_axis:
+            position = blocks[:, axis]
+            starts_before = demand.low[axis][:, None] <= position
+            used *= starts_before & (position < demand.high[axis][:, None])
     first = np.flatnonzero(np.diff(demand.owner[demand.item_of_box], prepend=-1))
-    most: NDArray[np.float64] = np.maximum.reduceat(taken, first, axis=0)
-    return most
+    largest: NDArray[np.float64] = np.maximum.reduceat(used, first, axis=0)
+    return largest
 
 
 def budget_shares(section: EnforcedSection, rule: int, demand: RuleDemand) -> NDArray[np.float64]:
-    """By kind of cost, the share of the whole budget that it takes at its best certificate."""
+    """Return, per kind of cost, its share of the whole budget at its best certificate."""
     limits = section.bounds_for(np.array([rule], np.intp)).maximum[0, :-1]
     counts = (limits > 0) & (limits < INFINITE)
     shares = demand.table[:, :-1][:, counts] / limits[counts]
-    least: NDArray[np.float64] = shares.min(axis=1, initial=1.0)
-    return least
+    smallest: NDArray[np.float64] = shares.min(axis=1, initial=1.0)
+    return smallest

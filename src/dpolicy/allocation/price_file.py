@@ -1,7 +1,7 @@
-"""A market ↔ a file that carries its prices from one round on a ledger to the next.
+"""Price file: carries the prices of one round on a ledger to the next.
 
-Rules stand there by name and unit. Prices that were paid under another policy say nothing about
-this one, so the file of another policy is an empty market.
+The file names rules by name and unit. Prices of another policy do not apply to the active one, so a
+file of another policy is read as empty.
 """
 
 from __future__ import annotations
@@ -21,50 +21,61 @@ FORMAT = 1
 
 
 def load_prices(file: Path, policy: CompiledPolicy) -> CarriedPrices:
-    """The market of a file, or an empty one if there is none for this policy."""
-    market = CarriedPrices.empty(len(enforced_sections(policy)[0].full_extent))
+    """Read a price file; return empty prices if it does not exist or is of another policy.
+
+    Raise `OperationRejected` if the file is not a valid price file.
+    """
+    empty = CarriedPrices.empty(len(enforced_sections(policy)[0].full_extent))
     if not file.exists():
-        return market
+        return empty
     try:
-        said = json.loads(file.read_text("utf-8"))
-        if said["format"] != FORMAT:
+        document = json.loads(file.read_text("utf-8"))
+        if document["format"] != FORMAT:
             raise OperationRejected(f"{file} was written by another version")
-        if said["policy"] != policy.digest:
-            return market
-        return _market(said, policy, market)
+        if document["policy"] != policy.digest:
+            return empty
+        return _parse_prices(document, policy, empty.blocks.shape[1])
     except (ArithmeticError, ValueError, KeyError, TypeError) as error:
-        raise OperationRejected(f"{file} is not a list of prices: {error}") from None
+        raise OperationRejected(f"{file} is not a valid price file: {error}") from None
 
 
-def _market(
-    document: dict[str, Any], policy: CompiledPolicy, empty: CarriedPrices
-) -> CarriedPrices:
+def _parse_prices(document: dict[str, Any], policy: CompiledPolicy, axes: int) -> CarriedPrices:
     rules = policy.cumulative.rules
     numbers = {(rule.name, rule.unit): number for number, rule in enumerate(rules)}
-    lines = document["prices"]
-    axes = empty.blocks.shape[1]
-    prices = np.array([line["price"] for line in lines], np.float64)
-    ages = np.array([line["age"] for line in lines], np.int64)
+    entries = document["prices"]
+    prices = np.array([entry["price"] for entry in entries], np.float64)
+    ages = np.array([entry["age"] for entry in entries], np.int64)
     if not (np.isfinite(prices) & (prices >= 0) & (ages >= 0)).all():
-        raise ValueError("a price or an age is no amount")
+        raise ValueError("prices and ages must be finite and not negative")
     return CarriedPrices(
-        np.array([numbers[line["rule"], line["unit"]] for line in lines], np.intp),
-        np.array([line["at"] for line in lines], np.int64).reshape(len(lines), axes),
+        np.array([numbers[entry["rule"], entry["unit"]] for entry in entries], np.intp),
+        np.array([entry["at"] for entry in entries], np.int64).reshape(len(entries), axes),
         prices,
         ages,
         int(document["rounds"]),
     )
 
 
-def save_prices(file: Path, policy: CompiledPolicy, market: CarriedPrices) -> None:
-    """Write a market, whole or not at all."""
+def save_prices(file: Path, policy: CompiledPolicy, prices: CarriedPrices) -> None:
+    """Write a price file; it is replaced atomically."""
     rules = policy.cumulative.rules
-    columns = market.rules.tolist(), market.blocks.tolist(), market.prices.tolist()
-    lines = [
-        {"rule": rules[rule].name, "unit": rules[rule].unit, "at": at, "price": price, "age": age}
-        for rule, at, price, age in zip(*columns, market.ages.tolist(), strict=True)
+    columns = prices.rules.tolist(), prices.blocks.tolist(), prices.prices.tolist()
+    entries = [
+        {
+            "rule": rules[rule].name,
+            "unit": rules[rule].unit,
+            "at": block,
+            "price": price,
+            "age": age,
+        }
+        for rule, block, price, age in zip(*columns, prices.ages.tolist(), strict=True)
     ]
-    said = {"format": FORMAT, "policy": policy.digest, "rounds": market.rounds, "prices": lines}
+    document = {
+        "format": FORMAT,
+        "policy": policy.digest,
+        "rounds": prices.rounds,
+        "prices": entries,
+    }
     new = file.with_name(f"{file.name}.new")
-    new.write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    new.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", "utf-8")
     new.replace(file)

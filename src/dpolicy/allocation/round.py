@@ -1,9 +1,10 @@
-"""Releases that compete for a ledger's budgets → who wins, in one commit, and why others lose.
+"""Allocation round on a ledger: select among competing releases and charge the selected ones.
 
-A choice is made on balances of its own while others can write, and again under the lock if somebody
-did. Every winner goes through the same decision as any release: that one is denied would be a
-mistake here, and then nothing is written.
-Losers are not recorded; they may ask again. An id that was decided before keeps its answer.
+The round is planned on a copy of the balances, without the write lock. Under the lock the plan is
+used if the ledger has not changed; otherwise the round is planned again. Each selected release is
+then decided like any other release, all in one commit. If one is denied, that is a bug, and nothing
+is written. Releases that are not selected are not recorded; they can be submitted again. An id that
+is already in the ledger keeps its recorded decision.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import enforced_sections
 from dpolicy.decisions.counter_offers import find_counter_offers
-from dpolicy.decisions.decide import decide
+from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.pdp.decision_point import DecisionPoint
@@ -39,17 +40,19 @@ from dpolicy.pdp.request_evaluation import ensure_not_pending, no_policy_error, 
 from dpolicy.privacy.budget import budget_amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
-from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
-#: So many losers, the most valuable ones, are told what would fit: each is decided many times.
+#: Candidates, those of highest utility, that get counter-offers; each takes many decisions.
 MAX_CANDIDATES_WITH_OFFERS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
-    """All of a state that a choice depends on: balances of its own, so that others can write."""
+class RoundView:
+    """Part of the ledger state that a round depends on, with a copy of the balances.
+
+    `recorded_releases` have ids that are already in the ledger; `new_releases` compete.
+    """
 
     sequence: int
     today: int
@@ -58,227 +61,248 @@ class _Seen:
     recorded_releases: tuple[Release, ...]
     new_releases: tuple[Release, ...]
 
-    @property
-    def moment(self) -> tuple[int, int]:
-        """When it was seen."""
-        return self.sequence, self.today
+    def is_current(self, state: LedgerState) -> bool:
+        """Return whether the ledger still has the records and the date of this view."""
+        return (self.sequence, self.today) == (state.sequence, state.today)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """What is chosen, and what to submit; the winners are charged in what was seen."""
+class RoundPlan:
+    """Result of a round before it is written.
 
+    In the balances of `view` the selected releases are charged. `submitted` are the recorded
+    releases, whose decisions are replayed, and the selected ones.
+    """
+
+    view: RoundView
     result: AllocationResult
     submitted: tuple[Release, ...]
-    view: _Seen
+
+
+@dataclass(slots=True, eq=False)
+class _Planner:
+    """Requests of a round, how to plan it, and the latest plan."""
+
+    requests: Sequence[Release]
+    strategy: Strategy
+    carried_prices: CarriedPrices | None
+    plan: RoundPlan
+
+    def releases_to_submit(self, state: LedgerState) -> Sequence[Release]:
+        """Return the releases of the plan; plan again first if the ledger has changed since."""
+        if not self.plan.view.is_current(state):
+            view = view_round(state, self.requests)
+            self.plan = plan_round(view, self.strategy, self.carried_prices)
+        return self.plan.submitted
 
 
 def allocate(
-    point: DecisionPoint,
+    decision_point: DecisionPoint,
     releases: Sequence[Release | Body],
     strategy: Strategy | str = "efficient",
     by: str = "",
     *,
     dry_run: bool = False,
-    market: CarriedPrices | None = None,
+    carried_prices: CarriedPrices | None = None,
 ) -> AllocationResult:
-    """Choose among releases and charge the winners together, or only say what would be chosen.
+    """Select among releases and charge the selected ones in one commit.
 
-    With a market of earlier rounds, `price` leaves to later ones what they would pay more for.
+    A dry run writes nothing. With prices of earlier rounds, the strategy `price` leaves budget to
+    later rounds that are expected to pay more for it. Raise `OperationRejected` for an unknown
+    strategy, a repeated id, or a release that is pending approval.
     """
-    chooses = _strategy(strategy)
-    asked = [parse_request(release) for release in releases]
-    check_unique_ids(asked)
-    seen = point.read_state(lambda state: _seen(state, asked))
-    found = _chosen(seen, chooses, market)
-    decisions: tuple[Decision, ...] = ()
-    if not dry_run:
-
-        def choose(state: LedgerState) -> Sequence[Release]:
-            """What was chosen while others could write, or a new choice if somebody did."""
-            nonlocal found
-            if (state.sequence, state.today) != seen.moment:
-                found = _chosen(_seen(state, asked), chooses, market)
-            return found.submitted
-
-        decisions = point.submit_batch(choose, by)
-    return replace(found.result, not_selected=_with_offers(found), decisions=decisions)
+    solve = _find_strategy(strategy)
+    requests = [parse_request(release) for release in releases]
+    check_unique_ids(requests)
+    view = decision_point.read_state(lambda state: view_round(state, requests))
+    planner = _Planner(requests, solve, carried_prices, plan_round(view, solve, carried_prices))
+    decisions = () if dry_run else decision_point.submit_batch(planner.releases_to_submit, by)
+    plan = planner.plan
+    return replace(plan.result, not_selected=_add_counter_offers(plan), decisions=decisions)
 
 
-def _strategy(strategy: Strategy | str) -> Strategy:
+def _find_strategy(strategy: Strategy | str) -> Strategy:
     if not isinstance(strategy, str):
         return strategy
     if strategy not in STRATEGIES:
         raise OperationRejected(
-            f"there is no strategy `{strategy}`; there are {', '.join(STRATEGIES)}"
+            f"unknown strategy `{strategy}`; available: {', '.join(STRATEGIES)}"
         )
     return STRATEGIES[strategy]
 
 
-def _seen(state: LedgerState, releases: Sequence[Release]) -> _Seen:
-    """A look at a state."""
+def view_round(state: LedgerState, requests: Sequence[Release]) -> RoundView:
+    """Copy from the ledger state what a round depends on.
+
+    Raise `OperationRejected` if there is no active policy or a request is pending approval.
+    """
     policy = state.policy
     if policy is None:
         raise no_policy_error()
-    known = tuple(release for release in releases if release.id in state.entries)
-    asked = tuple(release for release in releases if release.id not in state.entries)
-    for release in asked:
-        ensure_not_pending(state, release.id)  # before anything of the round is written
-    return _Seen(state.sequence, state.today, policy, state.balances.copy(), known, asked)
+    recorded = tuple(release for release in requests if release.id in state.entries)
+    new = tuple(release for release in requests if release.id not in state.entries)
+    for release in new:
+        ensure_not_pending(state, release.id)
+    return RoundView(state.sequence, state.today, policy, state.balances.copy(), recorded, new)
 
 
-def _chosen(view: _Seen, strategy: Strategy, market: CarriedPrices | None) -> _Choice:
-    """Who would win, and what to submit: those known before, then the winners."""
-    candidates = [_candidate(view.policy, release, view.today) for release in view.new_releases]
-    problem = build_problem(
-        enforced_sections(view.policy)[0], view.balances, candidates, market=market
-    )
-    allocation = strategy(problem)
-    losers = _losers(view, candidates, problem, allocation)
-    winners = np.flatnonzero(allocation.selected).tolist()
-    for number in winners:
+def plan_round(
+    view: RoundView, strategy: Strategy, carried_prices: CarriedPrices | None
+) -> RoundPlan:
+    """Select among the new releases of a view and charge the selected ones in its balances."""
+    candidates = [_candidate(view, release) for release in view.new_releases]
+    section = enforced_sections(view.policy)[0]
+    problem = build_problem(section, view.balances, candidates, carried_prices=carried_prices)
+    solution = strategy(problem)
+    not_selected = _list_rejected(view, candidates, problem, solution)
+    selected = np.flatnonzero(solution.selected).tolist()
+    for number in selected:
         for charge in candidates[number].charges:
             view.balances.add(charge, 1)
-    told = AllocationResult(
-        allocation.utility(problem),
-        allocation.bound,
-        allocation.gap(problem),
-        tuple(view.new_releases[number].id for number in winners),
+    releases = tuple(view.new_releases[number] for number in selected)
+    result = AllocationResult(
+        solution.utility(problem),
+        solution.bound,
+        solution.gap(problem),
+        tuple(release.id for release in releases),
         tuple(release.id for release in view.recorded_releases),
-        losers,
-        _prices(view.policy, problem, allocation),
-        carried_prices=market and market.with_round(problem, allocation),
+        not_selected,
+        _shadow_prices(view.policy, problem, solution),
+        carried_prices=carried_prices and carried_prices.with_round(problem, solution),
     )
-    return _Choice(
-        told, (*view.recorded_releases, *(view.new_releases[number] for number in winners)), view
-    )
+    return RoundPlan(view, result, (*view.recorded_releases, *releases))
 
 
-def _with_offers(choice: _Choice) -> tuple[RejectedCandidate, ...]:
-    """The losers, the most valuable of them told what would fit once the winners are charged."""
-    by_id = {release.id: release for release in choice.view.new_releases}
-    ranked = sorted(choice.result.not_selected, key=lambda loser: -_utility(by_id[loser.release]))
-    told = {loser.release for loser in ranked[:MAX_CANDIDATES_WITH_OFFERS]}
+def _add_counter_offers(plan: RoundPlan) -> tuple[RejectedCandidate, ...]:
+    """Return the rejected candidates; those of highest utility get counter-offers.
+
+    A counter-offer fits beside the selected releases, which are charged in the view.
+    """
+    by_id = {release.id: release for release in plan.view.new_releases}
+    rejected = plan.result.not_selected
+    ranked = sorted(rejected, key=lambda candidate: -_utility(by_id[candidate.release]))
+    with_offers = {candidate.release for candidate in ranked[:MAX_CANDIDATES_WITH_OFFERS]}
     return tuple(
-        replace(loser, counter_offers=_offers(choice.view, by_id[loser.release]))
-        if loser.release in told
-        else loser
-        for loser in choice.result.not_selected
+        replace(candidate, counter_offers=_counter_offers(plan.view, by_id[candidate.release]))
+        if candidate.release in with_offers
+        else candidate
+        for candidate in rejected
     )
 
 
-def _offers(view: _Seen, release: Release) -> tuple[Mapping[str, Any], ...]:
-    verdict = decide(
-        view.policy, view.balances, resolve_or_reject(release, view.policy), view.today
-    )
+def _counter_offers(view: RoundView, release: Release) -> tuple[Mapping[str, Any], ...]:
+    verdict = _decide_alone(view, release)
     return find_counter_offers(view.policy, view.balances, view.today, release.body, verdict)
 
 
+def _decide_alone(view: RoundView, release: Release) -> Verdict:
+    mechanisms = resolve_or_reject(release, view.policy)
+    return decide(view.policy, view.balances, mechanisms, view.today)
+
+
 def _utility(release: Release) -> float:
-    """A release that does not say its utility counts as one."""
+    """Return the utility of a release, 1 by default."""
     return 1.0 if release.utility is None else float(release.utility)
 
 
-def _candidate(policy: CompiledPolicy, release: Release, today: int) -> Candidate:
+def _candidate(view: RoundView, release: Release) -> Candidate:
     try:
-        mechanisms = resolve_or_reject(release, policy)
+        mechanisms = resolve_or_reject(release, view.policy)
     except ReleaseRejected as error:
         raise error.for_release(release.id) from None
-    return make_candidate(policy, release.id, _utility(release), mechanisms, today)
+    return make_candidate(view.policy, release.id, _utility(release), mechanisms, view.today)
 
 
-def _losers(
-    view: _Seen, candidates: Sequence[Candidate], problem: AllocationProblem, allocation: Solution
+def _list_rejected(
+    view: RoundView, candidates: Sequence[Candidate], problem: AllocationProblem, solution: Solution
 ) -> tuple[RejectedCandidate, ...]:
-    binding = _binding(view.policy, problem, allocation)
-    found = []
-    for number, release in enumerate(view.new_releases):
-        if allocation.selected[number]:
-            continue
-        alone = bool(problem.fits_alone[number])
-        rules = binding.get(number, ()) if alone else _alone(view, release)
-        later = (
-            None if problem.opportunity_costs is None else float(problem.opportunity_costs[number])
-        )
-        found.append(
+    """Return the candidates that are not selected, without counter-offers."""
+    binding = _find_binding_rules(view.policy, problem, solution)
+    costs = problem.opportunity_costs
+    rejected = []
+    for number in np.flatnonzero(~solution.selected).tolist():
+        release = view.new_releases[number]
+        fits_alone = bool(problem.fits_alone[number])
+        rules = binding.get(number, ()) if fits_alone else _find_exceeded_rules(view, release)
+        rejected.append(
             RejectedCandidate(
                 release.id,
-                alone,
+                fits_alone,
                 candidates[number].refusal_reasons,
                 tuple(rules),
-                opportunity_cost=later,
+                opportunity_cost=None if costs is None else float(costs[number]),
             )
         )
-    return tuple(found)
+    return tuple(rejected)
 
 
-def _alone(view: _Seen, release: Release) -> list[BindingRule]:
-    """The rules that refuse a release whatever the others do."""
-    verdict = decide(
-        view.policy, view.balances, resolve_or_reject(release, view.policy), view.today
-    )
-    return [
-        BindingRule(
-            checks.section.compiled.rules[number].name,
-            checks.section.compiled.rules[number].unit,
-            None,
-        )
-        for checks in verdict.checks
+def _find_exceeded_rules(view: RoundView, release: Release) -> list[BindingRule]:
+    """Return the rules that a release exceeds even if nothing else is selected."""
+    rules = [
+        checks.section.compiled.rules[number]
+        for checks in _decide_alone(view, release).checks
         for number in checks.rule_numbers[~checks.holds].tolist()
     ]
+    return [BindingRule(rule.name, rule.unit, None) for rule in rules]
 
 
-def _binding(
-    policy: CompiledPolicy, problem: AllocationProblem, allocation: Solution
+def _find_binding_rules(
+    policy: CompiledPolicy, problem: AllocationProblem, solution: Solution
 ) -> Mapping[int, Sequence[BindingRule]]:
-    """For each loser, the rules in which it does not fit beside the winners; dearest first."""
+    """Return, per candidate number, the rules in which it does not fit beside the selected ones.
+
+    The rules of a candidate are sorted by price, the highest first.
+    """
     rules = policy.cumulative.rules
     prices: dict[int, dict[int, float | None]] = {}
     for position, row in enumerate(problem.rows):
-        price = float(allocation.prices[position]) if len(allocation.prices) else None
-        for number in row.candidates[_kept_out(row, allocation.selected)].tolist():
-            own = prices.setdefault(number, {})
-            before = own.get(row.rule)
-            own[row.rule] = price if before is None or price is None else max(before, price)
+        price = float(solution.prices[position]) if len(solution.prices) else None
+        for number in row.candidates[_does_not_fit(row, solution.selected)].tolist():
+            by_rule = prices.setdefault(number, {})
+            previous = by_rule.get(row.rule)
+            if previous is None or price is None:
+                by_rule[row.rule] = price
+            else:
+                by_rule[row.rule] = max(previous, price)
     return {
         number: [
             BindingRule(rules[rule].name, rules[rule].unit, price)
-            for rule, price in sorted(own.items(), key=lambda item: (-(item[1] or 0), item[0]))
+            for rule, price in sorted(by_rule.items(), key=lambda item: (-(item[1] or 0), item[0]))
         ]
-        for number, own in prices.items()
+        for number, by_rule in prices.items()
     }
 
 
-def _prices(
-    policy: CompiledPolicy, problem: AllocationProblem, allocation: Solution
+def _shadow_prices(
+    policy: CompiledPolicy, problem: AllocationProblem, solution: Solution
 ) -> tuple[ShadowPrice, ...]:
-    """What one more unit of each rule's budget would be worth, dearest first.
+    """Return the approximate utility of one more unit of each rule's budget, highest first.
 
-    As much again as is left of a row is worth its price; one more unit raises all thresholds of a
-    rule by about a unit's part of them, and those of μ, which are squares, by twice that.
+    The price of a row is the utility of doubling its remaining budget. One more unit of a budget of
+    size s raises all thresholds of the rule by about 1/s of them; the thresholds of μ are squares
+    and rise by about 2/s.
     """
-    worths: dict[int, float] = {}
-    for row, price in zip(problem.rows, allocation.prices.tolist(), strict=False):
+    utilities: dict[int, float] = {}
+    for row, price in zip(problem.rows, solution.prices.tolist(), strict=False):
         if price > 0 and row.remaining_share > 0:
-            worths[row.rule] = worths.get(row.rule, 0.0) + price / row.remaining_share
-    found = []
-    for number, worth in worths.items():
+            utilities[row.rule] = utilities.get(row.rule, 0.0) + price / row.remaining_share
+    shadow_prices = []
+    for number, utility in utilities.items():
         rule = policy.cumulative.rules[number]
-        known = budget_amount(rule.budget)
-        if known is not None and known[1] > 0:
-            notion, size = known
-            found.append(
-                ShadowPrice(rule, notion, worth * (2 if notion == "mu" else 1) / float(size))
-            )
-    return tuple(sorted(found, key=lambda price: -price.marginal_utility))
+        amount = budget_amount(rule.budget)
+        if amount is not None and amount[1] > 0:
+            notion, size = amount
+            marginal_utility = utility * (2 if notion == "mu" else 1) / float(size)
+            shadow_prices.append(ShadowPrice(rule, notion, marginal_utility))
+    return tuple(sorted(shadow_prices, key=lambda price: -price.marginal_utility))
 
 
-def _kept_out(row: ConstraintRow, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which losers of a row do not fit beside its winners."""
-    wins = chosen[row.candidates]
-    after = row.costs + row.costs[wins].sum(axis=0)
+def _does_not_fit(row: ConstraintRow, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which candidates of a row are not selected and do not fit beside the selected ones."""
+    in_selection = selected[row.candidates]
+    after = row.costs + row.costs[in_selection].sum(axis=0)
     within = (after[:, np.newaxis] <= row.remaining) | (row.remaining >= INFINITE)
     certified = within[..., :-1].all(-1) if row.require_all else within[..., :-1].any(-1)
     fits = (certified & within[..., -1]).all(axis=1)
-    kept_out: NDArray[np.bool_] = ~wins & ~fits
-    return kept_out
+    excluded: NDArray[np.bool_] = ~in_selection & ~fits
+    return excluded

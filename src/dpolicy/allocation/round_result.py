@@ -1,6 +1,6 @@
-"""What became of a batch: who won, why others lost and what would fit, and what budgets are worth.
+"""Result of an allocation round: selected and rejected candidates, counter-offers, shadow prices.
 
-All of it follows from the policy, the requests and past decisions; nothing of it looks at data.
+It depends on the policy, the requests and past decisions, never on data.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from dpolicy.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class BindingRule:
-    """A rule that keeps a release out, and what as much again as is left of it would be worth."""
+    """Rule that prevents the selection of a candidate.
+
+    `price` is the approximate utility gained if the remaining budget of the rule were doubled; None
+    if the strategy computes no prices.
+    """
 
     rule: str
     unit: str
     price: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the rule as JSON values."""
         return {"rule": self.rule, "unit": self.unit, "price": self.price}
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedCandidate:
-    """A release that was not chosen: whether it would fit alone, what it does not fit beside, and
-    what would fit instead once the winners are charged.
+    """Release that was not selected.
 
-    Without anything that binds it would still fit: ask again. `later` is what earlier rounds paid
-    for what it takes.
+    `binding` are the rules in which it does not fit, alone or beside the selected releases; if it
+    is empty, the release still fits and can be submitted again. `counter_offers` fit beside the
+    selected releases. `opportunity_cost` is the price that earlier rounds paid for the same budget.
     """
 
     release: str
@@ -45,43 +49,43 @@ class RejectedCandidate:
     opportunity_cost: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the candidate as JSON values."""
         return {
             "release": self.release,
-            "fits-alone": self.fits_alone,
+            "feasible-alone": self.fits_alone,
             "refused": list(self.refusal_reasons),
             "binding": [binding.as_json() for binding in self.binding],
             "would-fit": [dict(offer) for offer in self.counter_offers],
-            "later": self.opportunity_cost,
+            "opportunity-cost": self.opportunity_cost,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowPrice:
-    """What one more unit of a rule's ε, ρ or μ would be worth to this batch, about."""
+    """Approximate utility that this round would gain from one more unit of a rule's ε, ρ or μ."""
 
     rule: Rule
     notion: str
     marginal_utility: float
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the price as JSON values."""
         return {
             "rule": self.rule.name,
             "unit": self.rule.unit,
             "budget": budget_to_json(self.rule.budget),
-            "one-more": self.notion,
-            "worth": self.marginal_utility,
+            "notion": self.notion,
+            "marginal-utility": self.marginal_utility,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationResult:
-    """What became of a batch: its worth, the most that any choice could be worth, and for whom.
+    """Result of a round: its utility, an upper bound for any selection, and the candidates.
 
-    `decisions` are those of the winners, and of releases that were decided before; nothing in a
-    dry run, where `chosen` still tells the winners and `known` those that were decided before.
-    `market` has the prices of this round too.
+    `already_decided` are ids that were in the ledger before the round. `decisions` are those of the
+    selected and of the already decided releases; a dry run has none. `carried_prices` include the
+    prices of this round.
     """
 
     utility: float
@@ -95,14 +99,14 @@ class AllocationResult:
     carried_prices: CarriedPrices | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the result as JSON values; the carried prices are not included."""
         return {
             "utility": self.utility,
             "bound": self.bound,
             "gap": self.gap,
-            "chosen": list(self.selected),
-            "decided-before": list(self.already_decided),
-            "losers": [loser.as_json() for loser in self.not_selected],
+            "selected": list(self.selected),
+            "already-decided": list(self.already_decided),
+            "not-selected": [candidate.as_json() for candidate in self.not_selected],
             "prices": [price.as_json() for price in self.prices],
             "decisions": [decision.as_json() for decision in self.decisions],
         }

@@ -1,10 +1,10 @@
-"""A scenario file → what to simulate: a policy, arriving requests, rounds, cohorts and a strategy.
+"""Scenario file of a simulation: policy, arriving requests, rounds, cohorts and strategy.
 
 policy: policy.yaml                        # paths are relative to the scenario
 requests: [requests.yaml]                  # lists of releases, each with its `round`
 rounds: {from: 1, to: 20}
 cohorts: {partition: cohort, active: 12}   # left out: users do not rotate
-unlocking: {steps: 12, slack: 0.4}         # left out: budgets are there from the start
+unlocking: {steps: 12, slack: 0.4}         # left out: budgets are fully unlocked
 strategy: efficient
 timeout: 1                                 # rounds that consider a request before it is dropped
 """
@@ -44,7 +44,7 @@ from dpolicy.text.yaml_reader import read_nodes
 
 @dataclass(frozen=True, slots=True)
 class SimulationScenario:
-    """What a scenario file says, with its files found."""
+    """Content of a scenario file; relative paths are resolved against its directory."""
 
     policy: Path
     requests: tuple[Path, ...]
@@ -66,15 +66,21 @@ _COHORTS = RecordShape(
     "`cohorts`",
     {
         "partition": RecordField(NameShape(), "a partition with a range", required=True),
-        "active": RecordField(_COUNT, "for how many rounds a cohort is selected", required=True),
+        "active": RecordField(
+            _COUNT, "number of rounds in which a cohort is active", required=True
+        ),
     },
     lambda v, _: CohortRotation(str(v["partition"]), int(v["active"])),
 )
 _UNLOCKING = RecordShape(
     "`unlocking`",
     {
-        "steps": RecordField(_COUNT, "after so many rounds all is unlocked", required=True),
-        "slack": RecordField(_SLACK, "how much faster the first half is", default=Fraction(0)),
+        "steps": RecordField(
+            _COUNT, "number of rounds until the whole budget is unlocked", required=True
+        ),
+        "slack": RecordField(
+            _SLACK, "how much faster the first half is unlocked", default=Fraction(0)
+        ),
     },
     lambda v, _: UnlockingSchedule(int(v["steps"]), Fraction(v["slack"])),
 )
@@ -87,27 +93,29 @@ SCENARIO: Shape = RecordShape(
         "cohorts": RecordField(_COHORTS),
         "unlocking": RecordField(_UNLOCKING),
         "strategy": RecordField(ChoiceShape(tuple(STRATEGIES), "a strategy"), default="efficient"),
-        "timeout": RecordField(_COUNT, "rounds that consider a request", default=Fraction(1)),
+        "timeout": RecordField(
+            _COUNT, "number of rounds that consider a request", default=Fraction(1)
+        ),
     },
     lambda values, _: values,
 )
 
 
 def load_scenario(file: Path) -> SimulationScenario:
-    """The scenario of a file. Raises `PolicyRejected` with every mistake in it."""
-    found = DiagnosticCollector()
-    node = read_nodes(read_source(file), found.report)
-    said: Any = INVALID if node is None else SCENARIO.read(node, found.report)
-    if said is INVALID or found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
-    if said["unlocking"] is not None and said["cohorts"] is None:
-        raise OperationRejected("`unlocking` goes by the age of cohorts: say `cohorts` as well")
+    """Read a scenario file. Raise `PolicyRejected` with all diagnostics."""
+    diagnostics = DiagnosticCollector()
+    node = read_nodes(read_source(file), diagnostics.report)
+    document: Any = INVALID if node is None else SCENARIO.read(node, diagnostics.report)
+    if document is INVALID or diagnostics.errors:
+        raise PolicyRejected(diagnostics.sorted_diagnostics)
+    if document["unlocking"] is not None and document["cohorts"] is None:
+        raise OperationRejected("`unlocking` depends on the age of cohorts; add `cohorts`")
     return SimulationScenario(
-        file.parent / str(said["policy"]),
-        tuple(file.parent / str(path) for path in said["requests"]),
-        said["rounds"],
-        RoundSchedule(said["cohorts"], said["unlocking"], int(said["timeout"])),
-        str(said["strategy"]),
+        file.parent / str(document["policy"]),
+        tuple(file.parent / str(path) for path in document["requests"]),
+        document["rounds"],
+        RoundSchedule(document["cohorts"], document["unlocking"], int(document["timeout"])),
+        str(document["strategy"]),
     )
 
 
@@ -116,21 +124,22 @@ def simulate_scenario(
     seed: int | None = None,
     clock: Seconds = lambda: 0.0,
 ) -> tuple[Simulation, Iterator[RoundOutcome]]:
-    """The simulation and the outcome of each round, as they come; with a seed, requests of a round
-    arrive in another order.
+    """Return the simulation and an iterator that runs it round by round.
+
+    A seed shuffles the requests of each round.
     """
     policy = load_policy(scenario.policy)
     entries = [entry for path in scenario.requests for entry in load_batch(path)]
     check_unique_ids([entry.release for entry in entries])
     if seed is not None:
         Random(seed).shuffle(entries)
-    arrivals = [_arrival(entry, policy, scenario.rounds) for entry in entries]
+    arrivals = [_resolve_arrival(entry, policy, scenario.rounds) for entry in entries]
     strategy = STRATEGIES[scenario.strategy]
     simulation = Simulation(policy, strategy, scenario.schedule, clock)
     return simulation, simulation.run(arrivals, scenario.rounds)
 
 
-def _arrival(entry: BatchEntry, policy: CompiledPolicy, rounds: range) -> Arrival:
+def _resolve_arrival(entry: BatchEntry, policy: CompiledPolicy, rounds: range) -> Arrival:
     release = entry.release
     mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
     if problems:
@@ -138,5 +147,7 @@ def _arrival(entry: BatchEntry, policy: CompiledPolicy, rounds: range) -> Arriva
     utility = 1.0 if release.utility is None else float(release.utility)
     number = rounds.start if entry.round is None else entry.round
     if number not in rounds:
-        raise OperationRejected(f"`{release.id}` arrives in round {number}, which is not simulated")
+        raise OperationRejected(
+            f"`{release.id}` arrives in round {number}, outside the simulated rounds"
+        )
     return Arrival(release.id, number, utility, mechanisms)

@@ -1,8 +1,9 @@
-"""Arriving requests → rounds: build, choose, charge, and on to the next; all in memory.
+"""Simulation of consecutive allocation rounds, in memory.
 
-A round considers what arrived and what still waits. Where cohorts rotate, a request asks for the
-cohorts that are active in the round that considers it. Nothing is written anywhere: a simulation
-shows what a policy, a schedule and a strategy would do.
+A round considers the requests that arrive and those that still wait: it builds the problem, solves
+it and charges the selected requests. If cohorts rotate, a request is charged to the cohorts that
+are active in the round that considers it. A simulation writes no ledger; it shows the effect of a
+policy, a schedule and a strategy.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from dpolicy.privacy.loss_arrays import loss_width
 from dpolicy.releases.regions import NOWHERE, Interval, Region, region_intersection
 from dpolicy.rules.compiler import CompiledPolicy
 
-#: Seconds, from whenever.
+#: Clock that returns seconds since an arbitrary start.
 Seconds = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrival:
-    """A resolved release, the round it arrives in, and its worth."""
+    """Resolved release with its utility and the round in which it arrives."""
 
     id: str
     round: int
@@ -49,9 +50,9 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class RoundSchedule:
-    """Which cohorts a round reaches and how much of their budgets; how long requests wait.
+    """Cohort rotation, unlocking, and waiting time of requests.
 
-    `patience` is how many rounds consider a request: with 1 it has one chance.
+    `max_wait_rounds` is the number of rounds that consider a request; with 1 it does not wait.
     """
 
     rotation: CohortRotation | None = None
@@ -61,12 +62,15 @@ class RoundSchedule:
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """What became of a round; `building` and `choosing` are seconds."""
+    """Result of one simulated round.
+
+    `considered` requests took part; `feasible_alone` is the number of those that fit alone.
+    """
 
     number: int
     considered: int
-    fitting: int
-    accepted: tuple[str, ...]
+    feasible_alone: int
+    selected: tuple[str, ...]
     utility: float
     bound: float
     gap: float
@@ -77,12 +81,15 @@ class RoundOutcome:
 
     @property
     def total_seconds(self) -> float:
-        """All that the round took."""
+        """Return the total time of the round."""
         return self.build_seconds + self.solve_seconds + self.charge_seconds
 
 
 class Simulation:
-    """Rounds that follow each other on the balances of the ones before."""
+    """Consecutive rounds; each starts from the balances of the previous one.
+
+    `spent` is None before the first round.
+    """
 
     def __init__(
         self,
@@ -92,104 +99,117 @@ class Simulation:
         clock: Seconds = lambda: 0.0,
     ) -> None:
         self.policy, self.strategy, self.schedule, self._clock = policy, strategy, schedule, clock
-        self.of, _ = enforced_sections(policy)
+        self.section, _ = enforced_sections(policy)
         self._waiting: list[Arrival] = []
-        self.cohorts = find_cohort_axis(partition_space_for(policy), schedule.rotation)
-        self.tracks: SpentByRule | None = None
-        self.market = CarriedPrices.empty(len(self.of.full_extent))
+        self.cohort_axis = find_cohort_axis(partition_space_for(policy), schedule.rotation)
+        self.spent: SpentByRule | None = None
+        self.carried_prices = CarriedPrices.empty(len(self.section.full_extent))
 
     def run(self, arrivals: Iterable[Arrival], rounds: Iterable[int]) -> Iterator[RoundOutcome]:
-        """The outcome of each round, one after the other."""
+        """Run the rounds one after the other and yield their outcomes."""
         by_round: dict[int, list[Arrival]] = {}
         for arrival in arrivals:
             by_round.setdefault(arrival.round, []).append(arrival)
         for number in rounds:
             yield self.run_round(number, by_round.get(number, ()))
 
-    def run_round(self, number: int, arriving: Sequence[Arrival]) -> RoundOutcome:
-        """One round: what waits and what arrives competes, and the winners are charged."""
+    def run_round(self, number: int, arrivals: Sequence[Arrival]) -> RoundOutcome:
+        """Select among waiting and arriving requests, and charge the selected ones."""
         started = self._clock()
-        considered = [*self._waiting, *arriving]
+        section = self.section
+        considered = [*self._waiting, *arrivals]
         candidates = [self.candidate_for_round(arrival, number) for arrival in considered]
-        asked = demands_by_rule(self.of.granularities, candidates)
-        unlocked = self._unlocked(number)
-        if self.tracks is None:
-            axis = most_varied_axis(asked, unlocked, len(self.of.full_extent))
-            self.tracks = SpentByRule(self.of.full_extent, axis, loss_width(self.of.certificates))
-        problem = build_problem_on_steps(self.of, self.tracks, candidates, asked, unlocked)
-        later = self.market.opportunity_costs(self.of, asked, len(candidates), self.cohorts)
-        problem = replace(problem, opportunity_costs=later)
+        demands = demands_by_rule(section.granularities, candidates)
+        unlocked = self._unlocked_shares(number)
+        if self.spent is None:
+            axis = most_varied_axis(demands, unlocked, len(section.full_extent))
+            self.spent = SpentByRule(section.full_extent, axis, loss_width(section.certificates))
+        problem = build_problem_on_steps(section, self.spent, candidates, demands, unlocked)
+        costs = self.carried_prices.opportunity_costs(
+            section, demands, len(candidates), self.cohort_axis
+        )
+        problem = replace(problem, opportunity_costs=costs)
         built = self._clock()
-        allocation = self.strategy(problem)
-        if len(allocation.prices):
-            self.market = self.market.with_round(problem, allocation)
-        chosen = self._clock()
-        for rule, wanted in asked.items():
-            won = wanted.restricted_to(allocation.selected)
-            if won is not None:
-                self.tracks.charge(rule, won)
+        solution = self.strategy(problem)
+        if len(solution.prices):
+            self.carried_prices = self.carried_prices.with_round(problem, solution)
+        solved = self._clock()
+        for rule, demand in demands.items():
+            charged = demand.restrict_to(solution.selected)
+            if charged is not None:
+                self.spent.charge(rule, charged)
         self._waiting = [
             arrival
-            for arrival, wins in zip(considered, allocation.selected.tolist(), strict=True)
-            if not wins and number - arrival.round + 1 < self.schedule.max_wait_rounds
+            for arrival, selected in zip(considered, solution.selected.tolist(), strict=True)
+            if not selected and number - arrival.round + 1 < self.schedule.max_wait_rounds
         ]
-        times = built - started, chosen - built, self._clock() - chosen
-        return _outcome(number, problem, allocation, times)
+        times = built - started, solved - built, self._clock() - solved
+        return _make_outcome(number, problem, solution, times)
 
     @property
     def rules_without_cohorts(self) -> tuple[str, ...]:
-        """The rules that all cohorts share: a schedule does not hold any of their budgets back."""
-        if self.cohorts is None or self.schedule.unlocking is None:
+        """Return the names of enforced rules that are not partitioned by cohort.
+
+        Unlocking does not apply to them.
+        """
+        if self.cohort_axis is None or self.schedule.unlocking is None:
             return ()
-        layout, rules = self.of.granularities, self.of.compiled.rules
-        kept = self.of.compiled.pruning.kept.nonzero()[0].tolist()
-        shared = (
-            n for n in kept if self.cohorts not in layout.frames[layout.frame_of[n]].partitions
-        )
-        return tuple(rules[number].name for number in shared)
+        granularities, compiled = self.section.granularities, self.section.compiled
+        names = []
+        for number in compiled.pruning.kept.nonzero()[0].tolist():
+            frame = granularities.frames[granularities.frame_of[number]]
+            if self.cohort_axis not in frame.partitions:
+                names.append(compiled.rules[number].name)
+        return tuple(names)
 
     def candidate_for_round(self, arrival: Arrival, number: int) -> Candidate:
-        """An arrival as a candidate of a round, for the cohorts that are active then."""
+        """Make a candidate of an arrival, restricted to the active cohorts of a round."""
         mechanisms = arrival.mechanisms
-        if self.cohorts is not None and self.schedule.rotation is not None:
+        if self.cohort_axis is not None and self.schedule.rotation is not None:
             active = self.schedule.rotation.active_cohorts(number)
+            space, axis = self.section.full_extent, self.cohort_axis
             mechanisms = tuple(
-                replace(
-                    m, region=restrict_axis(m.region, self.of.full_extent, self.cohorts, active)
-                )
-                for m in mechanisms
+                replace(m, region=restrict_axis(m.region, space, axis, active)) for m in mechanisms
             )
         if any(m.region == NOWHERE for m in mechanisms):
-            why = "a mechanism selects no cohort that is active"
-            return Candidate(arrival.id, arrival.utility, (), (why,))
+            reason = "a mechanism selects no active cohort"
+            return Candidate(arrival.id, arrival.utility, (), (reason,))
         return make_candidate(self.policy, arrival.id, arrival.utility, mechanisms)
 
-    def _unlocked(self, number: int) -> UnlockedShares:
+    def _unlocked_shares(self, number: int) -> UnlockedShares:
         rotation, unlocking = self.schedule.rotation, self.schedule.unlocking
-        if self.cohorts is None or rotation is None or unlocking is None:
+        if self.cohort_axis is None or rotation is None or unlocking is None:
             return ALL_UNLOCKED
-        return unlocked_shares_in_round(number, self.cohorts, rotation, unlocking)
+        return unlocked_shares_in_round(number, self.cohort_axis, rotation, unlocking)
 
 
 def find_cohort_axis(space: PartitionSpace, rotation: CohortRotation | None) -> int | None:
-    """The axis of the cohorts. Raises `Misused` if it is no ranged partition."""
+    """Return the axis of the cohorts; None without rotation.
+
+    Raise `OperationRejected` if the partition of the cohorts has no range.
+    """
     if rotation is None:
         return None
     for position, axis in enumerate(space.axes):
         if axis.name == rotation.partition and not axis.values:
             return position
     raise OperationRejected(
-        f"`{rotation.partition}` is no partition with a range, so it has no cohorts"
+        f"`{rotation.partition}` is not a partition with a range and cannot number cohorts"
     )
 
 
 def restrict_axis(
-    region: Region | None, space: tuple[Interval, ...], axis: int, to: Interval
+    region: Region | None, space: tuple[Interval, ...], axis: int, cohorts: Interval
 ) -> Region:
-    """The part of a region in some places of one axis. Raises `Misused` if there are none."""
-    low, high = max(to[0], space[axis][0]), min(to[1], space[axis][1])
+    """Restrict a region to cohorts on one axis; None is the whole space.
+
+    Raise `OperationRejected` if no cohort lies in the partition.
+    """
+    low, high = max(cohorts[0], space[axis][0]), min(cohorts[1], space[axis][1])
     if low >= high:
-        raise OperationRejected(f"no cohort from {to[0]} to {to[1] - 1} lies in its partition")
+        raise OperationRejected(
+            f"no cohort from {cohorts[0]} to {cohorts[1] - 1} lies in its partition"
+        )
     slab = (*space[:axis], (low, high), *space[axis + 1 :])
     if region is None:
         return Region((slab,))
@@ -199,17 +219,17 @@ def restrict_axis(
     return region_intersection(region, Region((slab,)))
 
 
-def _outcome(
-    number: int, problem: AllocationProblem, allocation: Solution, times: tuple[float, float, float]
+def _make_outcome(
+    number: int, problem: AllocationProblem, solution: Solution, times: tuple[float, float, float]
 ) -> RoundOutcome:
     return RoundOutcome(
         number=number,
         considered=len(problem.ids),
-        fitting=int(problem.fits_alone.sum()),
-        accepted=tuple(problem.ids[n] for n in np.flatnonzero(allocation.selected).tolist()),
-        utility=allocation.utility(problem),
-        bound=allocation.bound,
-        gap=allocation.gap(problem),
+        feasible_alone=int(problem.fits_alone.sum()),
+        selected=tuple(problem.ids[n] for n in np.flatnonzero(solution.selected).tolist()),
+        utility=solution.utility(problem),
+        bound=solution.bound,
+        gap=solution.gap(problem),
         rows=len(problem.rows),
         build_seconds=times[0],
         solve_seconds=times[1],

@@ -1,1 +1,1 @@
-"""A made-up company on a ledger of its own, for people who want to look before they write."""
+"""Demo: the dashboard of a fictional company with one year of sample data."""

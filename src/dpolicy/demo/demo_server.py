@@ -1,4 +1,4 @@
-"""The company's ledger → its dashboard on this machine, with texts to try; a walk through it."""
+"""Demo server: the dashboard on the sample ledger, with example texts, on the local machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import local_access
 
-#: One address of every page.
+#: One path for every page of the dashboard.
 PAGES = (
     "/",
     "/?category=location&page=1",
@@ -43,7 +43,7 @@ _HOST = "127.0.0.1"
 
 
 def company_app(store: LedgerStore, now: datetime) -> Starlette:
-    """The dashboard of the company; its year is written first, if the ledger is new."""
+    """Create the dashboard application; write the sample year first if the ledger is empty."""
     if next(iter(store.records_after(0)), None) is None:
         write_sample_ledger(store, now)
     app = create_app(DecisionPoint(store), local_access)
@@ -55,47 +55,47 @@ def company_app(store: LedgerStore, now: datetime) -> Starlette:
 def serve_company(
     store: LedgerStore, now: datetime, port: int, announce: Callable[[str], None]
 ) -> None:
-    """Serve the company until SIGINT or SIGTERM; `announce` is told where it is."""
+    """Serve the dashboard until SIGINT or SIGTERM; pass its URL to `announce`."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with serve_in_thread(company_app(store, now), port) as (url, running):
+    with serve_in_thread(company_app(store, now), port) as (url, thread):
         announce(url)
         try:
-            running.join()
+            thread.join()
         except KeyboardInterrupt:
             return
 
 
 def fetch_pages(store: LedgerStore, now: datetime) -> Iterator[tuple[str, int]]:
-    """Every page, fetched once, with its size; raises `OSError` for one that is not there."""
+    """Fetch every page once; yield its path and size. Raise `OSError` if a page fails."""
     with serve_in_thread(company_app(store, now), 0) as (url, _):
-        for address in PAGES:
-            yield address, len(fetch(f"{url}{address}"))
+        for path in PAGES:
+            yield path, len(fetch(f"{url}{path}"))
 
 
-def fetch(address: str, accept: str = "text/html") -> bytes:
-    """What is at an address of this machine; never asks a proxy."""
-    request = Request(address, headers={"Accept": accept})
-    with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
-        return bytes(answer.read())
+def fetch(url: str, accept: str = "text/html") -> bytes:
+    """Fetch a URL of this machine without a proxy."""
+    request = Request(url, headers={"Accept": accept})
+    with build_opener(ProxyHandler({})).open(request, timeout=60) as response:
+        return bytes(response.read())
 
 
 @contextmanager
 def serve_in_thread(app: Starlette, port: int) -> Iterator[tuple[str, Thread]]:
-    """An application at an address of this machine, for as long as the block lasts."""
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((_HOST, port))
+    """Serve an application in a thread; yield its URL and the thread, and stop it at the end."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((_HOST, port))
     config = uvicorn.Config(
         app, ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False
     )
     server = uvicorn.Server(config)
-    running = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    running.start()
-    while not server.started and running.is_alive():
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
         sleep(0.02)
     try:
-        yield f"http://{_HOST}:{listening.getsockname()[1]}", running
+        yield f"http://{_HOST}:{listener.getsockname()[1]}", thread
     finally:
         server.should_exit = True
-        running.join(timeout=10)
+        thread.join(timeout=10)
         app.state.point.close()

@@ -1,14 +1,13 @@
-"""Marlow Mobility, a company that is made up → its ledger: a year of releases under two policies.
+"""Sample ledger of Marlow Mobility, a fictional company: one year of releases under two policies.
 
-Besides reports that return, there is a release from before the ledger, an allocation round, models
-trained under reservations, one of which was given back and one of which is still open, a release
-that was denied, and one that waits for a second person. All is decided as it would be in earnest;
-only the clock is turned back.
+The ledger contains regular reports, an imported release, an allocation round, models trained under
+reservations (one voided, one still open), a denied release, and a release that is pending approval.
+Every decision is made by the real decision point, with a clock set to the past.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
@@ -32,13 +31,13 @@ from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.yaml_reader import Source
 
-#: The budget of marketing in the first half of the year, and then.
-_FIRST, _THEN = "budget: {epsilon: 4.5}", "budget: {epsilon: 3}"
+#: Budget of marketing in the first and in the second half of the year.
+_FIRST_BUDGET, _SECOND_BUDGET = "budget: {epsilon: 4.5}", "budget: {epsilon: 3}"
 
 
 @dataclass(slots=True)
 class _Clock:
-    """Time as the company lived it."""
+    """Clock of the sample year."""
 
     now: datetime
 
@@ -47,75 +46,78 @@ class _Clock:
 
 
 def policy_text() -> str:
-    """The policy that is in force."""
-    return text("policy.yaml")
+    """Return the text of the active policy."""
+    return read_text("policy.yaml")
 
 
 def candidate_text() -> str:
-    """A policy that an officer might wish for; the past has already broken one of its rules."""
+    """Return the text of a tighter policy; recorded releases already exceed one of its rules."""
     tighter = "except: {home-zone: {epsilon: 2.5}}"
     return policy_text().replace("except: {home-zone: {epsilon: 3.5}}", tighter)
 
 
 def round_text(today: date) -> str:
-    """Releases that compete in the next round, about the four weeks before a day."""
+    """Return the releases of the next round, on the data of the four weeks before `today`."""
     first, last = today - timedelta(days=28), today - timedelta(days=1)
-    return text("round.yaml").replace("FIRST", f"{first}").replace("LAST", f"{last}")
+    return read_text("round.yaml").replace("FIRST", f"{first}").replace("LAST", f"{last}")
 
 
-def text(name: str) -> str:
-    """A text that is shipped with the company."""
+def read_text(name: str) -> str:
+    """Read a text file of the demo."""
     return files("dpolicy.demo").joinpath("texts", name).read_text("utf-8")
 
 
 def write_sample_ledger(store: LedgerStore, now: datetime) -> None:
-    """Write the company's year into an empty ledger, in one commit."""
-    past = MemoryStore()
+    """Write the sample year to an empty ledger in one commit."""
+    sample = MemoryStore()
     clock = _Clock(now)
-    point = DecisionPoint(past, clock)
-    for moment_, act in sorted(_year(point, now), key=lambda item: item[0]):
-        clock.now = moment_
-        act()
+    point = DecisionPoint(sample, clock)
+    for timestamp, action in sorted(_sample_year(point, now), key=lambda item: item[0]):
+        clock.now = timestamp
+        action()
     with store.open_for_writing() as log:
-        log.append(list(past.records_after(0)))
+        log.append(list(sample.records_after(0)))
 
 
-#: When something happens, and what.
-_Act = tuple[datetime, Any]
+#: Time of an action, and the action, a function without parameters.
+_TimedAction = tuple[datetime, Callable[[], object]]
 
 
-def _year(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
-    """All that happened in the company's year."""
+def _sample_year(point: DecisionPoint, now: datetime) -> Iterator[_TimedAction]:
+    """Yield all actions of the year, in no particular order."""
     today = now.astimezone(UTC).date()
-    begun = utc_time(today - timedelta(days=366), 9)
+    start = utc_time(today - timedelta(days=366), 9)
     yield (
-        begun,
+        start,
         lambda: point.apply(
-            _compiled(policy_text().replace(_THEN, _FIRST)),
+            _compile(policy_text().replace(_SECOND_BUDGET, _FIRST_BUDGET)),
             by="iris.okafor",
             because="first",
         ),
     )
-    yield begun + timedelta(hours=2), lambda: _import(point, today)
-    for asked in generate_year(today):
-        yield from _asked(point, asked)
+    yield start + timedelta(hours=2), lambda: _import_report(point, today)
+    for sample_request in generate_year(today):
+        yield from _request_actions(point, sample_request)
     middle = utc_time(today - timedelta(days=170), 13)
     yield (
         middle,
         lambda: point.apply(
-            _compiled(policy_text()), by="iris.okafor", because="less for marketing, by the board"
+            _compile(policy_text()), by="iris.okafor", because="less for marketing, by the board"
         ),
     )
     yield (
         middle + timedelta(days=60),
         lambda: allocate(
-            point, _round((middle + timedelta(days=60)).date()), "efficient", by="release-board"
+            point,
+            _round_releases((middle + timedelta(days=60)).date()),
+            "efficient",
+            by="release-board",
         ),
     )
-    yield from _this_week(point, now)
+    yield from _recent_events(point, now)
 
 
-def _asked(point: DecisionPoint, request: SampleRequest) -> Iterator[_Act]:
+def _request_actions(point: DecisionPoint, request: SampleRequest) -> Iterator[_TimedAction]:
     if not request.reserved:
         yield request.at, lambda: point.submit(request.body)
         return
@@ -124,21 +126,21 @@ def _asked(point: DecisionPoint, request: SampleRequest) -> Iterator[_Act]:
     yield request.at + timedelta(hours=9), lambda: point.commit(name, by=by)
 
 
-def _import(point: DecisionPoint, today: date) -> None:
+def _import_report(point: DecisionPoint, today: date) -> None:
     year = today.year - 2
-    whole = days(date(year, 1, 1), date(year, 12, 31))
-    said = mechanism(["home-zone", "route"], "research", "4.2", name="journeys", time=whole)
-    body = request(f"mobility-report-{year}", "mobility-lab", said)
+    full_year = days(date(year, 1, 1), date(year, 12, 31))
+    journeys = mechanism(["home-zone", "route"], "research", "4.2", name="journeys", time=full_year)
+    body = request(f"mobility-report-{year}", "mobility-lab", journeys)
     point.import_past(body, because="published before the ledger began", by="iris.okafor")
 
 
-def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
-    """What the dashboard shows first: a denial, a reservation given back, and one still open."""
+def _recent_events(point: DecisionPoint, now: datetime) -> Iterator[_TimedAction]:
+    """Yield the latest actions: a denial, a voided and an open reservation, and a proposal."""
     today = now.date()
     recent = days(today - timedelta(days=28), today - timedelta(days=1))
-    asked = ["age-band", "home-zone"]
-    wanted = mechanism(asked, "marketing", "3", name="heat-map", time=recent)
-    heat_map = request("home-zone-heat-map", "marketing", wanted)
+    attributes = ["age-band", "home-zone"]
+    map_mechanism = mechanism(attributes, "marketing", "3", name="heat-map", time=recent)
+    heat_map = request("home-zone-heat-map", "marketing", map_mechanism)
     yield now - timedelta(hours=5), lambda: point.submit(heat_map)
     probe = request(
         "card-fraud-probe", "finance", mechanism(["card-type"], "product", "9", time=recent)
@@ -165,16 +167,16 @@ def _this_week(point: DecisionPoint, now: datetime) -> Iterator[_Act]:
     yield now - timedelta(hours=1), lambda: point.propose(index, by="lena.fischer")
 
 
-def _round(day: date) -> list[Any]:
-    """The releases that competed in the round of this year, under names of their own."""
-    found = DiagnosticCollector()
-    entries = parse_batch(Source("round.yaml", round_text(day)), found)
-    return [_renamed(entry.release.body, day) for entry in entries]
+def _round_releases(day: date) -> list[Any]:
+    """Return the releases of the round of this year, with the month in their ids."""
+    diagnostics = DiagnosticCollector()
+    entries = parse_batch(Source("round.yaml", round_text(day)), diagnostics)
+    return [_with_month(entry.release.body, day) for entry in entries]
 
 
-def _renamed(body: Any, day: date) -> dict[str, Any]:
+def _with_month(body: Any, day: date) -> dict[str, Any]:
     return {**body, "release": f"{body['release']}-{day:%Y-%m}"}
 
 
-def _compiled(text_: str) -> CompiledPolicy:
-    return compile_policy([Source("policy.yaml", text_)])
+def _compile(source: str) -> CompiledPolicy:
+    return compile_policy([Source("policy.yaml", source)])

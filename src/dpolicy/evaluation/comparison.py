@@ -1,7 +1,7 @@
-"""Results and what the paper reports → its bars, side by side; as a Markdown table and as CSV.
+"""Comparison of results with the values published in the paper, as Markdown and as CSV.
 
-A bar is one measure of one system at one total budget: utility, or ε spent in a scope. With several
-seeds it has several values, and the table tells their mean and their ends.
+One compared value is one measure of one system at one total budget: utility, or ε spent in a scope.
+Each is a bar of the paper's figures 3 and 4. With several seeds, the table shows mean and range.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpolicy.evaluation.workload import FILES
 UTILITY = "utility"
 MILLION = 1_000_000
 
-#: Of the comma separated values: the run, then the measure, then what is told of every run.
+#: Columns of the CSV file: the run, the measure, and statistics of the run.
 COLUMNS = (
     *("scenario", "total", "system", "strategy", "seed", "parameters", "profile"),
     *("measure", "value", "budget", "paper"),
@@ -30,8 +30,8 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar: the values of our runs by seed, the published one, and the budget, if any."""
+class ComparedValue:
+    """Values of one measure by seed, the published value (`paper`), and the budget."""
 
     scenario: str
     system: str
@@ -44,113 +44,123 @@ class Bar:
 
     @property
     def value(self) -> float:
-        """The mean over the seeds."""
+        """Return the mean over the seeds."""
         return mean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """How far we are above the paper, as a share of its value."""
+        """Return the relative difference from the published value; positive if above it."""
         return None if self.paper is None else self.value / self.paper - 1
 
     @property
     def exceeds(self) -> bool:
-        """Whether some run spent more than the policy allows."""
+        """Return whether a run spent more than the policy allows."""
         return self.budget is not None and max(self.values) > self.budget
 
 
-def comparison_bars(results: Sequence[EvaluationResult]) -> list[Bar]:
-    """The bars of some results, in the order of the figures."""
+def compare_with_paper(results: Sequence[EvaluationResult]) -> list[ComparedValue]:
+    """Group results by measure and add the published values, in the order of the figures."""
     grouped: dict[tuple[str, str, str, int, str], list[EvaluationResult]] = {}
     for result in results:
         run = result.run
         for measure in (UTILITY, *result.spent):
             key = run.scenario, run.system, measure, run.total, run.strategy
             grouped.setdefault(key, []).append(result)
-    return sorted((_bar(key, found) for key, found in grouped.items()), key=_place)
+    return sorted((_compare(key, group) for key, group in grouped.items()), key=_sort_key)
 
 
-def _bar(key: tuple[str, str, str, int, str], results: Sequence[EvaluationResult]) -> Bar:
+def _compare(
+    key: tuple[str, str, str, int, str], results: Sequence[EvaluationResult]
+) -> ComparedValue:
     scenario, system, measure, total, strategy = key
     values = tuple(r.utility if measure == UTILITY else r.spent[measure] for r in results)
     budget = None if measure == UTILITY else results[0].budgets[measure]
     paper = published_value(scenario, system, measure, total)
-    return Bar(scenario, system, measure, total, strategy, values, paper, budget)
+    return ComparedValue(scenario, system, measure, total, strategy, values, paper, budget)
 
 
-def _place(bar: Bar) -> tuple[Any, ...]:
+def _sort_key(entry: ComparedValue) -> tuple[Any, ...]:
     names = list(SCENARIOS)
-    return names.index(bar.scenario), SYSTEMS.index(bar.system), bar.measure != UTILITY
+    return names.index(entry.scenario), SYSTEMS.index(entry.system), entry.measure != UTILITY
 
 
 def published_value(scenario: str, system: str, measure: str, total: int) -> float | None:
-    """What the paper reports; None where it does not."""
-    known = _published()
-    values = known.get(scenario, {}).get(system, {}).get(measure)
-    if values is None or total not in known["totals"]:
+    """Return the value that the paper reports; None if it reports none."""
+    published = _load_published()
+    values = published.get(scenario, {}).get(system, {}).get(measure)
+    if values is None or total not in published["totals"]:
         return None
-    found: float | None = values[known["totals"].index(total)]
-    return found
+    value: float | None = values[published["totals"].index(total)]
+    return value
 
 
 @lru_cache(maxsize=1)
-def _published() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((FILES / "data" / "published.json").read_text("utf-8"))
-    return found
+def _load_published() -> Mapping[str, Any]:
+    text = (FILES / "data" / "published.json").read_text("utf-8")
+    document: Mapping[str, Any] = json.loads(text)
+    return document
 
 
-def format_markdown(bars: Sequence[Bar]) -> str:
-    """A table for each scenario: a line for the paper and one for each strategy."""
+def format_markdown(compared: Sequence[ComparedValue]) -> str:
+    """Format one table per scenario, with one row for the paper and one per strategy."""
     parts = []
     for scenario in SCENARIOS.values():
-        its = [bar for bar in bars if bar.scenario == scenario.name]
-        if its:
-            totals = sorted({bar.total for bar in its})
+        entries = [entry for entry in compared if entry.scenario == scenario.name]
+        if entries:
+            totals = sorted({entry.total for entry in entries})
             heading = "".join(f" ε_t {total} |" for total in totals)
             lines = [f"### {scenario.name}: {scenario.title}", ""]
-            lines += [f"| | |{heading}", "|---|---|" + "---|" * len(totals)]
-            lines += list(_lines(its, totals))
+            lines += [f"| Measure | Source |{heading}", "|---|---|" + "---|" * len(totals)]
+            lines += list(_table_rows(entries, totals))
             parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
-def _lines(bars: Sequence[Bar], totals: Sequence[int]) -> Iterator[str]:
-    by_row: dict[tuple[str, str], dict[tuple[str, int], Bar]] = {}
-    for bar in bars:
-        by_row.setdefault((bar.system, bar.measure), {})[bar.strategy, bar.total] = bar
-    for (system, measure), its in by_row.items():
-        title = f"{system} {measure}" + (", M" if measure == UTILITY else ", ε")
+def _table_rows(compared: Sequence[ComparedValue], totals: Sequence[int]) -> Iterator[str]:
+    by_row: dict[tuple[str, str], dict[tuple[str, int], ComparedValue]] = {}
+    for entry in compared:
+        by_row.setdefault((entry.system, entry.measure), {})[entry.strategy, entry.total] = entry
+    for (system, measure), entries in by_row.items():
+        if measure == UTILITY:
+            title = f"{system}: utility (millions)"
+        else:
+            title = f"{system}: ε spent ({measure})"
         papers = [
-            next((b.paper for (_, t), b in its.items() if t == total), None) for total in totals
+            next((b.paper for (_, t), b in entries.items() if t == total), None) for total in totals
         ]
         if any(paper is not None for paper in papers):
-            yield _line(title, "paper", ("–" if p is None else _shown(p, measure) for p in papers))
+            yield _table_row(
+                title, "paper", ("–" if p is None else _format_value(p, measure) for p in papers)
+            )
             title = ""
-        for strategy in dict.fromkeys(strategy for strategy, _ in its):
-            found = [its.get((strategy, total)) for total in totals]
-            yield _line(title, strategy, ("" if bar is None else _cell(bar) for bar in found))
+        for strategy in dict.fromkeys(strategy for strategy, _ in entries):
+            row = [entries.get((strategy, total)) for total in totals]
+            yield _table_row(
+                title, strategy, ("" if entry is None else _format_cell(entry) for entry in row)
+            )
             title = ""
 
 
-def _line(title: str, who: str, cells: Iterator[str]) -> str:
-    return f"| {title} | {who} | {' | '.join(cells)} |"
+def _table_row(title: str, source: str, cells: Iterator[str]) -> str:
+    return f"| {title} | {source} | {' | '.join(cells)} |"
 
 
-def _cell(bar: Bar) -> str:
-    text = _shown(bar.value, bar.measure)
-    if len(bar.values) > 1:
-        ends = (_shown(end, bar.measure) for end in (min(bar.values), max(bar.values)))
+def _format_cell(entry: ComparedValue) -> str:
+    text = _format_value(entry.value, entry.measure)
+    if len(entry.values) > 1:
+        ends = (_format_value(end, entry.measure) for end in (min(entry.values), max(entry.values)))
         text += f" ({'–'.join(ends)})"
-    if bar.deviation is not None:
-        text += f" {round(100 * bar.deviation, 1) + 0.0:+.1f} %"  # no minus before a zero
-    return text + (" **above**" if bar.exceeds else "")
+    if entry.deviation is not None:
+        text += f" {round(100 * entry.deviation, 1) + 0.0:+.1f} %"  # + 0.0 turns −0 into 0
+    return text + (" **above budget**" if entry.exceeds else "")
 
 
-def _shown(value: float, measure: str) -> str:
+def _format_value(value: float, measure: str) -> str:
     return f"{value / MILLION:.3f}" if measure == UTILITY else f"{value:.2f}"
 
 
 def format_csv(results: Sequence[EvaluationResult]) -> str:
-    """A line for every measure of every run."""
+    """Format the results as CSV, one row per run and measure."""
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -163,6 +173,7 @@ def format_csv(results: Sequence[EvaluationResult]) -> str:
         after += [f"{result.slowest:.3f}", result.memory]
         for measure, value in {UTILITY: result.utility, **result.spent}.items():
             paper = published_value(run.scenario, run.system, measure, run.total)
-            told = [measure, value, result.budgets.get(measure, ""), "" if paper is None else paper]
-            table.writerow([*before, *told, *after])
+            budget = result.budgets.get(measure, "")
+            columns = [measure, value, budget, "" if paper is None else paper]
+            table.writerow([*before, *columns, *after])
     return text.getvalue()

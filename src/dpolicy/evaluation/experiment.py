@@ -1,8 +1,8 @@
-"""A scenario, a total budget, a system and a strategy → what the paper's evaluation reports of it.
+"""Runs of the paper's evaluation: a scenario, a total budget, a system and a strategy.
 
-Every run is a process of its own, so that its memory is its own. What was spent is measured in the
-scopes of the scenario's policy for both systems: also for the baseline, whose one rule does not
-know them.
+Every run has a separate process, so that its memory can be measured. For both systems the spending
+is measured in the scopes of the scenario's policy; the baseline has a single rule and does not
+enforce these scopes.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SYSTEMS = (OURS, BASELINE)
 
 @dataclass(frozen=True, slots=True)
 class PaperScenario:
-    """A scenario of the evaluation: its title, its workload, and the rules behind each measure."""
+    """Scenario of the evaluation; `measured_rules` returns the names of the rules by measure."""
 
     name: str
     title: str
     workload: str
-    measured: Callable[[Workload], Mapping[str, Sequence[str]]]
+    measured_rules: Callable[[Workload], Mapping[str, Sequence[str]]]
 
 
-def _of_scope(workload: Workload) -> Mapping[str, Sequence[str]]:
-    """The scopes of high risk: of a category at every level, and of an attribute."""
+def _scope_measures(workload: Workload) -> Mapping[str, Sequence[str]]:
+    """Return the scopes of high-risk categories at every level and of high-risk attributes."""
     categories = [n for n, facts in workload.categories.items() if facts["risk"] == "high"]
     attributes = [n for n, facts in workload.attributes.items() if facts["risk"] == "high"]
     levels = ("member", "strong", "weak")
@@ -57,11 +57,11 @@ def _of_scope(workload: Workload) -> Mapping[str, Sequence[str]]:
     return {**by_level, "attribute": [f"per-attribute[{a}]" for a in attributes]}
 
 
-def _of_whole(workload: Workload) -> Mapping[str, Sequence[str]]:
-    """The same, with black-box releases; and what a month spent on everything."""
+def _whole_measures(workload: Workload) -> Mapping[str, Sequence[str]]:
+    """Return the scopes of S2 for any deployment, those of S1, and all releases per month."""
     scopes = {
         measure: [f"{name} × any" for name in names]
-        for measure, names in _of_scope(workload).items()
+        for measure, names in _scope_measures(workload).items()
     }
     context = {"standard": ["global × standard"], "total": ["global × any"]}
     return {**context, "month": ["global-month × any"], **scopes}
@@ -73,22 +73,23 @@ SCENARIOS = {
         PaperScenario(
             "S1", "Context", "context", lambda _: {"standard": ["standard"], "total": ["any"]}
         ),
-        PaperScenario("S2", "Scope", "scope", _of_scope),
+        PaperScenario("S2", "Scope", "scope", _scope_measures),
         PaperScenario("S3", "Privacy unit", "time", lambda _: {"month": ["each-month"]}),
-        PaperScenario("whole", "All at once", "whole", _of_whole),
+        PaperScenario("whole", "All at once", "whole", _whole_measures),
     )
 }
 
 
-#: Scenarios that the paper ran, and that have a ready-made workload.
+#: Scenarios of the paper; each has a bundled workload.
 PUBLISHED = ("S1", "S2", "S3")
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """What one process does; without a `seed` it takes the ready-made workload.
+    """Parameters of one run; without a `seed` it uses the bundled workload.
 
-    `timed` is another share of requests on data that has a time, for S3; `rounds` how many to run.
+    `timed` (S3 only) changes the share of requests on data that has a time; `rounds` is the number
+    of rounds.
     """
 
     scenario: str
@@ -104,9 +105,11 @@ class EvaluationRun:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """What a run gave: ε spent and allowed by measure, rules before and after pruning, CPU seconds.
+    """Result of a run; the field names are keys of `dpolicy paper --format json`.
 
-    `slowest` is the longest round, `memory` the most of the process in MB.
+    `spent` and `budgets` are ε by measure. `rules` and `kept` count the rules before and after
+    pruning. `seconds` is CPU time, `slowest` that of the slowest round, and `memory` the peak of
+    the process in MB.
     """
 
     run: EvaluationRun
@@ -122,44 +125,44 @@ class EvaluationResult:
     memory: int
 
     def exceeds(self, measure: str) -> bool:
-        """Whether more was spent than the scenario's policy allows."""
+        """Return whether the run spent more than the policy of the scenario allows."""
         return self.spent[measure] > self.budgets[measure]
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the result as JSON values."""
         return asdict(self)
 
 
 def run_all(runs: Sequence[EvaluationRun], processes: int) -> Iterator[EvaluationResult]:
-    """The results as they come, from so many processes at a time."""
+    """Run in parallel processes and yield the results as they complete."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, max_tasks_per_child=1) as pool:
-        waiting = [pool.submit(execute_run, run) for run in runs]
+        futures = [pool.submit(execute_run, run) for run in runs]
         try:
-            for done in as_completed(waiting):
-                yield done.result()
+            for future in as_completed(futures):
+                yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def execute_run(run: EvaluationRun) -> EvaluationResult:
-    """Run the rounds of a run on its workload."""
+    """Execute a run on its workload."""
     return evaluate_workload(run, workload_for(run))
 
 
 def evaluate_workload(run: EvaluationRun, workload: Workload) -> EvaluationResult:
-    """Run the rounds on some requests and measure what they spent."""
+    """Execute a run on a given workload and measure its spending."""
     policy = policy_for(run, workload)
     outcomes = _outcomes(run, workload, policy)
-    ids = {name for outcome in outcomes for name in outcome.accepted}
+    ids = {name for outcome in outcomes for name in outcome.selected}
     utility = sum(outcome.utility for outcome in outcomes)
-    spent_, budgets = measure_spending(run, workload, ids)
+    spent, budgets = measure_spending(run, workload, ids)
     return EvaluationResult(
         run,
         utility,
         sum(outcome.bound for outcome in outcomes),
         len(ids),
-        spent_,
+        spent,
         budgets,
         policy.rule_count,
         policy.kept_count,
@@ -170,20 +173,20 @@ def evaluate_workload(run: EvaluationRun, workload: Workload) -> EvaluationResul
 
 
 def workload_for(run: EvaluationRun) -> Workload:
-    """The requests of a run: ready-made, or generated from its seed."""
+    """Return the workload of a run: bundled, or generated from its seed."""
     name = SCENARIOS[run.scenario].workload
     if run.seed is None and run.scenario in PUBLISHED:
         workload = bundled_workload(name)
     else:
         workload = generate_workload(name, run.seed or 0)
     last = ROUNDS[: run.rounds][-1]
-    early = tuple(said for said in workload.requests if said["round"] <= last)
-    workload = replace(workload, requests=early)
+    requests = tuple(request for request in workload.requests if request["round"] <= last)
+    workload = replace(workload, requests=requests)
     return workload if run.timed is None else with_timed_share(workload, run.timed, run.seed or 0)
 
 
 def policy_for(run: EvaluationRun, workload: Workload) -> CompiledPolicy:
-    """The policy set that chooses in a run."""
+    """Return the policy set that a run enforces."""
     baseline = run.system == BASELINE
     return policy_for_workload(
         workload, run.total, as_run=run.as_run, baseline=baseline, profile=run.profile
@@ -201,36 +204,36 @@ def _outcomes(run: EvaluationRun, workload: Workload, policy: CompiledPolicy) ->
 def measure_spending(
     run: EvaluationRun, workload: Workload, ids: set[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """What the chosen requests spent by measure, and what the scenario's policy allows."""
-    chosen = tuple(said for said in workload.requests if str(said["id"]) in ids)
+    """Return, by measure, the spending of the selected requests and the budget of the policy."""
+    selected = tuple(request for request in workload.requests if str(request["id"]) in ids)
     policy = policy_for(replace(run, system=OURS), workload)
-    arrivals = resolve_arrivals(replace(workload, requests=chosen), policy)
+    arrivals = resolve_arrivals(replace(workload, requests=selected), policy)
     rules = {rule.name: rule for rule, _ in policy.all_rules}
     costs: dict[str, float] = {}
     budgets: dict[str, float] = {}
-    for measure, names in SCENARIOS[run.scenario].measured(workload).items():
+    for measure, names in SCENARIOS[run.scenario].measured_rules(workload).items():
         scopes = [rules[name] for name in names]
-        if not scopes:  # a generated schema may have nothing of high risk
+        if not scopes:  # a generated schema may have no scope of high risk
             continue
-        costs[measure] = max(_spent(policy, rule, arrivals) for rule in scopes)
+        costs[measure] = max(_largest_spending_in(policy, rule, arrivals) for rule in scopes)
         budgets[measure] = min(_epsilon(rule) for rule in scopes)
     return costs, budgets
 
 
-def _spent(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
+def _largest_spending_in(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
     return largest_spending(
         policy, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation())
     )
 
 
 def cohorts_with_full_life(rounds: range, rotation: CohortRotation) -> range:
-    """The cohorts whose whole life lies in some rounds."""
+    """Return the cohorts that are active only in the given rounds."""
     return range(rounds.start, rounds.stop - rotation.active + 1)
 
 
 def _rotation() -> CohortRotation:
     if SCHEDULE.rotation is None:
-        raise OperationRejected("the scenario of the evaluation says no `cohorts`")
+        raise OperationRejected("the scenario of the evaluation has no `cohorts`")
     return SCHEDULE.rotation
 
 

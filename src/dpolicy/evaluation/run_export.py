@@ -1,7 +1,7 @@
-"""A run → the files that say the same: a policy set, releases of our own format, a scenario file.
+"""Export of a run as files: a policy set, releases, and a scenario file.
 
-`dpolicy simulate DIRECTORY/scenario.yaml` then does what the run does, for months as they are: the
-coarse blocks in which S3 was run cannot be said in a release (readings.py).
+`dpolicy simulate DIRECTORY/scenario.yaml` then repeats the run. S3 is exported with single months:
+a release cannot express the coarse blocks of S3 (s3_variants.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpolicy.rules.compiler import CompiledPolicy
 
 
 def export_run(run: EvaluationRun, directory: Path) -> None:
-    """Write policy, releases and scenario of a run into a directory of their own."""
+    """Write policy, releases and scenario of a run into a directory."""
     workload = workload_for(run)
     sources = policy_sources(
         workload,
@@ -48,25 +48,22 @@ def export_run(run: EvaluationRun, directory: Path) -> None:
 
 
 def workload_releases(workload: Workload, policy: CompiledPolicy) -> Iterator[dict[str, Any]]:
-    """The requests of a workload as releases, each with its round."""
-    curves = [
-        {
-            order: float(value)
-            for order, value in curve_points(said, workload.orders, policy).items()
-        }
-        for said in workload.mechanisms
-    ]
+    """Yield the requests of a workload as releases, each with its round."""
+    curves = []
+    for mechanism in workload.mechanisms:
+        points = curve_points(mechanism, workload.orders, policy)
+        curves.append({order: float(value) for order, value in points.items()})
     timed = "user-month" in policy.checked_policy_set.vocabulary.units
-    for said in workload.requests:
+    for request in workload.requests:
         yield {
-            "round": said["round"],
-            "release": str(said["id"]),
-            "utility": said["utility"],
-            "mechanisms": [_mechanism(said, curves[said["mechanism"]], timed)],
+            "round": request["round"],
+            "release": str(request["id"]),
+            "utility": request["utility"],
+            "mechanisms": [_mechanism_body(request, curves[request["mechanism"]], timed)],
         }
 
 
-def _mechanism(
+def _mechanism_body(
     request: Mapping[str, Any], renyi: Mapping[str, float], timed: bool
 ) -> dict[str, Any]:
     mechanism: dict[str, Any] = {

@@ -1,10 +1,10 @@
-"""Chosen requests and a rule → how much was spent in its scope, in the place where it is most.
+"""Spending of selected requests in the scope of a rule, at the location with the largest loss.
 
-The number is an accounting value, not a guarantee: the least over the policy's orders α of the sum
-of Rényi divergences plus what the profile adds to read ε off it, log(1/δ)/(α − 1) under `classic`
-(docs/evaluation.md). It never passes the budget of a rule that was enforced. It is added up from
-the chosen requests and not read off the allocator's books: for rules that were enforced, for pruned
-ones, and for those of another policy set than the one that chose.
+The number is an accounting value, not a guarantee: the minimum over the orders α of the policy of
+the sum of Rényi divergences plus the conversion term of the profile, log(1/δ)/(α − 1) under
+`classic` (docs/evaluation.md). It never exceeds the budget of an enforced rule. It is summed from
+the selected requests, not read from the balances of the allocator, so it can be computed for
+enforced rules, for pruned rules, and for rules of a policy set that was not enforced.
 """
 
 from __future__ import annotations
@@ -27,82 +27,94 @@ from dpolicy.privacy.loss_arrays import LossArray, loss_width
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
-_Numbers = NDArray[np.int64]
+_IntArray = NDArray[np.int64]
 
 
 def largest_spending(
     policy: CompiledPolicy,
     rule: Rule,
-    chosen: Sequence[Arrival],
+    selected: Sequence[Arrival],
     rotation: CohortRotation,
     cohorts: Sequence[int],
 ) -> float:
-    """The most that was spent in the scope of a rule, over all places of some cohorts."""
-    charged = _charged(policy, rule, chosen, rotation)
+    """Return the largest ε spent in the scope of a rule, over all locations of the cohorts."""
+    charges = _collect_charges(policy, rule, selected, rotation)
     sizes = enforced_sections(policy)[0].formatter_for(rule.number).ranking_keys
     worst = max(
-        (int(sizes(rows).max()) for cohort in cohorts for rows in _rows(charged, cohort, rotation)),
+        (
+            int(sizes(rows).max())
+            for cohort in cohorts
+            for rows in _cohort_losses(charges, cohort, rotation)
+        ),
         default=0,
     )
     return worst / QUANTA_PER_UNIT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Charged:
-    """Boxes of what lies in a scope: round, row of the cost table, and bounds on three axes."""
+class _Charges:
+    """Charged boxes in a scope: round, row of the cost table, and bounds on three axes.
+
+    The bounds are 2 × boxes.
+    """
 
     table: LossArray
-    round: _Numbers
-    kind: _Numbers
-    cohorts: _Numbers
-    days: _Numbers
-    places: _Numbers
+    round: _IntArray
+    kind: _IntArray
+    cohorts: _IntArray
+    days: _IntArray
+    positions: _IntArray
 
 
-def _charged(
-    policy: CompiledPolicy, rule: Rule, chosen: Sequence[Arrival], rotation: CohortRotation
-) -> _Charged:
-    of, _ = enforced_sections(policy)
-    cohort = find_cohort_axis(of.granularities.space, rotation)
-    others = [axis for axis in range(len(of.granularities.space.axes)) if axis != cohort]
-    if cohort is None or len(others) != 1:
-        raise OperationRejected("what was spent is measured over cohorts and one other partition")
+def _collect_charges(
+    policy: CompiledPolicy, rule: Rule, selected: Sequence[Arrival], rotation: CohortRotation
+) -> _Charges:
+    """Collect the boxes that the requests in the scope of a rule charge."""
+    section, _ = enforced_sections(policy)
+    cohort = find_cohort_axis(section.granularities.space, rotation)
+    other_axes = [axis for axis in range(len(section.granularities.space.axes)) if axis != cohort]
+    if cohort is None or len(other_axes) != 1:
+        raise OperationRejected(
+            "spending can be measured only over cohorts and one other partition"
+        )
     unit = list(policy.checked_policy_set.vocabulary.units).index(rule.unit)
-    known: dict[bytes, int] = {}
+    kinds_by_bytes: dict[bytes, int] = {}
     table: list[LossArray] = []
     boxes: list[tuple[int, ...]] = []
-    for arrival in chosen:
+    for arrival in selected:
         for mechanism in arrival.mechanisms:
             if not all(
                 matches(predicate, mechanism.predicate_input) for predicate in rule.predicates
             ):
                 continue
             row = mechanism.costs[unit]
-            kind = known.setdefault(row.tobytes(), len(table))
+            kind = kinds_by_bytes.setdefault(row.tobytes(), len(table))
             if kind == len(table):
                 table.append(row)
-            for box in of.granularities.blocks(mechanism.region, rule.number).boxes:
-                boxes.append((arrival.round, kind, *box[cohort], *box[-1], *box[others[0]]))
+            for box in section.granularities.blocks(mechanism.region, rule.number).boxes:
+                boxes.append((arrival.round, kind, *box[cohort], *box[-1], *box[other_axes[0]]))
     columns = np.array(boxes, np.int64).reshape(len(boxes), 8).T
-    rows = np.array(table, np.int64).reshape(len(table), loss_width(of.certificates))
-    return _Charged(rows, columns[0], columns[1], columns[2:4], columns[4:6], columns[6:8])
+    rows = np.array(table, np.int64).reshape(len(table), loss_width(section.certificates))
+    return _Charges(rows, columns[0], columns[1], columns[2:4], columns[4:6], columns[6:8])
 
 
-def _rows(charged: _Charged, cohort: int, rotation: CohortRotation) -> Iterator[LossArray]:
-    """The sums of one cohort in all places, a batch for each stretch of time."""
-    first, end = charged.cohorts
-    its = (charged.round >= cohort) & (charged.round < cohort + rotation.active)
-    its &= (first <= cohort) & (cohort < end)
-    for start, _ in pairwise(np.unique(charged.days[:, its]).tolist()):
-        now = its & (charged.days[0] <= start) & (start < charged.days[1])
-        if now.any():
-            yield _swept(charged.table, charged.kind[now], charged.places[:, now])
+def _cohort_losses(charges: _Charges, cohort: int, rotation: CohortRotation) -> Iterator[LossArray]:
+    """Yield the losses of one cohort at all positions, one array per stretch of time."""
+    first, end = charges.cohorts
+    in_cohort = (charges.round >= cohort) & (charges.round < cohort + rotation.active)
+    in_cohort &= (first <= cohort) & (cohort < end)
+    for start, _ in pairwise(np.unique(charges.days[:, in_cohort]).tolist()):
+        in_stretch = in_cohort & (charges.days[0] <= start) & (start < charges.days[1])
+        if in_stretch.any():
+            yield _sum_between_bounds(
+                charges.table, charges.kind[in_stretch], charges.positions[:, in_stretch]
+            )
 
 
-def _swept(table: LossArray, kind: _Numbers, places: _Numbers) -> LossArray:
-    """What adds up between neighbouring bounds."""
-    bounds = np.unique(places)
+def _sum_between_bounds(table: LossArray, kind: _IntArray, positions: _IntArray) -> LossArray:
+    """Return the summed costs between neighbouring bounds."""
+    bounds = np.unique(positions)
     change = np.zeros((len(bounds), len(table)), np.int64)
-    np.add.at(change, (np.searchsorted(bounds, places[0]), kind), 1)
-    np.subtract.at(change, (np.searchsorted(bounds, places[1]), kind), 1)
+    np.add.at(change, (np.searchsorted(bounds, positions[0]), kind), 1)
+    np.subtract.at(change, (np.searchsorted(bounds, positions[1]), kind), 1)
     return sum_costs(change.cumsum(axis=0)[:-1], table)

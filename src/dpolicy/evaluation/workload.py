@@ -1,10 +1,10 @@
-"""A workload of the paper's evaluation → a policy at a total budget, and arriving requests.
+"""Workloads of the paper's evaluation, with their policies and arriving requests.
 
-A workload holds the requests of one scenario with the Rényi values of their costs; the ready-made
-ones have those of the paper's artefact. Budgets, accounting, rounds and unlocking are in the policy
-and scenario files of this package; only the schema is written here, since each workload has its
-own. Costs are stated at the orders of the accounting file: with the two below, the thresholds of
-the paper would promise more than δ allows (theory 2.3).
+A workload holds the requests of one scenario with the Rényi values of their costs; the bundled
+workloads have the values of the paper's artefact. Budgets, accounting, rounds and unlocking are in
+the policy and scenario files of this package. The schema differs between workloads and is written
+here. Costs are stated at the orders of the accounting file. The paper's grid also has the
+orders 1.5 and 1.75; with them, its thresholds would promise more than δ allows (theory 2.3).
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source
 
-#: Where the policy, accounting and workload files of the evaluation are.
+#: Directory of the policy, accounting and workload files of the evaluation.
 FILES = Path(__file__).parent
 
-#: How the rounds ran; its policy and requests are made by `export.py`.
+#: Schedule of the rounds; `run_export.py` writes the policy and the requests that it names.
 SCENARIO_FILE = FILES / "scenario.yaml"
-_SAID = load_scenario(SCENARIO_FILE)
+_SCENARIO = load_scenario(SCENARIO_FILE)
 
 #: The rounds of the evaluation; cohorts are numbered like the rounds in which they join.
-ROUNDS = _SAID.rounds
-SCHEDULE = _SAID.schedule
+ROUNDS = _SCENARIO.rounds
+SCHEDULE = _SCENARIO.schedule
 
-#: Total budgets that the figures show, and for which there are policy files.
+#: Total budgets of the figures; each has policy files.
 TOTALS = (3, 5, 7, 10, 15, 20)
 
-#: Months of the files are counted from here.
+#: Month 0 of the workload files.
 FIRST_MONTH = (2000, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One scenario: its name, schema, mechanisms and requests, as the file has them."""
+    """Content of a workload file: name of the scenario, schema, mechanisms and requests."""
 
     scenario: str
     orders: tuple[float, ...]
@@ -65,18 +65,18 @@ class Workload:
 
 
 def load_workload(file: Path) -> Workload:
-    """The workload of a file, packed or not."""
+    """Read a workload file, plain or compressed with gzip."""
     raw = file.read_bytes()
     return parse_workload(json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw))
 
 
 def bundled_workload(scenario: str) -> Workload:
-    """The workload of a scenario that comes with the package."""
+    """Read the workload of a scenario that the package contains."""
     return load_workload(FILES / "data" / f"{scenario}.json.gz")
 
 
 def parse_workload(document: Mapping[str, Any]) -> Workload:
-    """The workload of plain values, as a file has them."""
+    """Make a workload of the JSON values of a workload file."""
     return Workload(
         document["scenario"],
         tuple(document["orders"]),
@@ -95,7 +95,7 @@ def policy_for_workload(
     baseline: bool = False,
     profile: str = "classic",
 ) -> CompiledPolicy:
-    """The policy set of a scenario at a total budget, or that of the baseline: one rule."""
+    """Compile the policy set of a scenario at a total budget; the baseline has a single rule."""
     return compile_policy(
         policy_sources(workload, total, as_run=as_run, baseline=baseline, profile=profile)
     )
@@ -104,7 +104,7 @@ def policy_for_workload(
 def policy_sources(
     workload: Workload, total: int, *, as_run: bool, baseline: bool, profile: str
 ) -> list[Source]:
-    """The texts of a policy set: accounting, schema, and the policies at a total budget."""
+    """Return the sources of a policy set: accounting, schema, and policies."""
     folder = FILES / "policies" / ("cohere" if baseline else workload.scenario)
     written = folder.with_name(f"{folder.name}-as-written")
     if not as_run and written.exists():
@@ -117,19 +117,20 @@ def policy_sources(
 
 
 def schema_text(workload: Workload) -> str:
-    """The schema of a workload as the policy language writes it."""
+    """Return the schema of a workload in the policy language."""
     return _SCHEMA.format(
-        categories=_entries(workload.categories), attributes=_entries(workload.attributes)
+        categories=_format_entries(workload.categories),
+        attributes=_format_entries(workload.attributes),
     )
 
 
-def _entries(entries: Mapping[str, Any]) -> str:
+def _format_entries(entries: Mapping[str, Any]) -> str:
     if not entries:
         return " {}"
     lines = []
-    for name, facts in entries.items():
+    for name, properties in entries.items():
         parts = [
-            f"{k}: [{', '.join(v)}]" if k != "risk" else f"risk: {v}" for k, v in facts.items()
+            f"{k}: [{', '.join(v)}]" if k != "risk" else f"risk: {v}" for k, v in properties.items()
         ]
         lines.append(f"\n    {name}: {{{', '.join(parts)}}}")
     return "".join(lines)
@@ -149,21 +150,24 @@ schema:
 
 
 def resolve_arrivals(workload: Workload, policy: CompiledPolicy) -> list[Arrival]:
-    """The requests of a workload, resolved for a policy; cohorts are left to the rounds."""
-    curves = [_curve(said, workload.orders, policy) for said in workload.mechanisms]
-    return [_arrival(said, curves[said["mechanism"]], policy) for said in workload.requests]
+    """Resolve the requests of a workload for a policy; the rounds add the cohorts."""
+    curves = [_parse_curve(fields, workload.orders, policy) for fields in workload.mechanisms]
+    return [
+        _resolve_arrival(fields, curves[fields["mechanism"]], policy)
+        for fields in workload.requests
+    ]
 
 
 def curve_points(
     fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
 ) -> dict[str, Fraction]:
-    """The Rényi values of a mechanism at the orders of a policy, as the decimals of the file."""
+    """Return the Rényi values of a mechanism at the orders of a policy, as exact decimals."""
     usable = set(policy.policy_set.accounting.orders)
     values = ((Fraction(repr(o)), v) for o, v in zip(orders, fields["renyi"], strict=True))
     return {format_order(order): Fraction(repr(v)) for order, v in values if order in usable}
 
 
-def _curve(
+def _parse_curve(
     fields: Mapping[str, Any], orders: tuple[float, ...], policy: CompiledPolicy
 ) -> Mechanism:
     points = curve_points(fields, orders, policy)
@@ -173,7 +177,9 @@ def _curve(
     return mechanism
 
 
-def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy) -> Arrival:
+def _resolve_arrival(
+    fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy
+) -> Arrival:
     where: tuple[Mapping[str, Selection], ...] = tuple(
         {"slot": (low, high)} for low, high in fields["ranges"]
     )
@@ -201,13 +207,13 @@ def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy
 
 
 def latest_month(round_: int) -> int:
-    """The month of a round, as the files count them: four weeks each."""
+    """Return the month of a round as workload files count it; a month has four weeks."""
     return 100 + -(-(round_ + 2) // 4)
 
 
 @lru_cache(maxsize=64)
 def month_days(number: int) -> TouchedDays:
-    """The days of a month of the file."""
+    """Return the days of a month of a workload file."""
     period = Period(PeriodKind.MONTH)
     index = block_index(period, date(*FIRST_MONTH, 1).toordinal()) + number
     return TouchedDays(((block_start(period, index), block_start(period, index + 1) - 1),))

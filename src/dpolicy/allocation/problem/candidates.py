@@ -1,9 +1,9 @@
-"""Resolved releases → candidates: what each would cost every rule, and what it asks of one rule.
+"""Candidates of a round: their charges to every rule, and the demand on one rule.
 
-A candidate that a rule for each release refuses, that no rule covers, or on which a predicate has
-no answer is refused whatever the others do. Where several mechanisms of a candidate meet, their
-costs are one sum (theory 2.6), so an item is a candidate's cost in blocks where it is everywhere
-the same, and no block lies in two items of one candidate.
+A candidate is refused, independently of the others, if a per-release rule is exceeded, if no rule
+covers one of its mechanisms, or if a predicate cannot be evaluated. Where several mechanisms of a
+candidate touch the same block, their costs are added (theory 2.6). An item is one cost of a
+candidate and the blocks in which it applies; no block lies in two items of the same candidate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CandidatePositions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A release that competes with others: its worth, its charges, and why it is refused at all."""
+    """A release that competes for budget; `refusal_reasons` is empty if it can be selected."""
 
     id: str
     utility: float
@@ -42,10 +42,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleDemand:
-    """What candidates ask of one rule.
+    """Demand of candidates on one rule.
 
-    Items stand by rising candidate: `owner` is its number, `kind` the row of `table` with its cost.
-    Boxes have `low` and `high` by axis, and belong to an item; those of one item are disjoint.
+    Items are sorted by candidate: `owner` is the number of the candidate, `kind` the row of `table`
+    with the cost. Boxes have `low` and `high` per axis and belong to the item `item_of_box`; the
+    boxes of one item are disjoint.
     """
 
     owner: NDArray[np.intp]
@@ -55,9 +56,9 @@ class RuleDemand:
     high: CandidatePositions
     item_of_box: NDArray[np.intp]
 
-    def restricted_to(self, chosen: NDArray[np.bool_]) -> RuleDemand | None:
-        """What the chosen candidates ask; None if that is nothing."""
-        keep = chosen[self.owner]
+    def restrict_to(self, selected: NDArray[np.bool_]) -> RuleDemand | None:
+        """Return the demand of the selected candidates; None if they demand nothing."""
+        keep = selected[self.owner]
         if not keep.any():
             return None
         boxes, renumbered = keep[self.item_of_box], np.cumsum(keep) - 1
@@ -78,36 +79,41 @@ def make_candidate(
     mechanisms: Sequence[ResolvedMechanism],
     today: int = 0,
 ) -> Candidate:
-    """A resolved release as a candidate; `today` as for `decide`."""
-    of, each_release = enforced_sections(policy)
+    """Make a candidate of a resolved release; `today` has the same meaning as for `decide`."""
+    cumulative, each_release = enforced_sections(policy)
     try:
-        matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
-        refused = _refused_alone(each_release, mechanisms, today)
+        matches = [cumulative.compiled.index.match(m.predicate_input) for m in mechanisms]
+        refused = _per_release_refusals(each_release, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
     if not policy.policy_set.accounting.allow_uncovered:
         pairs = zip(mechanisms, matches, strict=True)
-        bare = [m.name for m, match in pairs if not len(of.compiled.index.rules_for_match(match))]
-        refused += [f"`{name}` is covered by no rule over all releases" for name in bare]
+        uncovered = [
+            m.name
+            for m, match in pairs
+            if not len(cumulative.compiled.index.rules_for_match(match))
+        ]
+        refused += [f"no cumulative rule covers `{name}`" for name in uncovered]
     return Candidate(
-        name, utility, charges_by_region(of, mechanisms, matches, today), tuple(refused)
+        name, utility, charges_by_region(cumulative, mechanisms, matches, today), tuple(refused)
     )
 
 
-def _refused_alone(
+def _per_release_refusals(
     section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], today: int
 ) -> list[str]:
-    """The rules for each release by itself that refuse this one. Raises `PredicateFailed`."""
+    """Return a message for each exceeded per-release rule. Raise `PredicateFailed`."""
     matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
     if not section.compiled.rules:
         return []
-    found = check_charges(
+    checks = check_charges(
         section, section.empty_balances(), charges_by_region(section, mechanisms, matches, today)
     )
     names = [
-        section.compiled.rules[number].name for number in found.rule_numbers[~found.holds].tolist()
+        section.compiled.rules[number].name
+        for number in checks.rule_numbers[~checks.holds].tolist()
     ]
-    return [f"the rule `{name}` for each release does not hold" for name in names]
+    return [f"per-release rule `{name}` is exceeded" for name in names]
 
 
 #: A candidate, one of its charges, and the position of a rule in it.
@@ -115,43 +121,45 @@ _Part = tuple[int, Charge, int]
 
 
 def demands_by_rule(
-    layout: RuleGranularities, candidates: Sequence[Candidate]
+    granularities: RuleGranularities, candidates: Sequence[Candidate]
 ) -> dict[int, RuleDemand]:
-    """What the candidates that are not refused ask of each rule, by its number."""
+    """Return the demand on each rule, by rule number; refused candidates demand nothing."""
     parts: dict[int, list[_Part]] = {}
     for number, candidate in enumerate(candidates):
         for charge in () if candidate.refusal_reasons else candidate.charges:
             for position, rule in enumerate(charge.rule_numbers.tolist()):
                 parts.setdefault(rule, []).append((number, charge, position))
     blocks: dict[tuple[int, int], Region] = {}
-    return {rule: _asked(layout, rule, parts[rule], blocks) for rule in sorted(parts)}
+    return {rule: _rule_demand(granularities, rule, parts[rule], blocks) for rule in sorted(parts)}
 
 
-def _asked(
-    layout: RuleGranularities,
+def _rule_demand(
+    granularities: RuleGranularities,
     rule: int,
     parts: Sequence[_Part],
     blocks: dict[tuple[int, int], Region],
 ) -> RuleDemand:
-    """`blocks` remembers the blocks of charges for rules that are split alike."""
+    """Collect the demand on one rule.
+
+    `blocks` caches the blocks of a charge for rules with the same granularity.
+    """
     boxes: list[Box] = []
     owners: list[int] = []
     kinds: list[int] = []
     items: list[int] = []
-    known: dict[bytes, int] = {}
+    kinds_by_bytes: dict[bytes, int] = {}
     rows: list[LossArray] = []
-    frame, space = int(layout.frame_of[rule]), layout.space.box
+    frame, space = int(granularities.frame_of[rule]), granularities.space.box
     for owner, group in groupby(parts, key=itemgetter(0)):
         costs = []
         for _, charge, position in group:
             region = blocks.get((id(charge), frame))
             if region is None:
-                region = layout.blocks(charge.region, rule, charge.cutoff)
+                region = granularities.blocks(charge.region, rule, charge.cutoff)
                 blocks[id(charge), frame] = region
             costs.append((region, charge.rows[position]))
         for region, row in costs if len(costs) == 1 else disjoint_charges(space, costs):
-            name = row.tobytes()
-            kind = known.setdefault(name, len(rows))
+            kind = kinds_by_bytes.setdefault(row.tobytes(), len(rows))
             if kind == len(rows):
                 rows.append(row)
             items += [len(owners)] * len(region.boxes)

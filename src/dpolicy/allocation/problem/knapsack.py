@@ -1,9 +1,10 @@
-"""A round of candidates as a sparse knapsack of many dimensions, and what a strategy makes of it.
+"""Sparse multidimensional knapsack problem of an allocation round, and its solution.
 
-A row is a set of blocks of one rule that the same candidates touch. The chosen candidates of a row
-must fit into what is left there, at some certificate or at all that the rule names, for each of the
-vectors of what is left: different blocks of a row may rest on different certificates, so their
-elementwise minimum would be too strict. A row in which all its candidates fit together is no row.
+A constraint row is a set of blocks of one rule that the same candidates touch. The selected
+candidates of a row must fit into every vector of remaining budget of that row: at one certificate
+at least, or at all certificates that the rule names. A row keeps several vectors because its blocks
+may be satisfied at different certificates; their elementwise minimum would be too strict. A row in
+which all candidates fit together does not constrain the selection and is left out.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintRow:
-    """Blocks of a rule: candidates by rising number, their costs, and what is left, in quanta.
+    """Candidates that compete for blocks of a rule, with costs and remaining budget in quanta.
 
-    `table` has each kind of cost once, kinds × columns; `left` is vectors × columns. Columns are
-    certificates, and last the δ-side, which always must fit. A certificate that is not offered has
-    −1 left; one that does not matter has INFINITE left. `at` is one of the blocks, and `rest` the
-    share of the whole budget that is left there, at the certificate with most.
+    Candidates are sorted by number. `table` (kinds × columns) holds each distinct cost once;
+    `remaining` is vectors × columns. The columns are certificates; the last column is the δ-side,
+    which must always fit. A certificate that cannot be used has −1 remaining; one without a limit
+    has INFINITE. `block` is one of the blocks, and `remaining_share` is the share of the whole
+    budget that remains there, at the certificate with the largest share.
     """
 
     rule: int
@@ -35,16 +37,16 @@ class ConstraintRow:
 
     @property
     def costs(self) -> NDArray[np.int64]:
-        """What each candidate costs, candidates × columns."""
+        """Return the costs, candidates × columns."""
         return self.table.take(self.cost_kinds, axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationProblem:
-    """Candidates by number: their ids and utilities, the contested rows, and who is out.
+    """Candidates by number, with their utilities and the constraint rows.
 
-    `fits_alone` is False for candidates that some rule refuses whatever the others do. `later` is
-    what later rounds would pay for what each takes, where prices of earlier rounds tell it.
+    `fits_alone` is False for a candidate that a rule refuses even if no other candidate is
+    selected. `opportunity_costs` is None if there are no prices of earlier rounds.
     """
 
     ids: tuple[str, ...]
@@ -56,10 +58,10 @@ class AllocationProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """What a strategy chose, the most that any choice could be worth, and the prices of rows.
+    """Selected candidates, an upper bound on the utility of any selection, and the dual prices.
 
-    `prices` has the worth of as much again as is left of each row, by row; it is empty for
-    strategies that know none.
+    `prices` holds, per row, the approximate utility gained if its remaining budget were doubled. It
+    is empty for strategies that compute no prices.
     """
 
     selected: NDArray[np.bool_]
@@ -67,9 +69,9 @@ class Solution:
     prices: NDArray[np.float64]
 
     def utility(self, problem: AllocationProblem) -> float:
-        """What the chosen candidates are worth together."""
+        """Return the total utility of the selected candidates."""
         return float(problem.utilities[self.selected].sum())
 
     def gap(self, problem: AllocationProblem) -> float:
-        """How far the choice may be from the best, as a share of the bound."""
+        """Return the largest possible distance to the optimum, as a share of the bound."""
         return 1 - self.utility(problem) / self.bound if self.bound > 0 else 0.0

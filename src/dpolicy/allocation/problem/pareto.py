@@ -1,4 +1,4 @@
-"""Vectors of what is left → only those that can bind; rows → without those that others imply."""
+"""Removal of vectors of remaining budget and of constraint rows that others imply."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ from numpy.typing import NDArray
 from dpolicy.allocation.problem.knapsack import ConstraintRow
 from dpolicy.privacy.loss_arrays import LossArray
 
-#: How far away a set may be that implies another; most are next to it.
+#: Distances at which a set is compared with its neighbours; most implying sets are adjacent.
 NEIGHBOUR_DISTANCES = (1, 2, 4, 8)
 
 
-def pareto_minimal(groups: NDArray[np.intp], left: LossArray) -> tuple[NDArray[np.intp], LossArray]:
-    """Vectors by group → the Pareto-minimal ones of each, sorted by group.
+def pareto_minimal(
+    groups: NDArray[np.intp], remaining: LossArray
+) -> tuple[NDArray[np.intp], LossArray]:
+    """Return the Pareto-minimal vectors of each group, sorted by group.
 
-    A vector with the least sum is minimal. It stays, those that it implies go, and so on with the
-    rest of each group, all groups at a time.
+    In each pass the vector with the smallest sum in every group is minimal and is kept; the vectors
+    that it implies are dropped.
     """
-    order = np.lexsort((left.sum(axis=1, dtype=np.float64), groups))
-    groups, left = groups[order], left[order]
-    rest = np.arange(len(groups))
+    order = np.lexsort((remaining.sum(axis=1, dtype=np.float64), groups))
+    groups, remaining = groups[order], remaining[order]
+    open_vectors = np.arange(len(groups))
     kept = []
-    while len(rest):
-        first = np.flatnonzero(np.diff(groups[rest], prepend=-1))
-        kept.append(rest[first])
-        sizes = np.diff(np.append(first, len(rest)))
-        implied = (left[rest] >= left[np.repeat(rest[first], sizes)]).all(axis=1)
-        rest = rest[~implied]
-    chosen = np.sort(np.concatenate(kept)) if kept else rest
-    return groups[chosen], left[chosen]
+    while len(open_vectors):
+        first = np.flatnonzero(np.diff(groups[open_vectors], prepend=-1))
+        kept.append(open_vectors[first])
+        sizes = np.diff(np.append(first, len(open_vectors)))
+        smallest = remaining[np.repeat(open_vectors[first], sizes)]
+        implied = (remaining[open_vectors] >= smallest).all(axis=1)
+        open_vectors = open_vectors[~implied]
+    minimal = np.sort(np.concatenate(kept)) if kept else open_vectors
+    return groups[minimal], remaining[minimal]
 
 
 def drop_implied_vectors(
-    member: NDArray[np.bool_], set_index: NDArray[np.intp], left: LossArray
+    member: NDArray[np.bool_], set_index: NDArray[np.intp], remaining: LossArray
 ) -> tuple[NDArray[np.intp], LossArray]:
-    """Vectors of different sets of items, sorted by set → without those that sets nearby imply.
+    """Drop vectors that a neighbouring superset of items implies; vectors are sorted by set.
 
-    What fits into less, with more items beside it, fits. Sets that follow each other along an axis
-    mostly contain one another, so a look at some that are near finds most of it.
+    A vector is implied if a superset of its items must fit into a vector that is not larger. Sets
+    that follow each other along an axis mostly contain one another, so comparing near neighbours
+    finds most implied vectors.
     """
     for distance in NEIGHBOUR_DISTANCES:
         for step in (distance, -distance):
@@ -48,46 +52,52 @@ def drop_implied_vectors(
             inside = ~(member[lower] & ~member[lower + step]).any(axis=1)
             above = np.full(len(member), -1, np.intp)
             above[lower[inside]] = lower[inside] + step
-            kept = ~_implied(above, set_index, left)
-            set_index, left = set_index[kept], left[kept]
-    return set_index, left
+            kept = ~_find_implied(above, set_index, remaining)
+            set_index, remaining = set_index[kept], remaining[kept]
+    return set_index, remaining
 
 
-def _implied(
-    above: NDArray[np.intp], set_index: NDArray[np.intp], left: LossArray
+def _find_implied(
+    above: NDArray[np.intp], set_index: NDArray[np.intp], remaining: LossArray
 ) -> NDArray[np.bool_]:
-    """Which vectors have a smaller one in the set that is `above` theirs; −1 for no such set."""
+    """Return which vectors have a vector that is not larger in the superset `above` their set.
+
+    `above` is −1 for a set without such a superset.
+    """
     bounds = np.searchsorted(set_index, np.arange(len(above) + 1))
-    others = above[set_index]
-    times = np.where(others < 0, 0, bounds[others + 1] - bounds[others])
-    own = np.repeat(np.arange(len(set_index)), times)
-    first = np.repeat(bounds[others] - np.cumsum(times) + times, times)
-    smaller = (left[first + np.arange(len(own))] <= left[own]).all(axis=1)
+    supersets = above[set_index]
+    counts = np.where(supersets < 0, 0, bounds[supersets + 1] - bounds[supersets])
+    vectors = np.repeat(np.arange(len(set_index)), counts)
+    first = np.repeat(bounds[supersets] - np.cumsum(counts) + counts, counts)
+    smaller = (remaining[first + np.arange(len(vectors))] <= remaining[vectors]).all(axis=1)
     implied = np.zeros(len(set_index), bool)
-    implied[own[smaller]] = True
+    implied[vectors[smaller]] = True
     return implied
 
 
 def drop_implied_rows(rows: Iterable[ConstraintRow]) -> tuple[ConstraintRow, ...]:
-    """Rows without those that another with the same candidates and costs implies."""
-    found: dict[bytes, list[ConstraintRow]] = {}
+    """Drop rows that another row with the same candidates and costs implies."""
+    rows_by_candidates: dict[bytes, list[ConstraintRow]] = {}
     for new in rows:
-        alike = found.setdefault(new.candidates.tobytes(), [])
-        if any(_implies(old, new) for old in alike):
+        kept = rows_by_candidates.setdefault(new.candidates.tobytes(), [])
+        if any(_implies(old, new) for old in kept):
             continue
-        alike[:] = [old for old in alike if not _implies(new, old)]
-        alike.append(new)
-    return tuple(row for alike in found.values() for row in alike)
+        kept[:] = [old for old in kept if not _implies(new, old)]
+        kept.append(new)
+    return tuple(row for kept in rows_by_candidates.values() for row in kept)
 
 
 def _implies(tight: ConstraintRow, loose: ConstraintRow) -> bool:
-    """Whether what fits into one row fits into the other: each vector has a smaller one."""
-    if tight.require_all != loose.require_all or not _cost_alike(tight, loose):
+    """Return whether a selection that fits `tight` fits `loose`.
+
+    It does if every vector of `loose` has a vector in `tight` that is not larger.
+    """
+    if tight.require_all != loose.require_all or not _have_equal_costs(tight, loose):
         return False
     return bool((tight.remaining[:, np.newaxis] <= loose.remaining).all(axis=2).any(axis=0).all())
 
 
-def _cost_alike(one: ConstraintRow, other: ConstraintRow) -> bool:
-    if one.table is other.table:
-        return np.array_equal(one.cost_kinds, other.cost_kinds)
-    return np.array_equal(one.costs, other.costs)
+def _have_equal_costs(first: ConstraintRow, second: ConstraintRow) -> bool:
+    if first.table is second.table:
+        return np.array_equal(first.cost_kinds, second.cost_kinds)
+    return np.array_equal(first.costs, second.costs)

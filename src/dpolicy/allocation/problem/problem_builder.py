@@ -1,9 +1,10 @@
-"""Candidates, what was spent and what is unlocked → the problem of a round (docs/allocation.md).
+"""Builder of the allocation problem of a round (docs/allocation.md).
 
-Per rule, the bounds of its candidates cut the swept axis into segments; a segment meets cells of
-every lane, and only those cells matter in which not all candidates of the segment fit together.
-What they leave, Pareto-minimal, is the capacity of a row. Whether a candidate fits alone does not
-depend on others, so one pass finds all that are out; the rows without them are looked at again.
+For each rule, the bounds of the demanded boxes cut the swept axis into segments. A segment overlaps
+steps of several step functions; a step is contested if the candidates of the segment do not all fit
+together there. The Pareto-minimal vectors of remaining budget in contested steps are the capacities
+of a constraint row. Whether a candidate fits alone does not depend on the other candidates, so one
+pass finds all infeasible candidates; the rows are then built without them.
 """
 
 from __future__ import annotations
@@ -47,61 +48,61 @@ from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Box
 
-#: Sums of costs stay below this, whatever the budgets.
+#: Upper limit for sums of costs, so that they never overflow.
 LARGEST_SUM = 2**62
 
-#: So many numbers are compared at a time, to bound the memory that takes.
+#: Numbers compared at a time; limits the memory use.
 COMPARED_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Terms:
-    """What candidates ask of a rule and what it offers, in the columns of the problem."""
+class _RuleTerms:
+    """Demand on a rule and its thresholds, in the columns of the problem."""
 
     rule: int
     demand: RuleDemand
     columns: NDArray[np.intp]
     table: LossArray
     limits: tuple[int, ...]
-    every: bool
+    require_all: bool
 
-    def unlocked_thresholds(self, share: Fraction) -> LossArray:
-        """The thresholds at a share of the budget."""
+    def scale_thresholds(self, share: Fraction) -> LossArray:
+        """Return the thresholds at an unlocked share of the budget, rounded down."""
         return np.array([scale_threshold(limit, share) for limit in self.limits], np.int64)
 
-    def remaining_share(self, left: LossArray) -> NDArray[np.float64]:
-        """The share of the whole budget that vectors leave, at the certificate with most."""
+    def remaining_share(self, remaining: LossArray) -> NDArray[np.float64]:
+        """Return the remaining share of the whole budget, at the certificate with the most left."""
         whole = np.array(self.limits[:-1], np.float64)
         counts = (whole > 0) & (whole < INFINITE)
-        shares = left[:, :-1][:, counts] / whole[counts]
-        most: NDArray[np.float64] = shares.max(axis=1, initial=0.0)
-        return most
+        shares = remaining[:, :-1][:, counts] / whole[counts]
+        largest: NDArray[np.float64] = shares.max(axis=1, initial=0.0)
+        return largest
 
-    def hold(self, amounts: LossArray, limits: LossArray) -> NDArray[np.bool_]:
-        """Whether amounts are within limits, along the last axis."""
+    def are_within(self, amounts: LossArray, limits: LossArray) -> NDArray[np.bool_]:
+        """Return whether amounts are within limits, along the last axis."""
         within = (amounts <= limits) | (limits >= INFINITE)
-        certified = within[..., :-1].all(-1) if self.every else within[..., :-1].any(-1)
+        certified = within[..., :-1].all(-1) if self.require_all else within[..., :-1].any(-1)
         held: NDArray[np.bool_] = certified & within[..., -1]
         return held
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Contest:
-    """Where the candidates of a rule do not all fit: sets of items, and what is left for each.
+class _ContestedSets:
+    """Sets of items of a rule that do not fit together, and the budget that remains for each set.
 
-    `member` is sets × items, and `places` has a block of each; `of` says to which set a vector of
-    `left` belongs, rising.
+    `member` is sets × items, and `blocks` holds one block per set. `set_index`, ascending, is the
+    set of each vector in `remaining`.
     """
 
-    terms: _Terms
+    terms: _RuleTerms
     member: NDArray[np.bool_]
-    places: CandidatePositions
+    blocks: CandidatePositions
     set_index: ItemNumbers
-    left: LossArray
+    remaining: LossArray
 
 
 def most_varied_axis(demands: dict[int, RuleDemand], unlocked: UnlockedShares, axes: int) -> int:
-    """The axis along which candidates differ most, but for that of the cohorts."""
+    """Return the axis with the most distinct lower bounds; the cohort axis is excluded."""
 
     def bounds(axis: int) -> int:
         return max((len(np.unique(a.low[axis])) for a in demands.values()), default=0)
@@ -114,198 +115,222 @@ def build_problem(
     balances: Balances,
     candidates: Sequence[Candidate],
     unlocked: UnlockedShares = ALL_UNLOCKED,
-    market: CarriedPrices | None = None,
+    carried_prices: CarriedPrices | None = None,
 ) -> AllocationProblem:
-    """The problem of choosing among candidates on top of what was spent."""
-    asked = demands_by_rule(section.granularities, candidates)
-    axis = most_varied_axis(asked, unlocked, len(section.full_extent))
-    tracks = SpentByRule.from_balances(balances, axis, list(asked))
-    problem = build_problem_on_steps(section, tracks, candidates, asked, unlocked)
-    if market is None:
+    """Build the problem of selecting candidates on top of recorded balances."""
+    demands = demands_by_rule(section.granularities, candidates)
+    axis = most_varied_axis(demands, unlocked, len(section.full_extent))
+    spent = SpentByRule.from_balances(balances, axis, list(demands))
+    problem = build_problem_on_steps(section, spent, candidates, demands, unlocked)
+    if carried_prices is None:
         return problem
-    return replace(
-        problem,
-        opportunity_costs=market.opportunity_costs(section, asked, len(candidates), unlocked.axis),
-    )
+    costs = carried_prices.opportunity_costs(section, demands, len(candidates), unlocked.axis)
+    return replace(problem, opportunity_costs=costs)
 
 
 def build_problem_on_steps(
     section: EnforcedSection,
-    tracks: SpentByRule,
+    spent: SpentByRule,
     candidates: Sequence[Candidate],
     demands: dict[int, RuleDemand],
     unlocked: UnlockedShares = ALL_UNLOCKED,
 ) -> AllocationProblem:
-    """The same on top of lanes, for rounds that follow each other."""
+    """Build the problem on step functions, which consecutive rounds share."""
     fits = np.array([not candidate.refusal_reasons for candidate in candidates], dtype=bool)
-    contests = [
-        contest
-        for terms in _all_terms(section, demands, len(candidates))
-        for contest in _contests(terms, section, tracks, unlocked)
+    contested = [
+        sets
+        for terms in _rule_terms(section, demands, len(candidates))
+        for sets in _find_contested_sets(terms, section, spent, unlocked)
     ]
-    for contest in contests:
-        fits[_unfit(contest)] = False
+    for sets in contested:
+        fits[_infeasible_candidates(sets)] = False
     return AllocationProblem(
         tuple(candidate.id for candidate in candidates),
         np.array([candidate.utility for candidate in candidates], np.float64),
-        drop_implied_rows(row for contest in contests for row in _rows(contest, fits)),
+        drop_implied_rows(row for sets in contested for row in _constraint_rows(sets, fits)),
         fits,
     )
 
 
-def _all_terms(
+def _rule_terms(
     section: EnforcedSection, demands: dict[int, RuleDemand], count: int
-) -> Iterator[_Terms]:
-    """Rules in the columns that matter to one of them, last the δ-side.
+) -> Iterator[_RuleTerms]:
+    """Yield the terms of each rule, in the columns that limit a rule; the last is the δ-side.
 
-    Costs above all limits are cut just above them; limits with which sums could overflow are
-    refused. So every comparison is exact.
+    Costs above all limits are clipped just above them. Raise `OperationRejected` for limits with
+    which sums could overflow. So every comparison is exact.
     """
-    rules = [rule for rule, wanted in demands.items() if len(wanted.owner)]
-    gates = section.bounds_for(np.array(rules, np.intp))
+    rules = [rule for rule, demand in demands.items() if len(demand.owner)]
+    bounds = section.bounds_for(np.array(rules, np.intp))
     largest = LARGEST_SUM // (count + 1) - 1
-    if ((gates.maximum > largest) & (gates.maximum < INFINITE)).any():
+    if ((bounds.maximum > largest) & (bounds.maximum < INFINITE)).any():
         raise OperationRejected(
-            f"a budget is too large to add up {count} candidates exactly; ask for fewer"
+            f"a budget is too large to add {count} candidates exactly; submit fewer candidates"
         )
-    limits = gates.maximum
+    limits = bounds.maximum
     last = limits.shape[1] - 1
     matters = ((limits > NEVER) & (limits < INFINITE))[:, :last]
     columns = np.append(np.flatnonzero(np.any(matters, axis=0)), last)
     limits = limits[:, columns]
-    most = np.where(limits >= INFINITE, 0, limits).max(axis=0, initial=0)
-    for rule, row, every in zip(rules, limits, gates.require_all.tolist(), strict=True):
-        wanted = demands[rule]
-        table = np.minimum(wanted.table[:, columns], most + 1)
-        yield _Terms(rule, wanted, columns, table, tuple(row.tolist()), every)
+    highest = np.where(limits >= INFINITE, 0, limits).max(axis=0, initial=0)
+    for rule, row, require_all in zip(rules, limits, bounds.require_all.tolist(), strict=True):
+        demand = demands[rule]
+        table = np.minimum(demand.table[:, columns], highest + 1)
+        yield _RuleTerms(rule, demand, columns, table, tuple(row.tolist()), require_all)
 
 
-def _contests(
-    terms: _Terms, section: EnforcedSection, tracks: SpentByRule, unlocked: UnlockedShares
-) -> Iterator[_Contest]:
-    """The lanes that candidates select alike, together; of those with the same past, the one with
-    the least unlocked.
+def _find_contested_sets(
+    terms: _RuleTerms, section: EnforcedSection, spent: SpentByRule, unlocked: UnlockedShares
+) -> Iterator[_ContestedSets]:
+    """Yield the contested sets of a rule, one sweep per distinct set of demanded boxes.
+
+    Step functions under the same boxes share a sweep. Of several boxes with the same step function
+    only the one with the smallest unlocked share matters.
     """
     frame = section.granularities.frames[section.granularities.frame_of[terms.rule]]
     axis = unlocked.axis if unlocked.axis in frame.partitions else None
-    place = 0 if axis is None else axis - (axis > tracks.axis)
-    alike: dict[bytes, tuple[Box, ItemNumbers, dict[int, tuple[StepFunction, Fraction]]]] = {}
-    for box, lane, boxes in split_into_boxes(
-        tracks.for_rule(terms.rule), terms.demand, tracks.axis
+    position = 0 if axis is None else axis - (axis > spent.axis)
+    sweeps: dict[bytes, tuple[Box, ItemNumbers, dict[int, tuple[StepFunction, Fraction]]]] = {}
+    for box, function, boxes in split_into_boxes(
+        spent.for_rule(terms.rule), terms.demand, spent.axis
     ):
         if not len(boxes):
             continue
-        share = Fraction(1) if axis is None else unlocked.smallest_share(box[place])
-        _, _, histories = alike.setdefault(boxes.tobytes(), (box, boxes, {}))
-        known = histories.get(id(lane.steps))
-        histories[id(lane.steps)] = lane.steps, min(share, known[1]) if known else share
-    for box, boxes, histories in alike.values():
-        sweep = sweep_axis(terms.demand, boxes, tracks.axis)
-        places = _places(box, sweep.bounds[:-1], tracks.axis)
-        found = _contest(terms, sweep, places, list(histories.values()))
-        if found is not None:
-            yield found
+        share = Fraction(1) if axis is None else unlocked.smallest_share(box[position])
+        _, _, histories = sweeps.setdefault(boxes.tobytes(), (box, boxes, {}))
+        _, smallest = histories.get(id(function.steps), (function.steps, share))
+        histories[id(function.steps)] = function.steps, min(share, smallest)
+    for box, boxes, histories in sweeps.values():
+        sweep = sweep_axis(terms.demand, boxes, spent.axis)
+        blocks = _first_blocks(box, sweep.bounds[:-1], spent.axis)
+        contested = _sweep_contested_sets(terms, sweep, blocks, list(histories.values()))
+        if contested is not None:
+            yield contested
 
 
-def _places(box: Box, starts: CandidatePositions, axis: int) -> CandidatePositions:
-    """The first block of each segment of a lane, segments × axes."""
+def _first_blocks(box: Box, starts: CandidatePositions, axis: int) -> CandidatePositions:
+    """Return the first block of each segment, segments × axes."""
     first = np.repeat(np.array([[low for low, _ in box]], np.int64), len(starts), axis=0)
     return np.insert(first, axis, starts, axis=1)
 
 
-def _contest(
-    terms: _Terms,
+def _sweep_contested_sets(
+    terms: _RuleTerms,
     sweep: AxisSweep,
-    places: CandidatePositions,
+    blocks: CandidatePositions,
     histories: Sequence[tuple[StepFunction, Fraction]],
-) -> _Contest | None:
+) -> _ContestedSets | None:
+    """Return the contested sets of a sweep over step functions; None if there are none.
+
+    `blocks` holds one block per segment; `histories` the step functions with their unlocked shares.
+    """
     total = count_by_kind(sweep.member, terms.demand) @ terms.table
-    segments, lefts = [], []
+    segments, vectors = [], []
     for steps, share in histories:
-        segment, left = _crossed(terms, sweep, total, steps, terms.unlocked_thresholds(share))
+        segment, remaining = _find_contested_segments(
+            terms, sweep, total, steps, terms.scale_thresholds(share)
+        )
         segments.append(segment)
-        lefts.append(left)
-    of, left = np.concatenate(segments), np.vstack(lefts)
-    if not len(of):
+        vectors.append(remaining)
+    set_index, remaining = np.concatenate(segments), np.vstack(vectors)
+    if not len(set_index):
         return None
-    used, of = np.unique(of, return_inverse=True)
-    first, of, left = _grouped(sweep.member[used], of, left)
-    return _Contest(terms, sweep.member[used[first]], places[used[first]], of, left)
+    used, set_index = np.unique(set_index, return_inverse=True)
+    first, set_index, remaining = _merge_equal_sets(sweep.member[used], set_index, remaining)
+    return _ContestedSets(
+        terms, sweep.member[used[first]], blocks[used[first]], set_index, remaining
+    )
 
 
-def _crossed(
-    terms: _Terms, sweep: AxisSweep, total: LossArray, steps: StepFunction, limits: LossArray
+def _find_contested_segments(
+    terms: _RuleTerms, sweep: AxisSweep, total: LossArray, steps: StepFunction, limits: LossArray
 ) -> tuple[ItemNumbers, LossArray]:
-    """The segments that meet steps of a lane where not all fit, and what is left there."""
+    """Return the segment and the remaining budget of every contested step."""
     bounds = sweep.bounds
     first, last = np.searchsorted(steps.starts, [bounds[0], bounds[-1]])
-    at = merge_sorted(bounds[:-1], steps.starts[first:last])
-    segment = np.searchsorted(bounds, at, side="right") - 1
-    cell = np.searchsorted(steps.starts, at, side="right") - 1
+    starts = merge_sorted(bounds[:-1], steps.starts[first:last])
+    segment = np.searchsorted(bounds, starts, side="right") - 1
+    cell = np.searchsorted(steps.starts, starts, side="right") - 1
     spent = steps.spent[terms.columns].take(cell, axis=1).T
-    contested = np.flatnonzero(~terms.hold(spent + total[segment], limits))
-    left = np.maximum(limits - spent[contested], NEVER)
-    left[:, limits >= INFINITE] = INFINITE
-    return segment[contested], left
+    contested = np.flatnonzero(~terms.are_within(spent + total[segment], limits))
+    remaining = np.maximum(limits - spent[contested], NEVER)
+    remaining[:, limits >= INFINITE] = INFINITE
+    return segment[contested], remaining
 
 
-def _grouped(
-    member: NDArray[np.bool_], set_index: ItemNumbers, left: LossArray
+def _merge_equal_sets(
+    member: NDArray[np.bool_], set_index: ItemNumbers, remaining: LossArray
 ) -> tuple[ItemNumbers, ItemNumbers, LossArray]:
-    """Equal sets of items as one: the first of each, in order, and Pareto-minimal vectors."""
+    """Merge equal sets of items; keep the Pareto-minimal vectors of each.
+
+    Return the first row of each distinct set, in order, the set of each vector, and the vectors.
+    """
     packed = np.packbits(member, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return first[order], *pareto_minimal(place[number[set_index]], left)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], *pareto_minimal(rank[number[set_index]], remaining)
 
 
-def _unfit(contest: _Contest) -> ItemNumbers:
-    """The candidates that do not fit even alone."""
-    terms = contest.terms
-    at_once = max(1, COMPARED_AT_ONCE // max(1, terms.table.size))
-    parts = [contest.left[n : n + at_once] for n in range(0, len(contest.left), at_once)]
-    fit = np.concatenate([terms.hold(terms.table, part[:, np.newaxis]) for part in parts])
-    starts = np.flatnonzero(np.diff(contest.set_index, prepend=-1))
+def _infeasible_candidates(contested: _ContestedSets) -> ItemNumbers:
+    """Return the candidates that do not fit even alone."""
+    terms, remaining = contested.terms, contested.remaining
+    chunk = max(1, COMPARED_AT_ONCE // max(1, terms.table.size))
+    chunks = [remaining[n : n + chunk] for n in range(0, len(remaining), chunk)]
+    fit = np.concatenate([terms.are_within(terms.table, part[:, np.newaxis]) for part in chunks])
+    starts = np.flatnonzero(np.diff(contested.set_index, prepend=-1))
     everywhere = np.logical_and.reduceat(fit, starts, axis=0)
-    refused = contest.member & ~everywhere[:, terms.demand.kind]
+    refused = contested.member & ~everywhere[:, terms.demand.kind]
     return terms.demand.owner[refused.any(axis=0)]
 
 
-def _rows(contest: _Contest, fits: NDArray[np.bool_]) -> Iterator[ConstraintRow]:
-    """The rows of a contest among those that fit alone, where they still do not all fit."""
-    terms, asked = contest.terms, contest.terms.demand
-    member = contest.member & fits[asked.owner]
-    total = count_by_kind(member, asked) @ terms.table
-    open_ = ~terms.hold(total[contest.set_index], contest.left)
-    if not open_.any():
+def _constraint_rows(contested: _ContestedSets, fits: NDArray[np.bool_]) -> Iterator[ConstraintRow]:
+    """Yield the rows of the sets that are still contested among candidates that fit alone."""
+    terms, demand = contested.terms, contested.terms.demand
+    member = contested.member & fits[demand.owner]
+    total = count_by_kind(member, demand) @ terms.table
+    binding = ~terms.are_within(total[contested.set_index], contested.remaining)
+    if not binding.any():
         return
-    first, of, left = _grouped(member, contest.set_index[open_], contest.left[open_])
+    first, set_index, remaining = _merge_equal_sets(
+        member, contested.set_index[binding], contested.remaining[binding]
+    )
     member = member[first]
-    of, left = drop_implied_vectors(member, of, left)
-    if not terms.every:
-        least = _least(count_by_kind(member, asked), terms.table)
-        left[:, :-1][least[of, :-1] > left[:, :-1]] = NEVER
-        of, left = pareto_minimal(of, left)
-    used = np.flatnonzero(np.diff(of, prepend=-1))
-    vectors = np.append(used, len(of)).tolist()
-    rest = np.maximum.reduceat(terms.remaining_share(left), used) if len(used) else left[:0]
-    for number, inside in enumerate(member[of[used]]):
+    set_index, remaining = drop_implied_vectors(member, set_index, remaining)
+    if not terms.require_all:
+        smallest = _smallest_costs(count_by_kind(member, demand), terms.table)
+        remaining[:, :-1][smallest[set_index, :-1] > remaining[:, :-1]] = NEVER
+        set_index, remaining = pareto_minimal(set_index, remaining)
+    starts = np.flatnonzero(np.diff(set_index, prepend=-1))
+    bounds = np.append(starts, len(set_index)).tolist()
+    shares = (
+        np.maximum.reduceat(terms.remaining_share(remaining), starts)
+        if len(starts)
+        else remaining[:0]
+    )
+    for number, inside in enumerate(member[set_index[starts]]):
         items = np.flatnonzero(inside)
-        own = left[vectors[number] : vectors[number + 1]]
-        at = contest.places[first[of[used[number]]]]
-        who, kinds = asked.owner[items], asked.kind[items]
         yield ConstraintRow(
-            terms.rule, who, kinds, terms.table, own, terms.every, at, float(rest[number])
+            terms.rule,
+            demand.owner[items],
+            demand.kind[items],
+            terms.table,
+            remaining[bounds[number] : bounds[number + 1]],
+            terms.require_all,
+            contested.blocks[first[set_index[starts[number]]]],
+            float(shares[number]),
         )
 
 
-def _least(counts: NDArray[np.int64], table: LossArray) -> LossArray:
-    """The smallest cost in each set, by column: a certificate with less left can serve nobody."""
-    least = np.full((len(counts), table.shape[1]), INFINITE, np.int64)
+def _smallest_costs(counts: NDArray[np.int64], table: LossArray) -> LossArray:
+    """Return the smallest cost in each set, by column.
+
+    No candidate of a set can use a certificate with less remaining than that.
+    """
+    smallest = np.full((len(counts), table.shape[1]), INFINITE, np.int64)
     for kind, costs in enumerate(table):
-        found = np.flatnonzero(counts[:, kind])
-        least[found] = np.minimum(least[found], costs)
-    return least
+        containing = np.flatnonzero(counts[:, kind])
+        smallest[containing] = np.minimum(smallest[containing], costs)
+    return smallest

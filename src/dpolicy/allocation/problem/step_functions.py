@@ -1,8 +1,8 @@
-"""A rule's loss as lanes: step functions along one axis, for each box of the other axes.
+"""Loss of a rule as step functions along one axis, one function per box of the other axes.
 
-Charging many candidates at once is one sweep: the bounds of all of them cut the axis, and what is
-added between two bounds is how often each kind of cost occurs there times that cost. Lanes that
-were charged alike share their arrays, so blocks with the same history are found by identity.
+One sweep charges many candidates: their bounds cut the axis into segments, and each segment gets
+count × cost, summed over the kinds of cost. Boxes that received the same charges share their
+arrays, so blocks with the same history are recognised by identity.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Box
 
-#: Numbers of boxes, lanes or cells.
+#: Indices of boxes, items or cells.
 ItemNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepFunction:
-    """A step function: where each step starts, and what is spent there, columns × steps."""
+    """Spent loss (columns × steps) as a step function of the position on the swept axis."""
 
     starts: CandidatePositions
     spent: LossArray
@@ -36,7 +36,7 @@ class StepFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxStepFunction:
-    """Blocks that differ along the swept axis only: a box of the other axes, and the steps."""
+    """Step function that holds in one box of the axes that are not swept."""
 
     box: Box
     steps: StepFunction
@@ -44,9 +44,9 @@ class BoxStepFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisSweep:
-    """The swept axis, cut at the bounds of boxes: between which bounds each item lies.
+    """Swept axis cut at the bounds of boxes, with the items of each segment.
 
-    `member` is segments × items; the segments lie between neighbouring `bounds`.
+    A segment lies between two neighbouring `bounds`; `member` is segments × items.
     """
 
     bounds: CandidatePositions
@@ -55,89 +55,101 @@ class AxisSweep:
 
 @dataclass(slots=True, eq=False)
 class SpentByRule:
-    """The lanes of every rule along one axis, by its number; a rule without any spent nothing."""
+    """Step functions of every rule along one axis, by rule number.
+
+    A rule without an entry has spent nothing.
+    """
 
     space: Box
     axis: int
     width: int
-    lanes: dict[int, list[BoxStepFunction]] = field(default_factory=dict)
+    by_rule: dict[int, list[BoxStepFunction]] = field(default_factory=dict)
 
     @staticmethod
     def from_balances(balances: Balances, axis: int, rules: list[int]) -> SpentByRule:
-        """What some rules have spent, as lanes along an axis."""
-        found = SpentByRule(balances.granularities.space.box, axis, balances.finite.shape[1])
+        """Return the balances of `rules` as step functions along `axis`."""
+        spent = SpentByRule(balances.granularities.space.box, axis, balances.finite.shape[1])
         for rule in rules:
-            found.lanes[rule] = step_functions_from_segments(balances.segments_for(rule), axis)
-        return found
+            spent.by_rule[rule] = step_functions_from_segments(balances.segments_for(rule), axis)
+        return spent
 
     def for_rule(self, rule: int) -> list[BoxStepFunction]:
-        """The lanes of a rule: disjoint, and together all of the space."""
-        known = self.lanes.get(rule)
-        if known is None:
+        """Return the step functions of a rule; their boxes are disjoint and cover the space."""
+        if rule not in self.by_rule:
             low = self.space[self.axis][0]
             nothing = np.zeros((self.width, 1), np.int64)
             steps = StepFunction(np.array([low], np.int64), nothing)
-            known = self.lanes[rule] = [BoxStepFunction(_without(self.space, self.axis), steps)]
-        return known
+            self.by_rule[rule] = [BoxStepFunction(_drop_axis(self.space, self.axis), steps)]
+        return self.by_rule[rule]
 
     def charge(self, rule: int, demand: RuleDemand) -> None:
-        """Charge a rule for everything that is asked of it."""
-        done: dict[tuple[int, bytes], StepFunction] = {}
+        """Add the whole demand to the loss of a rule."""
+        charged: dict[tuple[int, bytes], StepFunction] = {}
         added: dict[bytes, tuple[CandidatePositions, LossArray]] = {}
-        lanes = []
-        for box, lane, boxes in split_into_boxes(self.for_rule(rule), demand, self.axis):
+        functions = []
+        for box, function, boxes in split_into_boxes(self.for_rule(rule), demand, self.axis):
             if not len(boxes):
-                lanes.append(BoxStepFunction(box, lane.steps))
+                functions.append(BoxStepFunction(box, function.steps))
                 continue
-            alike = boxes.tobytes()
-            if alike not in added:
+            box_set = boxes.tobytes()
+            if box_set not in added:
                 sweep = sweep_axis(demand, boxes, self.axis)
-                added[alike] = (
+                added[box_set] = (
                     sweep.bounds,
                     sum_costs(count_by_kind(sweep.member, demand), demand.table),
                 )
-            key = id(lane.steps), alike
-            if key not in done:
-                done[key] = _added(lane.steps, *added[alike], self.space[self.axis][1])
-            lanes.append(BoxStepFunction(box, done[key]))
-        self.lanes[rule] = lanes
+            key = id(function.steps), box_set
+            if key not in charged:
+                charged[key] = _add_amounts(
+                    function.steps, *added[box_set], self.space[self.axis][1]
+                )
+            functions.append(BoxStepFunction(box, charged[key]))
+        self.by_rule[rule] = functions
 
     def loss_at(self, rule: int, point: tuple[int, ...]) -> LossArray:
-        """What is spent in one block."""
-        others = point[: self.axis] + point[self.axis + 1 :]
-        for lane in self.for_rule(rule):
-            if all(low <= x < high for x, (low, high) in zip(others, lane.box, strict=True)):
-                place = np.searchsorted(lane.steps.starts, point[self.axis], side="right") - 1
-                row: LossArray = lane.steps.spent[:, place]
+        """Return the loss in the block of a point."""
+        position = point[: self.axis] + point[self.axis + 1 :]
+        for function in self.for_rule(rule):
+            if all(low <= x < high for x, (low, high) in zip(position, function.box, strict=True)):
+                step = np.searchsorted(function.steps.starts, point[self.axis], side="right") - 1
+                row: LossArray = function.steps.spent[:, step]
                 return row
-        raise InvariantBroken(f"the block {point} lies in no lane")
+        raise InvariantBroken(f"no step function covers the block {point}")
 
 
 def split_into_boxes(
-    lanes: list[BoxStepFunction], demand: RuleDemand, axis: int
+    functions: list[BoxStepFunction], demand: RuleDemand, axis: int
 ) -> Iterator[tuple[Box, BoxStepFunction, ItemNumbers]]:
-    """The other axes, cut at all bounds: boxes, each with its lane and the asked boxes over it."""
-    ends = np.array([lane.box for lane in lanes], np.int64).reshape(len(lanes), -1, 2)
-    others = [a for a in range(len(demand.low)) if a != axis]
-    low = np.hstack([ends[:, :, 0].T, demand.low[others]])
-    high = np.hstack([ends[:, :, 1].T, demand.high[others]])
-    apart = (demand.high[others].max(axis=1) <= low[:, : len(lanes)].T).any(axis=1)
-    apart |= (demand.low[others].min(axis=1) >= high[:, : len(lanes)].T).any(axis=1)
-    for number in np.flatnonzero(apart).tolist():
-        yield lanes[number].box, lanes[number], np.empty(0, np.intp)
-    near = np.flatnonzero(np.append(~apart, np.ones(len(demand.item_of_box), bool)))
-    for box, found in _cut(low, high, near, ()):
-        split = np.searchsorted(found, len(lanes))
+    """Split the space of the other axes at all bounds of functions and demanded boxes.
+
+    Yield each box with the function that holds there and the numbers of the demanded boxes over it.
+    """
+    ends = np.array([function.box for function in functions], np.int64).reshape(
+        len(functions), -1, 2
+    )
+    other_axes = [a for a in range(len(demand.low)) if a != axis]
+    low = np.hstack([ends[:, :, 0].T, demand.low[other_axes]])
+    high = np.hstack([ends[:, :, 1].T, demand.high[other_axes]])
+    outside = (demand.high[other_axes].max(axis=1) <= low[:, : len(functions)].T).any(axis=1)
+    outside |= (demand.low[other_axes].min(axis=1) >= high[:, : len(functions)].T).any(axis=1)
+    for number in np.flatnonzero(outside).tolist():
+        yield functions[number].box, functions[number], np.empty(0, np.intp)
+    near = np.flatnonzero(np.append(~outside, np.ones(len(demand.item_of_box), bool)))
+    for box, covering in _split_boxes(low, high, near, ()):
+        split = np.searchsorted(covering, len(functions))
         if split == 1:
-            yield box, lanes[int(found[0])], found[1:] - len(lanes)
+            yield box, functions[int(covering[0])], covering[1:] - len(functions)
         elif split:
-            raise InvariantBroken("lanes overlap")
+            raise InvariantBroken("step functions overlap")
 
 
-def _cut(
+def _split_boxes(
     low: CandidatePositions, high: CandidatePositions, inside: ItemNumbers, done: Box
 ) -> Iterator[tuple[Box, ItemNumbers]]:
-    """Boxes, some of which are `inside` a slab → disjoint boxes and the ones that cover each."""
+    """Split the boxes `inside` the slab `done` into disjoint boxes.
+
+    Yield each disjoint box with the numbers of the boxes that cover it.
+    """
     axis = len(done)
     if axis == len(low):
         yield done, inside
@@ -145,22 +157,22 @@ def _cut(
     starts, ends = low[axis][inside], high[axis][inside]
     start, end = int(starts.max()), int(ends.min())
     if start == starts.min() and end == ends.max():
-        yield from _cut(low, high, inside, (*done, (start, end)))
+        yield from _split_boxes(low, high, inside, (*done, (start, end)))
         return
     bounds = merge_sorted(starts, ends).tolist()
-    before, found = bounds[0], inside[:0]
+    piece_start, covering = bounds[0], inside[:0]
     for start, end in pairwise(bounds):
         over = inside[(starts <= start) & (ends >= end)]
-        if not np.array_equal(over, found):
-            if len(found):
-                yield from _cut(low, high, found, (*done, (before, start)))
-            before, found = start, over
-    if len(found):
-        yield from _cut(low, high, found, (*done, (before, bounds[-1])))
+        if not np.array_equal(over, covering):
+            if len(covering):
+                yield from _split_boxes(low, high, covering, (*done, (piece_start, start)))
+            piece_start, covering = start, over
+    if len(covering):
+        yield from _split_boxes(low, high, covering, (*done, (piece_start, bounds[-1])))
 
 
 def sweep_axis(demand: RuleDemand, boxes: ItemNumbers, axis: int) -> AxisSweep:
-    """Where along the axis the items of some boxes lie."""
+    """Return the segments of the axis in which the items of the given boxes lie."""
     low, high, item = demand.low[axis][boxes], demand.high[axis][boxes], demand.item_of_box[boxes]
     bounds = merge_sorted(low, high)
     change = np.zeros((len(bounds), len(demand.owner)), np.int8)
@@ -171,17 +183,20 @@ def sweep_axis(demand: RuleDemand, boxes: ItemNumbers, axis: int) -> AxisSweep:
 
 
 def merge_sorted(left: CandidatePositions, right: CandidatePositions) -> CandidatePositions:
-    """The numbers of both, rising; for arrays that are sorted much faster than a set."""
+    """Return the distinct values of both arrays in ascending order.
+
+    This is much faster than `np.union1d` if both arrays are sorted.
+    """
     both = np.concatenate([left, right])
     both.sort(kind="stable")
     different = np.ones(len(both), bool)
     np.not_equal(both[1:], both[:-1], out=different[1:])
-    found: CandidatePositions = both[different]
-    return found
+    distinct: CandidatePositions = both[different]
+    return distinct
 
 
 def count_by_kind(member: NDArray[np.bool_], demand: RuleDemand) -> NDArray[np.int64]:
-    """How often each kind of cost occurs in sets of items, sets × kinds."""
+    """Count the kinds of cost in each set of items; the result is sets × kinds."""
     counts = np.zeros((len(member), len(demand.table)), np.int64)
     order = np.argsort(demand.kind, kind="stable")
     kinds, starts = np.unique(demand.kind[order], return_index=True)
@@ -191,7 +206,7 @@ def count_by_kind(member: NDArray[np.bool_], demand: RuleDemand) -> NDArray[np.i
 
 
 def sum_costs(counts: NDArray[np.int64], table: LossArray) -> LossArray:
-    """Counts × costs, exactly; what reaches INFINITE stays there."""
+    """Return counts × costs in exact integers; sums saturate at INFINITE."""
     endless = table >= INFINITE
     finite = np.where(endless, 0, table)
     exact = counts @ finite
@@ -203,10 +218,10 @@ def sum_costs(counts: NDArray[np.int64], table: LossArray) -> LossArray:
     return total
 
 
-def _added(
+def _add_amounts(
     steps: StepFunction, bounds: CandidatePositions, amounts: LossArray, end: int
 ) -> StepFunction:
-    """Steps with amounts, segments × columns, added between bounds; none begins at the end."""
+    """Add amounts (segments × columns) between bounds; no step starts at `end` or later."""
     starts = merge_sorted(steps.starts, bounds)
     starts = starts[starts < end]
     spent = steps.spent[:, np.searchsorted(steps.starts, starts, side="right") - 1]
@@ -217,18 +232,18 @@ def _added(
 
 
 def step_functions_from_segments(segments: Segments, axis: int) -> list[BoxStepFunction]:
-    """The cells of a rule as lanes along an axis."""
+    """Convert the cells of a rule to step functions along an axis."""
     parts = segments.to_arrays()
-    others = [a for a in range(len(segments.space)) if a != axis]
+    other_axes = [a for a in range(len(segments.space)) if a != axis]
     low, high = parts["low"], parts["high"]
-    lanes = []
-    for box, cells in _cut(low[others], high[others], np.arange(len(segments)), ()):
+    functions = []
+    for box, cells in _split_boxes(low[other_axes], high[other_axes], np.arange(len(segments)), ()):
         order = cells[np.argsort(low[axis][cells])]
-        lanes.append(
+        functions.append(
             BoxStepFunction(box, StepFunction(low[axis][order], parts["amounts"][:, order]))
         )
-    return lanes
+    return functions
 
 
-def _without(box: Box, axis: int) -> Box:
+def _drop_axis(box: Box, axis: int) -> Box:
     return box[:axis] + box[axis + 1 :]

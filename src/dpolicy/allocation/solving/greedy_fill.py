@@ -1,7 +1,7 @@
-"""Candidates in some order → those that fit, one after the other, in exact integers.
+"""Greedy fill: take candidates in a given order and select each that fits, in exact integers.
 
-A candidate fits if every limit of its rows keeps some column at zero or above. Costs are not
-negative, so a set fits exactly if its members fit one after the other, in any order.
+A candidate fits if every limit of its rows keeps at least one column at zero or above. Costs are
+not negative, so a set fits exactly if its members fit one after the other, in any order.
 """
 
 from __future__ import annotations
@@ -21,100 +21,105 @@ from dpolicy.allocation.solving.constraint_matrix import (
     build_constraint_matrix,
 )
 
-Chosen = NDArray[np.bool_]
+SelectionMask = NDArray[np.bool_]
 
-#: Limits that refused lately and are asked first, and the bytes of a word.
-_REMEMBERED = 24
-#: Sums of amounts stay below this.
+#: Number of limits that refused most recently; they are checked first.
+_RECENT_LIMITS = 24
+#: Upper limit for sums of amounts in 64-bit integers.
 _LARGEST_SUM = 2**62
+#: Bytes per machine word.
 _WORD = 8
 
 
-def fits_together(problem: AllocationProblem, chosen: Chosen) -> bool:
-    """Whether all chosen candidates fit together."""
-    return bool(
-        (GreedyFill(build_constraint_matrix(problem)).fill(np.flatnonzero(chosen)) == chosen).all()
-    )
+def fits_together(problem: AllocationProblem, selected: SelectionMask) -> bool:
+    """Return whether all selected candidates fit together."""
+    filled = GreedyFill(build_constraint_matrix(problem)).fill(np.flatnonzero(selected))
+    return bool((filled == selected).all())
 
 
 class GreedyFill:
-    """A table made ready for filling it candidate by candidate, as often as needed."""
+    """Constraint matrix prepared for repeated greedy fills."""
 
-    def __init__(self, table: ConstraintMatrix) -> None:
-        self._open = table.fits_alone
-        self._meets = np.ascontiguousarray(table.membership.T).take(table.limit_rows, axis=1)
-        self._room = _padded(table.capacity, -1)
-        self._costs = _padded(table.costs.reshape(-1, table.costs.shape[2]), 0)
-        self._books = table.cost_book_of_row[table.limit_rows] * len(table.fits_alone)
-        self._table = table
-        beyond = table.capacity.max(axis=0, initial=0) + 1  # all that is more breaks just as well
-        self._cut: CostArray = np.minimum(table.costs, beyond)
+    def __init__(self, matrix: ConstraintMatrix) -> None:
+        self._fits_alone = matrix.fits_alone
+        self._limit_membership = np.ascontiguousarray(matrix.membership.T).take(
+            matrix.limit_rows, axis=1
+        )
+        self._capacity = _pad_to_words(matrix.capacity, -1)
+        self._costs = _pad_to_words(matrix.costs.reshape(-1, matrix.costs.shape[2]), 0)
+        self._cost_offsets = matrix.row_cost_tables[matrix.limit_rows] * len(matrix.fits_alone)
+        self._matrix = matrix
+        # Every cost above all capacities violates its limit, so costs can be clipped there.
+        above_all = matrix.capacity.max(axis=0, initial=0) + 1
+        self._clipped_costs: CostArray = np.minimum(matrix.costs, above_all)
 
-    def fill(self, order: Iterable[int] | IndexArray) -> Chosen:
-        """Which candidates are taken if they come in this order."""
-        chosen = np.zeros(len(self._open), dtype=np.bool_)
-        room, refused = self._room.copy(), deque[int](maxlen=_REMEMBERED)
+    def fill(self, order: Iterable[int] | IndexArray) -> SelectionMask:
+        """Take candidates in the given order and select each that still fits."""
+        selected = np.zeros(len(self._fits_alone), dtype=np.bool_)
+        capacity, refused = self._capacity.copy(), deque[int](maxlen=_RECENT_LIMITS)
         for candidate in np.asarray(order, dtype=np.intp).tolist():
-            if self._open[candidate]:
-                chosen[candidate] = self._take(candidate, room, refused)
-        return chosen
+            if self._fits_alone[candidate]:
+                selected[candidate] = self._try_add(candidate, capacity, refused)
+        return selected
 
-    def violated_limits(self, chosen: Chosen) -> IndexArray:
-        """The limits that the chosen candidates break together."""
-        who, table = np.flatnonzero(chosen), self._table
-        if len(who) * int(self._cut.max(initial=0)) >= _LARGEST_SUM:
-            return self._broken_one_by_one(chosen)
-        inside = table.membership[:, who].astype(np.int64)
-        spent = np.zeros((len(inside), table.capacity.shape[1]), np.int64)
-        for book in range(len(self._cut)):
-            rows = table.cost_book_of_row == book
-            spent[rows] = inside[rows] @ self._cut[book, who]
-        kept: Chosen = np.any(spent[table.limit_rows] <= table.capacity, axis=1)
-        touched: Chosen = np.any(inside > 0, axis=1)
-        return np.flatnonzero(touched[table.limit_rows] & ~kept)
+    def find_violated_limits(self, selected: SelectionMask) -> IndexArray:
+        """Return the limits that the selected candidates violate together."""
+        candidates, matrix = np.flatnonzero(selected), self._matrix
+        if len(candidates) * int(self._clipped_costs.max(initial=0)) >= _LARGEST_SUM:
+            return self._find_violated_one_by_one(selected)
+        inside = matrix.membership[:, candidates].astype(np.int64)
+        spent = np.zeros((len(inside), matrix.capacity.shape[1]), np.int64)
+        for number in range(len(self._clipped_costs)):
+            rows = matrix.row_cost_tables == number
+            spent[rows] = inside[rows] @ self._clipped_costs[number, candidates]
+        satisfied: SelectionMask = np.any(spent[matrix.limit_rows] <= matrix.capacity, axis=1)
+        touched: SelectionMask = np.any(inside > 0, axis=1)
+        return np.flatnonzero(touched[matrix.limit_rows] & ~satisfied)
 
-    def _broken_one_by_one(self, chosen: Chosen) -> IndexArray:
-        """The same where sums could go beyond 64 bits."""
-        room = self._room.copy()
-        touched = np.zeros(len(room), dtype=np.bool_)
-        for candidate in np.flatnonzero(chosen).tolist():
-            limits = self._meets[candidate].nonzero()[0]
-            room[limits] = self._after(candidate, room, limits)
+    def _find_violated_one_by_one(self, selected: SelectionMask) -> IndexArray:
+        """Return the violated limits without sums that could exceed 64 bits."""
+        capacity = self._capacity.copy()
+        touched = np.zeros(len(capacity), dtype=np.bool_)
+        for candidate in np.flatnonzero(selected).tolist():
+            limits = self._limit_membership[candidate].nonzero()[0]
+            capacity[limits] = self._capacity_after(candidate, capacity, limits)
             touched[limits] = True
-        return np.flatnonzero(touched & ~_kept(room))
+        return np.flatnonzero(touched & ~_have_capacity(capacity))
 
-    def _take(self, candidate: int, room: CostArray, refused: deque[int]) -> bool:
-        """Take a candidate's costs from the room if they fit everywhere.
+    def _try_add(self, candidate: int, capacity: CostArray, refused: deque[int]) -> bool:
+        """Subtract a candidate's costs from the capacity if they fit in every limit.
 
-        Limits that refused lately are asked first: they mostly refuse the next one too.
+        Limits that refused recently are checked first: they mostly refuse the next candidate too.
         """
-        meets = self._meets[candidate]
-        likely = [limit for limit in refused if meets[limit]]
-        if likely and not _kept(self._after(candidate, room, np.array(likely))).all():
+        in_limit = self._limit_membership[candidate]
+        likely = [limit for limit in refused if in_limit[limit]]
+        if likely:
+            after = self._capacity_after(candidate, capacity, np.array(likely))
+            if not _have_capacity(after).all():
+                return False
+        limits = in_limit.nonzero()[0]
+        after = self._capacity_after(candidate, capacity, limits)
+        satisfied = _have_capacity(after)
+        if not satisfied.all():
+            refused.append(int(limits[satisfied.argmin()]))
             return False
-        limits = meets.nonzero()[0]
-        after = self._after(candidate, room, limits)
-        kept = _kept(after)
-        if not kept.all():
-            refused.append(int(limits[kept.argmin()]))
-            return False
-        room[limits] = after
+        capacity[limits] = after
         return True
 
-    def _after(self, candidate: int, room: CostArray, limits: IndexArray) -> CostArray:
-        """What a candidate would leave, −1 where nothing; so no sum goes beyond 64 bits."""
-        after = room.take(limits, axis=0)
-        after -= self._costs.take(self._books.take(limits) + candidate, axis=0)
+    def _capacity_after(self, candidate: int, capacity: CostArray, limits: IndexArray) -> CostArray:
+        """Return the capacity after a candidate, at least −1, so that no sum exceeds 64 bits."""
+        after = capacity.take(limits, axis=0)
+        after -= self._costs.take(self._cost_offsets.take(limits) + candidate, axis=0)
         return np.maximum(after, -1, out=after)
 
 
-def _padded(amounts: CostArray, value: int) -> CostArray:
-    """As many columns as make whole words of bytes, one byte a column."""
+def _pad_to_words(amounts: CostArray, value: int) -> CostArray:
+    """Pad the columns so that one byte per column fills whole machine words."""
     return np.pad(amounts, ((0, 0), (0, -amounts.shape[1] % _WORD)), constant_values=value)
 
 
-def _kept(room: CostArray) -> Chosen:
-    """Whether some column is left, line by line, eight columns at a time."""
-    words = (room >= 0).view(np.uint64)
-    kept: Chosen = reduce(np.bitwise_or, words.T) != 0
-    return kept
+def _have_capacity(capacity: CostArray) -> SelectionMask:
+    """Return for each limit whether a column is at zero or above; compares 8 columns at a time."""
+    words = (capacity >= 0).view(np.uint64)
+    satisfied: SelectionMask = reduce(np.bitwise_or, words.T) != 0
+    return satisfied

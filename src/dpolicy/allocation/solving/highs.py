@@ -1,7 +1,7 @@
-"""Linear limits → the best choice in parts or in whole, by HiGHS. The only module that knows it.
+"""Linear and integer programmes, solved by HiGHS. No other module imports HiGHS.
 
-What comes back proposes: it holds up to the solver's tolerance. One thread and limits on nodes,
-never on time, so that the same question has the same answer on every run.
+A solution is only a proposal: it satisfies the constraints up to the tolerance of the solver. The
+solver uses one thread and limits on nodes, never on time, so every run gives the same result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _OPTIONS = {
 }
 
 
-#: What the most valuable is worth to the solver, whose tolerances are absolute.
-_LARGEST = 1000.0
+#: Largest utility after scaling; the tolerances of the solver are absolute.
+_LARGEST_UTILITY = 1000.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolverResult:
-    """A choice, the worth that none exceeds, and the price of each line (of choices in parts).
+    """Solution x, an upper bound on the objective, and the dual price of each constraint.
 
-    `nodes` is the work that a choice in whole took.
+    Only relaxed solutions have `prices`. `nodes` is the number of branch-and-bound nodes of an
+    integer solution.
     """
 
     x: Floats
@@ -46,36 +47,39 @@ class SolverResult:
 
 
 def is_installed() -> bool:
-    """Whether there is a solver."""
+    """Return whether HiGHS is installed."""
     return find_spec("highspy") is not None
 
 
 class LinearModel:
-    """A growing set of lines over things that are worth something, each taken at most once."""
+    """Maximise Σ utility · x for 0 ≤ x ≤ 1 under a growing set of linear constraints."""
 
-    def __init__(self, worths: Floats, open_: NDArray[np.bool_]) -> None:
-        self._highs = _highs()
-        self._size = len(worths)
-        self._unit = float(worths.max(initial=0.0)) / _LARGEST or 1.0
-        self._highs.addVars(self._size, np.zeros(self._size), open_.astype(np.float64))
+    def __init__(self, utilities: Floats, available: NDArray[np.bool_]) -> None:
+        self._highs = _new_solver()
+        self._size = len(utilities)
+        self._unit = float(utilities.max(initial=0.0)) / _LARGEST_UTILITY or 1.0
+        self._highs.addVars(self._size, np.zeros(self._size), available.astype(np.float64))
         self._highs.changeColsCost(
-            self._size, np.arange(self._size, dtype=np.int32), -worths / self._unit
+            self._size, np.arange(self._size, dtype=np.int32), -utilities / self._unit
         )
 
-    def add_constraints(self, values: Floats, most: Floats) -> None:
-        """Ask for Σ values · x ≤ most, line by line."""
-        lines, members = np.nonzero(values)
-        first = np.searchsorted(lines, np.arange(len(values))).astype(np.int32)
-        below, who = np.full(len(values), -np.inf), members.astype(np.int32)
-        self._highs.addRows(len(values), below, most, len(who), first, who, values[lines, members])
+    def add_constraints(self, values: Floats, limits: Floats) -> None:
+        """Add the constraints Σ values · x ≤ limit, one per row of `values`."""
+        rows, columns = np.nonzero(values)
+        starts = np.searchsorted(rows, np.arange(len(values))).astype(np.int32)
+        lower, indices = np.full(len(values), -np.inf), columns.astype(np.int32)
+        self._highs.addRows(
+            len(values), lower, limits, len(indices), starts, indices, values[rows, columns]
+        )
 
-    def exclude(self, out: NDArray[np.bool_]) -> None:
-        """Take nothing of these."""
-        who = np.flatnonzero(out).astype(np.int32)
-        self._highs.changeColsBounds(len(who), who, np.zeros(len(who)), np.zeros(len(who)))
+    def exclude(self, excluded: NDArray[np.bool_]) -> None:
+        """Fix x at 0 for the excluded candidates."""
+        indices = np.flatnonzero(excluded).astype(np.int32)
+        zeros = np.zeros(len(indices))
+        self._highs.changeColsBounds(len(indices), indices, zeros, zeros)
 
     def solve_relaxed(self) -> SolverResult:
-        """The best choice in parts."""
+        """Solve the linear relaxation."""
         self._highs.run()
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), -np.array(solution.row_dual)
@@ -83,27 +87,27 @@ class LinearModel:
         return SolverResult(x, value * self._unit, np.maximum(prices, 0) * self._unit)
 
     def solve_integer(self, nodes: int, gap: float) -> SolverResult:
-        """The best choice in whole numbers, as far as so many nodes lead."""
-        whole = import_module("highspy").HighsVarType.kInteger
-        everything = np.arange(self._size, dtype=np.int32)
-        self._highs.changeColsIntegrality(self._size, everything, np.full(self._size, whole))
+        """Solve the integer programme, up to a relative gap or a number of nodes."""
+        integer = import_module("highspy").HighsVarType.kInteger
+        indices = np.arange(self._size, dtype=np.int32)
+        self._highs.changeColsIntegrality(self._size, indices, np.full(self._size, integer))
         self._highs.setOptionValue("mip_max_nodes", nodes)
         self._highs.setOptionValue("mip_rel_gap", gap)
         self._highs.run()
         solution, info = self._highs.getSolution(), self._highs.getInfo()
         x = np.array(solution.col_value) if solution.value_valid else np.zeros(self._size)
-        bound = -info.mip_dual_bound if self._ended_well() else np.inf
+        bound = -info.mip_dual_bound if self._has_proven_bound() else np.inf
         return SolverResult(x, bound * self._unit, np.empty(0), int(info.mip_node_count))
 
-    def _ended_well(self) -> bool:
-        """Whether the solver came to an end that proves something."""
-        ends = import_module("highspy").HighsModelStatus
-        return self._highs.getModelStatus() in (ends.kOptimal, ends.kSolutionLimit)
+    def _has_proven_bound(self) -> bool:
+        """Return whether the solver stopped with a valid dual bound."""
+        status = import_module("highspy").HighsModelStatus
+        return self._highs.getModelStatus() in (status.kOptimal, status.kSolutionLimit)
 
 
-def _highs() -> Any:
+def _new_solver() -> Any:
     if not is_installed():
-        raise OperationRejected("this strategy needs a solver: pip install 'dpolicy[allocation]'")
+        raise OperationRejected("this strategy needs HiGHS: pip install 'dpolicy[allocation]'")
     highs = import_module("highspy").Highs()
     for name, value in _OPTIONS.items():
         highs.setOptionValue(name, value)

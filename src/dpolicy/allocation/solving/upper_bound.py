@@ -1,10 +1,11 @@
-"""A round → the most that any choice could be worth, and prices that prove it.
+"""Upper bound on the utility of a round, with dual prices that prove it.
 
-Every limit implies a linear one, its line, so their linear programme bounds the round. Lines are
-added where the best choice in parts breaks a limit; a bound holds with any of them missing. What is
-told is not the solver's value but what its prices prove: for prices y ≥ 0 no choice is worth more
-than Σ y + Σ max(0, utility − price of the candidate's shares). Whole choices keep sharper lines as
-well (rounding.py), which prove a lower bound in the same way.
+Every limit implies a linear inequality Σ share · x ≤ 1, so the linear relaxation of all limits
+bounds the round. The inequality of a limit is added when the relaxed solution violates the limit;
+the bound is valid with any of them missing. The reported bound is not the objective value of the
+solver but what its dual prices prove: for prices y ≥ 0 no selection has a higher utility than
+Σ y + Σ max(0, utility − price of the candidate's shares). Integer solutions also satisfy cuts
+(`rounding_cuts.py`), which tighten the bound in the same way.
 """
 
 from __future__ import annotations
@@ -20,174 +21,202 @@ from dpolicy.allocation.solving.highs import LinearModel, is_installed
 from dpolicy.allocation.solving.rounding_cuts import rounding_cuts
 from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable, utilisation_shares
 
-#: Lines to begin with, and to add at a time.
-_FIRST, _MORE = 100, 150
-#: So far a choice in parts may break a limit before its line is added, and rounds of adding.
-_LENIENT, _ROUNDS = 1e-3, 12
-#: A bound that falls by less than this part of it is good enough.
-_ENOUGH = 1e-3
-#: Sums of floats err by less.
+#: Limits added in the first iteration, and in each later one.
+_FIRST_LIMITS, _MORE_LIMITS = 100, 150
+#: Violation of a limit that is tolerated before the limit is added, and number of iterations.
+_TOLERANCE, _ROUNDS = 1e-3, 12
+#: Iterations stop when the bound falls by less than this share of it.
+_MIN_IMPROVEMENT = 1e-3
+#: Factor that covers the float error of sums.
 _MARGIN = 1 + 1e-9
-#: Times that a choice in parts is asked for again with the sharper lines that it breaks.
-_SHARPER = 3
-#: Steps that look for prices by hand.
-_STEPS = 200
+#: Number of times that cuts are added and the relaxation is solved again.
+_CUT_ROUNDS = 3
+#: Steps of the subgradient method.
+_SUBGRADIENT_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FractionalSolution:
-    """A choice in parts, the lines that it keeps (those of `limits`), and what they are priced at.
+    """Solution x of the linear relaxation, with the limits that it satisfies and their dual prices.
 
-    `out` are those who take more than all of some line.
+    `shares` (limits × candidates) holds the inequalities of `limits`. `excluded` marks candidates
+    that need more than the whole capacity of a limit.
     """
 
     x: Floats
     limits: IndexArray
-    lines: Floats
+    shares: Floats
     prices: Floats
-    out: NDArray[np.bool_]
+    excluded: NDArray[np.bool_]
 
     def candidate_prices(self) -> Floats:
-        """What each candidate's shares cost at these prices."""
-        found: Floats = (self.prices[:, None] * self.lines).sum(axis=0)
-        return found
+        """Return the price of each candidate's shares at the dual prices."""
+        totals: Floats = (self.prices[:, None] * self.shares).sum(axis=0)
+        return totals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TightenedSolution:
-    """A choice in parts that keeps sharper lines too, what they cost each, and what they prove."""
+    """Solution x of the relaxation with cuts, the price of each candidate, and the proven bound."""
 
     x: Floats
-    paid: Floats
-    value: float
+    candidate_prices: Floats
+    bound: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpperBound:
-    """The most that a round can be worth, and the choice in parts and the prices that prove it."""
+    """Upper bound on the utility of a round, and the relaxation whose prices prove it."""
 
     value: float
-    parts: FractionalSolution
+    relaxation: FractionalSolution
 
-    def solution_for(self, table: ConstraintMatrix, chosen: NDArray[np.bool_]) -> Solution:
-        """A choice beside it."""
-        return Solution(chosen, self.value, self.row_prices(table))
+    def solution_for(self, matrix: ConstraintMatrix, selected: NDArray[np.bool_]) -> Solution:
+        """Return a selection together with this bound and the prices of the rows."""
+        return Solution(selected, self.value, self.row_prices(matrix))
 
-    def row_prices(self, table: ConstraintMatrix) -> Floats:
-        """What the whole of what is left in each row is worth."""
-        rows = table.limit_rows[self.parts.limits]
-        found = np.zeros(len(table.membership))
-        np.add.at(found, rows, self.parts.prices)
-        return found
+    def row_prices(self, matrix: ConstraintMatrix) -> Floats:
+        """Return the price of the whole remaining budget of each row."""
+        rows = matrix.limit_rows[self.relaxation.limits]
+        prices = np.zeros(len(matrix.membership))
+        np.add.at(prices, rows, self.relaxation.prices)
+        return prices
 
 
-def compute_upper_bound(scale: UtilisationTable) -> UpperBound:
-    """The bound of a round: by linear programme, or looser by hand if there is no solver."""
-    table = scale.table
+def compute_upper_bound(utilisation_table: UtilisationTable) -> UpperBound:
+    """Compute the bound by linear programming; without a solver, a looser one by subgradients."""
+    matrix = utilisation_table.matrix
     if is_installed():
-        parts = solve_relaxation(scale)
-        return UpperBound(tighten_with_cuts(table, parts).value, parts)
-    parts = _by_hand(scale)
-    return UpperBound(
-        _proven(table, parts, parts.candidate_prices(), float(parts.prices.sum())), parts
-    )
+        relaxation = solve_relaxation(utilisation_table)
+        return UpperBound(tighten_with_cuts(matrix, relaxation).bound, relaxation)
+    relaxation = _solve_by_subgradient(utilisation_table)
+    capacity_price = float(relaxation.prices.sum())
+    bound = _dual_bound(matrix, relaxation, relaxation.candidate_prices(), capacity_price)
+    return UpperBound(bound, relaxation)
 
 
-def tighten_with_cuts(table: ConstraintMatrix, parts: FractionalSolution) -> TightenedSolution:
-    """A choice in parts again, with sharper lines as long as it breaks some."""
-    open_ = table.fits_alone & ~parts.out
-    model = LinearModel(table.utilities, open_)
-    lines, most = parts.lines * open_, np.ones(len(parts.lines))
-    model.add_constraints(lines, most)
-    answer = model.solve_relaxed()
-    for _ in range(_SHARPER):
-        new, at_most = rounding_cuts(lines[: len(parts.lines)], answer.x)
-        if not len(new):
+def tighten_with_cuts(
+    matrix: ConstraintMatrix, relaxation: FractionalSolution
+) -> TightenedSolution:
+    """Solve the relaxation again, adding cuts while the solution violates some."""
+    available = matrix.fits_alone & ~relaxation.excluded
+    model = LinearModel(matrix.utilities, available)
+    values, limits = relaxation.shares * available, np.ones(len(relaxation.shares))
+    model.add_constraints(values, limits)
+    result = model.solve_relaxed()
+    for _ in range(_CUT_ROUNDS):
+        cuts, cut_limits = rounding_cuts(values[: len(relaxation.shares)], result.x)
+        if not len(cuts):
             break
-        model.add_constraints(new, at_most)
-        lines, most = np.concatenate([lines, new]), np.concatenate([most, at_most])
-        answer = model.solve_relaxed()
-    paid = (answer.prices[:, None] * lines).sum(axis=0)
-    return TightenedSolution(
-        answer.x, paid, _proven(table, parts, paid, float((answer.prices * most).sum()))
-    )
+        model.add_constraints(cuts, cut_limits)
+        values, limits = np.concatenate([values, cuts]), np.concatenate([limits, cut_limits])
+        result = model.solve_relaxed()
+    prices = (result.prices[:, None] * values).sum(axis=0)
+    bound = _dual_bound(matrix, relaxation, prices, float((result.prices * limits).sum()))
+    return TightenedSolution(result.x, prices, bound)
 
 
-def _proven(
-    table: ConstraintMatrix, parts: FractionalSolution, paid: Floats, prices: float
+def _dual_bound(
+    matrix: ConstraintMatrix,
+    relaxation: FractionalSolution,
+    candidate_prices: Floats,
+    capacity_price: float,
 ) -> float:
-    """What no choice is worth more than, at prices that come to so much for all that is left."""
-    worths = table.utilities[table.fits_alone & ~parts.out]
-    over = np.maximum(worths - paid[table.fits_alone & ~parts.out], 0).sum()
-    return min(max(prices + float(over), 0.0), float(worths.sum())) * _MARGIN
+    """Return the bound that dual prices prove; `capacity_price` is the price of all capacities."""
+    available = matrix.fits_alone & ~relaxation.excluded
+    utilities = matrix.utilities[available]
+    surplus = np.maximum(utilities - candidate_prices[available], 0).sum()
+    return min(max(capacity_price + float(surplus), 0.0), float(utilities.sum())) * _MARGIN
 
 
 def solve_relaxation(
-    scale: UtilisationTable, columns: IndexArray | None = None, first: IndexArray | None = None
+    utilisation_table: UtilisationTable,
+    columns: IndexArray | None = None,
+    first: IndexArray | None = None,
 ) -> FractionalSolution:
-    """The best choice in parts, in one column each or in every candidate's own best column."""
-    table = scale.table
-    model = LinearModel(table.utilities, table.fits_alone)
-    asked, lines = np.empty(0, np.intp), [np.empty((0, len(table.fits_alone)))]
-    out = np.zeros(len(table.fits_alone), dtype=np.bool_)
-    x, prices, value = table.fits_alone.astype(np.float64), np.empty(0), np.inf
-    for turn in range(_ROUNDS):
-        begin = first if turn == 0 and first is not None and len(first) else None
-        more = begin if begin is not None else _fullest(_loads(scale, x, columns), asked, turn)
-        if not len(more):
+    """Solve the linear relaxation, adding violated limits step by step.
+
+    With `columns`, each limit is measured in that column; without, each candidate is measured in
+    its own best column. `first` are the limits of the first iteration.
+    """
+    matrix = utilisation_table.matrix
+    model = LinearModel(matrix.utilities, matrix.fits_alone)
+    limits, shares = np.empty(0, np.intp), [np.empty((0, len(matrix.fits_alone)))]
+    excluded = np.zeros(len(matrix.fits_alone), dtype=np.bool_)
+    x, prices, value = matrix.fits_alone.astype(np.float64), np.empty(0), np.inf
+    for iteration in range(_ROUNDS):
+        if iteration == 0 and first is not None and len(first):
+            added = first
+        else:
+            count = _MORE_LIMITS if iteration else _FIRST_LIMITS
+            added = _most_violated(_limit_utilisation(utilisation_table, x, columns), limits, count)
+        if not len(added):
             break
-        new = utilisation_shares(table, more, None if columns is None else columns[more])
-        out |= (new > 1).any(axis=0)
+        new = utilisation_shares(matrix, added, None if columns is None else columns[added])
+        excluded |= (new > 1).any(axis=0)
         new = np.minimum(new, 2.0)
-        asked = np.concatenate([asked, more])
-        lines.append(new)
-        model.exclude(out)
+        limits = np.concatenate([limits, added])
+        shares.append(new)
+        model.exclude(excluded)
         model.add_constraints(new, np.ones(len(new)))
-        answer, before = model.solve_relaxed(), value
-        x, prices, value = answer.x, answer.prices, answer.bound
-        if turn and columns is None and before - value <= _ENOUGH * value:
+        result, previous = model.solve_relaxed(), value
+        x, prices, value = result.x, result.prices, result.bound
+        if iteration and columns is None and previous - value <= _MIN_IMPROVEMENT * value:
             break
-    return FractionalSolution(x, asked, np.concatenate(lines), prices, out)
+    return FractionalSolution(x, limits, np.concatenate(shares), prices, excluded)
 
 
-def _loads(scale: UtilisationTable, x: Floats, columns: IndexArray | None) -> Floats:
-    """How full a choice makes each limit, in its column or in the best one."""
-    found = scale.utilisation(x)
+def _limit_utilisation(
+    utilisation_table: UtilisationTable, x: Floats, columns: IndexArray | None
+) -> Floats:
+    """Return the utilisation of each limit, in its column or in the least used one."""
+    by_column = utilisation_table.utilisation(x)
     if columns is None:
-        columns = found.argmin(axis=1)
-    taken: Floats = found[np.arange(len(found)), columns]
-    return taken
+        columns = by_column.argmin(axis=1)
+    utilisation: Floats = by_column[np.arange(len(by_column)), columns]
+    return utilisation
 
 
-def _fullest(utilisation: Floats, limits: IndexArray, turn: int) -> IndexArray:
-    """The most broken limits that were not asked for yet; of neighbours, which are alike, one."""
-    broken = np.where(utilisation > 1 + _LENIENT, utilisation, 0.0)
-    broken[limits] = 0.0
-    around = np.concatenate([[0.0], broken, [0.0]])
-    peaks = np.flatnonzero((broken > 0) & (broken >= around[:-2]) & (broken > around[2:]))
-    order = np.argsort(-broken[peaks], kind="stable")
-    return peaks[order[: _MORE if turn else _FIRST]]
+def _most_violated(utilisation: Floats, limits: IndexArray, count: int) -> IndexArray:
+    """Return up to `count` of the most violated limits that are not in `limits`.
+
+    Neighbouring limits are similar, so only local maxima are returned.
+    """
+    violated = np.where(utilisation > 1 + _TOLERANCE, utilisation, 0.0)
+    violated[limits] = 0.0
+    padded = np.concatenate([[0.0], violated, [0.0]])
+    peaks = np.flatnonzero((violated > 0) & (violated >= padded[:-2]) & (violated > padded[2:]))
+    order = np.argsort(-violated[peaks], kind="stable")
+    return peaks[order[:count]]
 
 
-def _by_hand(scale: UtilisationTable) -> FractionalSolution:
-    """Prices that rise where the choice they lead to breaks a line, and fall where it does not."""
-    table = scale.table
-    everyone = table.fits_alone.astype(np.float64)
-    limits = _fullest(_loads(scale, everyone, None), np.empty(0, np.intp), 1)
-    lines = utilisation_shares(table, limits)
-    out: NDArray[np.bool_] = np.any(lines > 1, axis=0)
-    lines = np.minimum(lines, 2.0)
-    worths = np.where(table.fits_alone & ~out, table.utilities, 0.0)
-    prices = best = np.zeros(len(limits))
-    least = worths.sum()
-    for step in range(_STEPS):
-        over = worths - (prices[:, None] * lines).sum(axis=0)
-        value = prices.sum() + np.maximum(over, 0).sum()
-        best, least = (prices, value) if value < least else (best, least)
-        slope = (lines * (over > 0)).sum(axis=1) - 1
+def _solve_by_subgradient(utilisation_table: UtilisationTable) -> FractionalSolution:
+    """Find dual prices by the subgradient method.
+
+    A price rises if the selection at the current prices violates its limit, and falls otherwise.
+    """
+    matrix = utilisation_table.matrix
+    all_candidates = matrix.fits_alone.astype(np.float64)
+    limits = _most_violated(
+        _limit_utilisation(utilisation_table, all_candidates, None),
+        np.empty(0, np.intp),
+        _MORE_LIMITS,
+    )
+    shares = utilisation_shares(matrix, limits)
+    excluded: NDArray[np.bool_] = np.any(shares > 1, axis=0)
+    shares = np.minimum(shares, 2.0)
+    utilities = np.where(matrix.fits_alone & ~excluded, matrix.utilities, 0.0)
+    prices = best_prices = np.zeros(len(limits))
+    best_value = utilities.sum()
+    for step in range(_SUBGRADIENT_STEPS):
+        surplus = utilities - (prices[:, None] * shares).sum(axis=0)
+        value = prices.sum() + np.maximum(surplus, 0).sum()
+        if value < best_value:
+            best_prices, best_value = prices, value
+        slope = (shares * (surplus > 0)).sum(axis=1) - 1
         length = (slope * slope).sum()
         if length == 0:
             break
-        stride = 0.1 * least / (1 + step / 10) / length
+        stride = 0.1 * best_value / (1 + step / 10) / length
         prices = np.maximum(prices + stride * slope, 0)
-    return FractionalSolution(everyone, limits, lines, best, out)
+    return FractionalSolution(all_candidates, limits, shares, best_prices, excluded)

@@ -1,7 +1,7 @@
-"""A choice, whole or in parts → how full it makes the limits, in shares of what is left.
+"""Utilisation of limits by a selection, whole or fractional, as shares of the remaining budget.
 
-These are floats: they rank, price and propose. What fits is decided in `feasible.py` alone. Sums
-are over whole numbers below 2⁵³, so that they are the same in whatever order a machine adds them.
+These are floats: strategies use them to rank, price and propose. Only `greedy_fill.py` decides what
+fits. All sums are over integers below 2⁵³, so they do not depend on the order of addition.
 """
 
 from __future__ import annotations
@@ -15,82 +15,97 @@ from dpolicy.allocation.solving.constraint_matrix import ConstraintMatrix, Index
 
 Floats = NDArray[np.float64]
 
-#: Limits that are laid out at a time.
-_CHUNK = 256
+#: Limits per chunk of `limit_chunks`.
+_LIMITS_PER_CHUNK = 256
 
 
 class UtilisationTable:
-    """A table made ready for weighing many choices."""
+    """Constraint matrix prepared to compute the utilisation of many selections."""
 
-    def __init__(self, table: ConstraintMatrix) -> None:
-        self.table = table
-        self._parts = [
-            np.flatnonzero(table.cost_book_of_row == book) for book in range(len(table.costs))
+    def __init__(self, matrix: ConstraintMatrix) -> None:
+        self.matrix = matrix
+        self._rows_by_table = [
+            np.flatnonzero(matrix.row_cost_tables == number) for number in range(len(matrix.costs))
         ]
-        self._inside = [table.membership[rows].astype(np.float64) for rows in self._parts]
-        most = 2.0 * table.capacity.max(axis=0, initial=0) + 1
-        self.costs: Floats = np.minimum(table.costs.astype(np.float64), most)
+        self._membership_by_table = [
+            matrix.membership[rows].astype(np.float64) for rows in self._rows_by_table
+        ]
+        maximum = 2.0 * matrix.capacity.max(axis=0, initial=0) + 1
+        self.costs: Floats = np.minimum(matrix.costs.astype(np.float64), maximum)
 
     def sum_over_rows(self, amounts: Floats) -> Floats:
-        """Rows × any columns: sums of books × candidates × columns over who is inside."""
-        whole, unit = _whole(amounts, amounts.shape[1])
-        found = np.empty((len(self.table.membership), amounts.shape[2]))
-        for rows, inside, part in zip(self._parts, self._inside, whole, strict=True):
-            found[rows] = inside @ part
-        return found * unit
+        """Sum amounts over the candidates of each row; the result is rows × columns.
 
-    def priced_costs(self, prices: Floats) -> Floats:
-        """By candidate, what its costs come to at prices by rows × columns."""
-        whole, unit = _whole(prices[None], len(prices))
-        found = np.zeros(len(self.table.fits_alone))
-        for rows, inside, costs in zip(self._parts, self._inside, self.costs, strict=True):
-            found += (costs * (inside.T @ whole[0, rows]) * unit).sum(axis=1)
-        return found
+        `amounts` is cost tables × candidates × columns.
+        """
+        integers, unit = _round_to_units(amounts, amounts.shape[1])
+        sums = np.empty((len(self.matrix.membership), amounts.shape[2]))
+        for rows, inside, part in zip(
+            self._rows_by_table, self._membership_by_table, integers, strict=True
+        ):
+            sums[rows] = inside @ part
+        return sums * unit
+
+    def total_prices(self, prices: Floats) -> Floats:
+        """Return Σ cost · price per candidate; `prices` is rows × columns."""
+        integers, unit = _round_to_units(prices[None], len(prices))
+        totals = np.zeros(len(self.matrix.fits_alone))
+        for rows, inside, costs in zip(
+            self._rows_by_table, self._membership_by_table, self.costs, strict=True
+        ):
+            totals += (costs * (inside.T @ integers[0, rows]) * unit).sum(axis=1)
+        return totals
 
     def utilisation(self, x: Floats) -> Floats:
-        """Limits × columns: the share of what is left that a choice takes; infinite where not
-        offered."""
+        """Return the share of each capacity that a selection uses, limits × columns.
+
+        It is infinite in columns that a limit does not offer.
+        """
         spent = self.sum_over_rows(self.costs * x[:, None])
-        return _parts(spent[self.table.limit_rows], self.table.capacity)
+        return _divide_by_capacity(spent[self.matrix.limit_rows], self.matrix.capacity)
 
 
 def utilisation_shares(
-    table: ConstraintMatrix, limits: IndexArray, columns: IndexArray | None = None
+    matrix: ConstraintMatrix, limits: IndexArray, columns: IndexArray | None = None
 ) -> Floats:
-    """Limits × candidates: the share each takes, in one column each or in its own best column.
+    """Return the share of each limit that each candidate uses, limits × candidates.
 
-    That Σ cᵢ ≤ left in some column implies that Σ best shareᵢ ≤ 1, so the second kind is a bound.
+    With `columns`, each limit is measured in that column; without, each candidate is measured in
+    its own best column. Σ cᵢ ≤ capacity in some column implies Σ best shareᵢ ≤ 1, so the second
+    kind is a valid relaxation.
     """
-    rows = table.limit_rows[limits]
-    books, room = table.cost_book_of_row[rows], table.capacity[limits]
+    rows = matrix.limit_rows[limits]
+    tables, capacity = matrix.row_cost_tables[rows], matrix.capacity[limits]
     if columns is not None:
-        at = np.arange(len(limits))
-        spent = np.ascontiguousarray(np.moveaxis(table.costs, 2, 1))[books, columns]
-        found = _parts(spent, room[at, columns][:, None])
+        costs = np.ascontiguousarray(np.moveaxis(matrix.costs, 2, 1))[tables, columns]
+        shares = _divide_by_capacity(costs, capacity[np.arange(len(limits)), columns][:, None])
     else:
-        found = np.full((len(limits), len(table.fits_alone)), np.inf)
-        for column in range(room.shape[1]):
-            spent = np.ascontiguousarray(table.costs[:, :, column])[books]
-            np.minimum(found, _parts(spent, room[:, column, None]), out=found)
-    found[~table.membership[rows]] = 0.0
-    return found
+        shares = np.full((len(limits), len(matrix.fits_alone)), np.inf)
+        for column in range(capacity.shape[1]):
+            costs = np.ascontiguousarray(matrix.costs[:, :, column])[tables]
+            np.minimum(shares, _divide_by_capacity(costs, capacity[:, column, None]), out=shares)
+    shares[~matrix.membership[rows]] = 0.0
+    return shares
 
 
-def limit_chunks(table: ConstraintMatrix) -> Iterator[IndexArray]:
-    """All limits, some at a time."""
-    for begin in range(0, len(table.capacity), _CHUNK):
-        yield np.arange(begin, min(begin + _CHUNK, len(table.capacity)))
+def limit_chunks(matrix: ConstraintMatrix) -> Iterator[IndexArray]:
+    """Yield the indices of all limits in chunks."""
+    for begin in range(0, len(matrix.capacity), _LIMITS_PER_CHUNK):
+        yield np.arange(begin, min(begin + _LIMITS_PER_CHUNK, len(matrix.capacity)))
 
 
-def _parts(spent: NDArray[np.int64] | Floats, room: NDArray[np.int64]) -> Floats:
-    """Parts of the room: infinite where there is none, and many times zero, but zero of it none."""
-    found: Floats = spent / np.maximum(room, 0.5)
-    found += np.where(room < 0, np.inf, 0.0)
-    return found
+def _divide_by_capacity(spent: NDArray[np.int64] | Floats, capacity: NDArray[np.int64]) -> Floats:
+    """Return spent / capacity; infinite for capacity −1; capacity 0 counts as half a quantum."""
+    shares: Floats = spent / np.maximum(capacity, 0.5)
+    shares += np.where(capacity < 0, np.inf, 0.0)
+    return shares
 
 
-def _whole(amounts: Floats, count: int) -> tuple[Floats, Floats]:
-    """Amounts by column in whole units of which so many add up to less than 2⁵³, and the units."""
+def _round_to_units(amounts: Floats, count: int) -> tuple[Floats, Floats]:
+    """Round amounts to integer multiples of a unit per column; return multiples and units.
+
+    The sum of `count` multiples stays below 2⁵³.
+    """
     peak = amounts.max(axis=(0, 1), initial=0.0) * count
     unit = np.exp2(np.ceil(np.log2(np.where(peak > 0, peak, 1))) - 52)
     return np.rint(amounts / unit), unit

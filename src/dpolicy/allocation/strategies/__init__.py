@@ -1,4 +1,4 @@
-"""Strategies by name: a problem → the candidates to take. They are pure and take no clock."""
+"""Allocation strategies by name. A strategy solves a problem; it is pure and reads no clock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from dpolicy.allocation.problem.knapsack import AllocationProblem, Solution
+from dpolicy.allocation.strategies.baselines import fair, first_come
 from dpolicy.allocation.strategies.efficient import efficient
 from dpolicy.allocation.strategies.exact import exact
-from dpolicy.allocation.strategies.fair import fair
-from dpolicy.allocation.strategies.first_come import first_come
 from dpolicy.allocation.strategies.price import price
 
 Strategy = Callable[[AllocationProblem], Solution]

@@ -1,9 +1,9 @@
-"""Utility per share (DPK): who is worth most for what it takes comes first.
+"""Strategy `efficient` (DPK): greedy fill by utility per budget share.
 
-Every limit is weighed in one column: the one in which a knapsack of what is left holds most. A
-candidate's share is the sum of its shares of all limits, each in that column; who meets no
-contested row comes first. The knapsack may be filled in parts: then its value is the least, over
-all prices, of what is left at the price and what the candidates are worth above it.
+Every limit is measured in one column: the one in which a fractional knapsack of the remaining
+budget holds the most utility. The share of a candidate is the sum of its shares of all limits, each
+in that column; candidates without a constraint row come first. The value of a fractional knapsack
+is the minimum, over all prices, of capacity · price + Σ max(0, utility − cost · price).
 """
 
 from __future__ import annotations
@@ -20,57 +20,59 @@ from dpolicy.allocation.solving.greedy_fill import GreedyFill
 from dpolicy.allocation.solving.upper_bound import compute_upper_bound
 from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable
 
-#: Prices that are tried for a knapsack.
-_PRICES = 12
+#: Number of prices tried per knapsack.
+_TRIED_PRICES = 12
 
 
 def efficient(problem: AllocationProblem) -> Solution:
-    """The candidates by falling utility per share, as long as they fit."""
-    table = build_constraint_matrix(problem)
-    scale = UtilisationTable(table)
-    chosen = GreedyFill(table).fill(order_by_utility_per_share(scale))
-    return compute_upper_bound(scale).solution_for(table, chosen)
+    """Take candidates by descending utility per share and select each that still fits."""
+    matrix = build_constraint_matrix(problem)
+    utilisation_table = UtilisationTable(matrix)
+    selected = GreedyFill(matrix).fill(order_by_utility_per_share(utilisation_table))
+    return compute_upper_bound(utilisation_table).solution_for(matrix, selected)
 
 
-def order_by_utility_per_share(scale: UtilisationTable) -> IndexArray:
-    """The candidates by falling utility per share."""
-    return order_by_utility_per_price(scale.table, total_shares(scale, best_columns(scale)))
+def order_by_utility_per_share(utilisation_table: UtilisationTable) -> IndexArray:
+    """Return the candidates in descending order of utility per share."""
+    return order_by_utility_per_price(
+        utilisation_table.matrix, total_shares(utilisation_table, best_columns(utilisation_table))
+    )
 
 
-def order_by_utility_per_price(table: ConstraintMatrix, price: Floats) -> IndexArray:
-    """The candidates by falling utility per price; equals by number."""
-    pays = price > 0
-    ratio = np.divide(table.utilities, price, out=np.full(len(price), np.inf), where=pays)
+def order_by_utility_per_price(matrix: ConstraintMatrix, price: Floats) -> IndexArray:
+    """Return the candidates in descending order of utility per price; ties by number."""
+    ratio = np.divide(matrix.utilities, price, out=np.full(len(price), np.inf), where=price > 0)
     return np.argsort(-ratio, kind="stable")
 
 
-def total_shares(scale: UtilisationTable, columns: IndexArray) -> Floats:
-    """The sum of each candidate's shares, in the columns chosen."""
-    table = scale.table
-    prices = np.zeros((len(table.membership), table.capacity.shape[1]))
-    room = np.maximum(table.capacity[np.arange(len(columns)), columns], 0.5)
-    np.add.at(prices, (table.limit_rows, columns), 1 / room)
-    return scale.priced_costs(prices)
+def total_shares(utilisation_table: UtilisationTable, columns: IndexArray) -> Floats:
+    """Return the sum of each candidate's shares, each limit in its column."""
+    matrix = utilisation_table.matrix
+    prices = np.zeros((len(matrix.membership), matrix.capacity.shape[1]))
+    capacity = np.maximum(matrix.capacity[np.arange(len(columns)), columns], 0.5)
+    np.add.at(prices, (matrix.limit_rows, columns), 1 / capacity)
+    return utilisation_table.total_prices(prices)
 
 
-def best_columns(scale: UtilisationTable) -> IndexArray:
-    """By limit, the column in which what is left holds most utility."""
-    table, (books, size, width) = scale.table, scale.costs.shape
-    if not len(table.capacity):
+def best_columns(utilisation_table: UtilisationTable) -> IndexArray:
+    """Return, per limit, the column in which the remaining budget holds the most utility."""
+    matrix, (table_count, size, width) = utilisation_table.matrix, utilisation_table.costs.shape
+    if not len(matrix.capacity):
         return np.empty(0, np.intp)
-    utilities = np.where(table.fits_alone, table.utilities, 0.0)
-    prices = np.stack([_tried(utilities, scale.costs[:, :, n]) for n in range(width)])
-    above = utilities[:, None, None] - scale.costs[:, :, :, None] * prices
-    sums = scale.sum_over_rows(np.maximum(above, 0).reshape(books, size, -1)).reshape(
-        -1, width, _PRICES
+    utilities = np.where(matrix.fits_alone, matrix.utilities, 0.0)
+    prices = np.stack(
+        [_sample_prices(utilities, utilisation_table.costs[:, :, n]) for n in range(width)]
     )
-    held = (sums[table.limit_rows] + table.capacity[:, :, None] * prices).min(axis=2)
-    best: IndexArray = np.where(table.capacity >= 0, held, -1.0).argmax(axis=1)
+    surplus = utilities[:, None, None] - utilisation_table.costs[:, :, :, None] * prices
+    sums = utilisation_table.sum_over_rows(np.maximum(surplus, 0).reshape(table_count, size, -1))
+    sums = sums.reshape(-1, width, _TRIED_PRICES)
+    values = (sums[matrix.limit_rows] + matrix.capacity[:, :, None] * prices).min(axis=2)
+    best: IndexArray = np.where(matrix.capacity >= 0, values, -1.0).argmax(axis=1)
     return best
 
 
-def _tried(utilities: Floats, costs: Floats) -> Floats:
-    """Prices from nothing up to the dearest at which somebody still asks, spread evenly by rank."""
+def _sample_prices(utilities: Floats, costs: Floats) -> Floats:
+    """Return prices from the lowest to the highest utility per cost, evenly spaced by rank."""
     ratio = np.divide(utilities, costs, out=np.zeros(costs.shape), where=costs > 0)
-    known = np.sort(ratio, axis=None)
-    return known[np.linspace(0, known.size - 1, _PRICES).astype(np.intp)]
+    ranked = np.sort(ratio, axis=None)
+    return ranked[np.linspace(0, ranked.size - 1, _TRIED_PRICES).astype(np.intp)]

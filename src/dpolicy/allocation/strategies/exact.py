@@ -1,9 +1,10 @@
-"""The best choice, by a programme in whole numbers, and a proof of how good it is.
+"""Strategy `exact`: integer programming, with a proven gap.
 
-It begins with the lines of the bound. A limit that a proposal breaks enters with a switch for each
-column, of which one must be on. What a proposal then still breaks is within the solver's tolerance:
-those who together are too many are ruled out by name, which no tolerance gets round. Each of these
-programmes asks for less than the round does, so what bounds it bounds the round.
+The first programme has the inequalities of the upper bound. A limit that a proposed solution
+violates is added with one binary switch per column, of which at least one must be on. A violation
+that remains is within the tolerance of the solver; then the set of candidates that violates the
+limit is excluded explicitly, which does not depend on tolerances. Each programme is a relaxation of
+the round, so its bound is a bound of the round.
 """
 
 from __future__ import annotations
@@ -18,101 +19,124 @@ from dpolicy.allocation.solving.constraint_matrix import (
     IndexArray,
     build_constraint_matrix,
 )
-from dpolicy.allocation.solving.greedy_fill import Chosen, GreedyFill
+from dpolicy.allocation.solving.greedy_fill import GreedyFill, SelectionMask
 from dpolicy.allocation.solving.highs import LinearModel, SolverResult
 from dpolicy.allocation.solving.utilisation import Floats, UtilisationTable, utilisation_shares
 from dpolicy.allocation.strategies.efficient import order_by_utility_per_price
 from dpolicy.allocation.strategies.price import solve_by_prices, total_utility
 
-#: Nodes that a programme counts for at least, and limits that are added to it at a time.
-_LEAST, _MORE = 50, 60
-#: Nodes of all programmes, times candidates: a node takes longer where there are more of them.
-_WORK = 50_000
-#: Sums of floats, and the solver's, err by less.
+#: Smallest number of nodes that a programme counts for, and limits added per step.
+_MIN_NODES, _LIMITS_PER_STEP = 50, 60
+#: Nodes of all programmes × candidates; a node takes longer if there are more candidates.
+_NODES_TIMES_CANDIDATES = 50_000
+#: Factor that covers the float error of sums and of the solver.
 _MARGIN = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """What the programme asks for: lines, limits with a switch a column, and who is too many."""
+class _Constraints:
+    """Constraints of a programme: inequalities, limits with switches, and excluded sets.
 
-    lines: Floats
+    `shares` (rows × candidates) are the inequalities Σ share · x ≤ 1.
+    """
+
+    shares: Floats
     switched: IndexArray
-    too_many: tuple[IndexArray, ...]
+    excluded_sets: tuple[IndexArray, ...]
 
 
 def exact(problem: AllocationProblem, nodes: int | None = None, gap: float = 0.0) -> Solution:
-    """The best choice up to a gap, as far as so many nodes of all programmes lead."""
-    table = build_constraint_matrix(problem)
-    nodes = _WORK // max(1, int(table.fits_alone.sum())) if nodes is None else nodes
-    scale, filling = UtilisationTable(table), GreedyFill(table)
-    chosen, bound = solve_by_prices(scale, filling)
-    most = bound.value
-    asked = _Asked(bound.parts.lines, np.empty(0, np.intp), ())
-    order = order_by_utility_per_price(table, bound.parts.candidate_prices())
+    """Select the best candidates up to a relative gap.
+
+    `nodes` limits the branch-and-bound nodes of all programmes together; then the best solution so
+    far is returned.
+    """
+    matrix = build_constraint_matrix(problem)
+    if nodes is None:
+        nodes = _NODES_TIMES_CANDIDATES // max(1, int(matrix.fits_alone.sum()))
+    utilisation_table, greedy = UtilisationTable(matrix), GreedyFill(matrix)
+    selected, bound = solve_by_prices(utilisation_table, greedy)
+    upper = bound.value
+    constraints = _Constraints(bound.relaxation.shares, np.empty(0, np.intp), ())
+    order = order_by_utility_per_price(matrix, bound.relaxation.candidate_prices())
     while nodes > 0:
-        answer = _solved(table, asked, nodes, gap)
-        proposal = (answer.x[: len(table.fits_alone)] > 0.5) & table.fits_alone
-        broken = filling.violated_limits(proposal)
-        found = filling.fill(np.concatenate([order[proposal[order]], order[~proposal[order]]]))
-        chosen = found if total_utility(table, found) > total_utility(table, chosen) else chosen
-        if answer.bound * _MARGIN >= total_utility(table, chosen):  # else the solver is wrong
-            most = min(most, answer.bound * _MARGIN)
-        if not len(broken) or total_utility(table, chosen) >= most * (1 - gap):
+        result = _solve(matrix, constraints, nodes, gap)
+        proposal = (result.x[: len(matrix.fits_alone)] > 0.5) & matrix.fits_alone
+        violated = greedy.find_violated_limits(proposal)
+        filled = greedy.fill(np.concatenate([order[proposal[order]], order[~proposal[order]]]))
+        if total_utility(matrix, filled) > total_utility(matrix, selected):
+            selected = filled
+        utility = total_utility(matrix, selected)
+        if result.bound * _MARGIN >= utility:  # otherwise the bound of the solver is wrong
+            upper = min(upper, result.bound * _MARGIN)
+        if not len(violated) or utility >= upper * (1 - gap):
             break
-        asked, nodes = _more(table, asked, broken, proposal), nodes - max(answer.nodes, _LEAST)
-    return Solution(chosen, max(most, total_utility(table, chosen)), bound.row_prices(table))
+        constraints = _add_violated(matrix, constraints, violated, proposal)
+        nodes -= max(result.nodes, _MIN_NODES)
+    return Solution(selected, max(upper, total_utility(matrix, selected)), bound.row_prices(matrix))
 
 
-def _more(
-    table: ConstraintMatrix, constraints: _Asked, broken: IndexArray, proposal: Chosen
-) -> _Asked:
-    """The programme with some limits that a proposal breaks, or the sets that break them."""
-    new = np.setdiff1d(broken, constraints.switched)[:_MORE]
+def _add_violated(
+    matrix: ConstraintMatrix,
+    constraints: _Constraints,
+    violated: IndexArray,
+    proposal: SelectionMask,
+) -> _Constraints:
+    """Add violated limits; if all of them were added before, exclude the violating sets."""
+    new = np.setdiff1d(violated, constraints.switched)[:_LIMITS_PER_STEP]
     if len(new):
-        lines = np.concatenate([constraints.lines, np.minimum(utilisation_shares(table, new), 2.0)])
+        shares = np.minimum(utilisation_shares(matrix, new), 2.0)
         return replace(
-            constraints, lines=lines, switched=np.concatenate([constraints.switched, new])
+            constraints,
+            shares=np.concatenate([constraints.shares, shares]),
+            switched=np.concatenate([constraints.switched, new]),
         )
-    sets = tuple(_too_many(table, limit, proposal) for limit in broken[:_MORE].tolist())
-    return replace(constraints, too_many=(*constraints.too_many, *sets))
-
-
-def _solved(table: ConstraintMatrix, constraints: _Asked, nodes: int, gap: float) -> SolverResult:
-    """The answer to what is asked."""
-    size, room = len(table.fits_alone), table.capacity
-    several = constraints.switched[(room[constraints.switched] >= 0).sum(axis=1) > 1]
-    limits, columns = np.nonzero(room[several] >= 0)
-    switches = len(limits)
-    open_ = np.concatenate([table.fits_alone, np.ones(switches, dtype=np.bool_)])
-    open_[:size] &= ~(constraints.lines > 1).any(axis=0)
-    model = LinearModel(np.concatenate([table.utilities, np.zeros(switches)]), open_)
-    model.add_constraints(
-        np.hstack([constraints.lines, np.zeros((len(constraints.lines), switches))]),
-        np.ones(len(constraints.lines)),
+    sets = tuple(
+        _minimal_violating_set(matrix, limit, proposal)
+        for limit in violated[:_LIMITS_PER_STEP].tolist()
     )
-    parts = np.minimum(utilisation_shares(table, several[limits], columns), 2.0)
-    parts[:, ~open_[:size]] = 0.0
-    all_of = np.maximum(parts.sum(axis=1), 1.0)
-    model.add_constraints(np.hstack([parts, np.diag(all_of - 1)]), all_of)
-    one_on = np.zeros((len(several), size + switches))
-    one_on[limits, size + np.arange(switches)] = -1.0
-    model.add_constraints(one_on, -np.ones(len(several)))
-    named = np.zeros((len(constraints.too_many), size + switches))
-    for line, who in zip(named, constraints.too_many, strict=True):
-        line[who] = 1.0
-    model.add_constraints(named, named.sum(axis=1) - 1)
+    return replace(constraints, excluded_sets=(*constraints.excluded_sets, *sets))
+
+
+def _solve(
+    matrix: ConstraintMatrix, constraints: _Constraints, nodes: int, gap: float
+) -> SolverResult:
+    """Solve the integer programme of the constraints."""
+    size, capacity = len(matrix.fits_alone), matrix.capacity
+    several = constraints.switched[(capacity[constraints.switched] >= 0).sum(axis=1) > 1]
+    limits, columns = np.nonzero(capacity[several] >= 0)
+    switches = len(limits)
+    available = np.concatenate([matrix.fits_alone, np.ones(switches, dtype=np.bool_)])
+    available[:size] &= ~(constraints.shares > 1).any(axis=0)
+    model = LinearModel(np.concatenate([matrix.utilities, np.zeros(switches)]), available)
+    model.add_constraints(
+        np.hstack([constraints.shares, np.zeros((len(constraints.shares), switches))]),
+        np.ones(len(constraints.shares)),
+    )
+    shares = np.minimum(utilisation_shares(matrix, several[limits], columns), 2.0)
+    shares[:, ~available[:size]] = 0.0
+    totals = np.maximum(shares.sum(axis=1), 1.0)
+    model.add_constraints(np.hstack([shares, np.diag(totals - 1)]), totals)
+    one_switch_on = np.zeros((len(several), size + switches))
+    one_switch_on[limits, size + np.arange(switches)] = -1.0
+    model.add_constraints(one_switch_on, -np.ones(len(several)))
+    exclusions = np.zeros((len(constraints.excluded_sets), size + switches))
+    for exclusion, candidates in zip(exclusions, constraints.excluded_sets, strict=True):
+        exclusion[candidates] = 1.0
+    model.add_constraints(exclusions, exclusions.sum(axis=1) - 1)
     return model.solve_integer(nodes, gap)
 
 
-def _too_many(table: ConstraintMatrix, limit: int, proposal: Chosen) -> IndexArray:
-    """Some of a proposal who break a limit, none of whom can be spared."""
-    row = table.limit_rows[limit]
-    costs, room = table.costs[table.cost_book_of_row[row]], table.capacity[limit].tolist()
-    who = np.flatnonzero(proposal & table.membership[row]).tolist()
-    for candidate in list(who):
-        rest = [other for other in who if other != candidate]
-        sums = [sum(column) for column in zip(*costs[rest].tolist(), strict=True)]
-        if rest and not any(s <= r for s, r in zip(sums, room, strict=True)):
-            who = rest
-    return np.array(who, dtype=np.intp)
+def _minimal_violating_set(
+    matrix: ConstraintMatrix, limit: int, proposal: SelectionMask
+) -> IndexArray:
+    """Return candidates of a proposal that violate a limit; without any one of them they fit."""
+    row = matrix.limit_rows[limit]
+    costs, capacity = matrix.costs[matrix.row_cost_tables[row]], matrix.capacity[limit].tolist()
+    candidates = np.flatnonzero(proposal & matrix.membership[row]).tolist()
+    for candidate in list(candidates):
+        remaining = [other for other in candidates if other != candidate]
+        sums = [sum(column) for column in zip(*costs[remaining].tolist(), strict=True)]
+        if remaining and not any(s <= r for s, r in zip(sums, capacity, strict=True)):
+            candidates = remaining
+    return np.array(candidates, dtype=np.intp)

@@ -1,10 +1,11 @@
-"""Prices by linear programme, and whole numbers where they leave a choice.
+"""Strategy `price`: dual prices of a linear programme, and a small integer programme.
 
-Each limit is held in one column, the one that the last choice fills least. There the best choice
-in parts prices every limit. Who is clearly worth its price, or not, is settled; the others are put
-to the solver as a small programme in whole numbers. What it proposes is taken as far as it fits,
-then what else fits. The columns are chosen again from the best choice so far, which fits in them;
-the first to beat is that of `efficient`.
+Each limit is measured in one column: the one that the last solution uses least. The linear
+relaxation in these columns prices every limit. A candidate whose utility clearly differs from its
+price is decided by the price; the others go to the solver as a small integer programme. The greedy
+fill takes the proposed candidates as far as they fit, then the others. The columns of the next pass
+come from the best solution so far, which is feasible in them. The first solution is that of
+`efficient`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dpolicy.allocation.solving.constraint_matrix import (
     IndexArray,
     build_constraint_matrix,
 )
-from dpolicy.allocation.solving.greedy_fill import Chosen, GreedyFill
+from dpolicy.allocation.solving.greedy_fill import GreedyFill, SelectionMask
 from dpolicy.allocation.solving.highs import LinearModel
 from dpolicy.allocation.solving.upper_bound import (
     FractionalSolution,
@@ -37,97 +38,109 @@ from dpolicy.allocation.strategies.efficient import (
 )
 
 _PASSES = 2
-#: The part of what later rounds would pay that counts now.
-_PATIENCE = 0.5
-#: Candidates that a programme in whole numbers chooses from, and its limits.
-_UNDECIDED, _NODES, _GAP = 80, 20, 2e-3
-#: The larger, the sooner those that are worth much are undecided.
-_POWER = 0.75
-#: In parts by less is whole.
-_CLEAR = 1e-6
-#: Times that a proposal which breaks limits is asked for again with them.
-_AGAIN = 2
+#: Weight of the opportunity cost against the utility.
+_OPPORTUNITY_WEIGHT = 0.5
+#: Candidates of the integer programme, and its limits on nodes and gap.
+_MAX_UNDECIDED, _NODES, _GAP = 80, 20, 2e-3
+#: The larger, the more candidates of high utility are undecided.
+_UTILITY_EXPONENT = 0.75
+#: A value of x within this distance of 0 or 1 counts as integral.
+_INTEGRAL = 1e-6
+#: Number of times that the integer programme is solved; violated limits are added between.
+_REPAIRS = 2
 
 
 def price(problem: AllocationProblem) -> Solution:
-    """The best of some passes of pricing, choosing in whole, and filling."""
-    table = build_constraint_matrix(problem)
+    """Select the best candidates; subtract weighted opportunity costs from the utilities."""
+    matrix = build_constraint_matrix(problem)
     if problem.opportunity_costs is None or not problem.opportunity_costs.any():
-        chosen, bound = solve_by_prices(UtilisationTable(table), GreedyFill(table))
-        return bound.solution_for(table, chosen)
-    bound = compute_upper_bound(UtilisationTable(table))
-    net = table.utilities - _PATIENCE * problem.opportunity_costs
-    patient = replace(table, utilities=np.maximum(net, 0), fits_alone=table.fits_alone & (net > 0))
-    chosen, _ = solve_by_prices(UtilisationTable(patient), GreedyFill(patient))
-    return bound.solution_for(table, chosen)
+        selected, bound = solve_by_prices(UtilisationTable(matrix), GreedyFill(matrix))
+        return bound.solution_for(matrix, selected)
+    bound = compute_upper_bound(UtilisationTable(matrix))
+    net = matrix.utilities - _OPPORTUNITY_WEIGHT * problem.opportunity_costs
+    net_matrix = replace(
+        matrix, utilities=np.maximum(net, 0), fits_alone=matrix.fits_alone & (net > 0)
+    )
+    selected, _ = solve_by_prices(UtilisationTable(net_matrix), GreedyFill(net_matrix))
+    return bound.solution_for(matrix, selected)
 
 
-def solve_by_prices(scale: UtilisationTable, filling: GreedyFill) -> tuple[Chosen, UpperBound]:
-    """The best choice of some passes, the first by utility per share; and the bound they priced."""
-    table, bound = scale.table, compute_upper_bound(scale)
-    chosen = filling.fill(order_by_utility_per_share(scale))
-    if not len(table.capacity):
-        return chosen, bound
-    x, limits = bound.parts.x, bound.parts.limits[bound.parts.prices > 0]
-    columns = np.full(len(table.capacity), -1)
-    for _ in range(_PASSES):
-        before, columns = columns, scale.utilisation(x).argmin(axis=1)
-        if (before == columns).all():
-            break
-        parts = solve_relaxation(scale, columns, limits)
-        found = filling.fill(_refined(table, parts, filling, columns))
-        if total_utility(table, found) > total_utility(table, chosen):
-            chosen = found
-        x, limits = chosen.astype(np.float64), parts.limits[parts.prices > 0]
-    return chosen, bound
+def solve_by_prices(
+    utilisation_table: UtilisationTable, greedy: GreedyFill
+) -> tuple[SelectionMask, UpperBound]:
+    """Return the best selection of all passes, and the upper bound.
 
-
-def total_utility(table: ConstraintMatrix, chosen: Chosen) -> float:
-    """What a choice is worth."""
-    return float(table.utilities[chosen].sum())
-
-
-def _refined(
-    table: ConstraintMatrix, parts: FractionalSolution, filling: GreedyFill, columns: IndexArray
-) -> IndexArray:
-    """The candidates in the order to fill: those of a good whole choice, then the others."""
-    sharp, lines = tighten_with_cuts(table, parts), parts.lines
-    undecided = _undecided(table, parts, sharp)
-    settled = (sharp.x > 0.5) & table.fits_alone
-    settled[undecided] = False
-    for _ in range(_AGAIN):
-        chosen, spent = settled.copy(), lines[:, settled].sum(axis=1)
-        chosen[undecided] = _whole(table.utilities[undecided], lines[:, undecided], spent)
-        broken = filling.violated_limits(chosen)
-        if not len(broken):
-            break
-        more = np.minimum(utilisation_shares(table, broken, columns[broken]), 2.0)
-        lines = np.concatenate([lines, more])
-    order = order_by_utility_per_price(table, np.maximum(sharp.paid, 0))
-    return np.concatenate([order[chosen[order]], order[~chosen[order]]])
-
-
-def _undecided(
-    table: ConstraintMatrix, parts: FractionalSolution, sharp: TightenedSolution
-) -> IndexArray:
-    """Who is taken in part, and then those whose worth is nearest to their price.
-
-    Near means little against a power of the worth: those that are worth little matter little, and
-    filling decides them as well.
+    The selection of `efficient` is the first one.
     """
-    size = np.maximum(np.maximum(table.utilities, sharp.paid), _CLEAR)
-    far = np.abs(table.utilities - sharp.paid) / size**_POWER
-    far[(sharp.x > _CLEAR) & (sharp.x < 1 - _CLEAR)] = -1
-    far[parts.out | ~table.fits_alone] = np.inf
-    nearest = np.argsort(far, kind="stable")[:_UNDECIDED]
-    return np.sort(nearest[np.isfinite(far[nearest])])
+    matrix, bound = utilisation_table.matrix, compute_upper_bound(utilisation_table)
+    selected = greedy.fill(order_by_utility_per_share(utilisation_table))
+    if not len(matrix.capacity):
+        return selected, bound
+    x, limits = bound.relaxation.x, bound.relaxation.limits[bound.relaxation.prices > 0]
+    columns = np.full(len(matrix.capacity), -1)
+    for _ in range(_PASSES):
+        previous, columns = columns, utilisation_table.utilisation(x).argmin(axis=1)
+        if (previous == columns).all():
+            break
+        relaxation = solve_relaxation(utilisation_table, columns, limits)
+        filled = greedy.fill(_fill_order(matrix, relaxation, greedy, columns))
+        if total_utility(matrix, filled) > total_utility(matrix, selected):
+            selected = filled
+        x, limits = selected.astype(np.float64), relaxation.limits[relaxation.prices > 0]
+    return selected, bound
 
 
-def _whole(worths: Floats, lines: Floats, spent: Floats) -> NDArray[np.bool_]:
-    """The best whole choice of some in what others leave of each line."""
-    rest = np.maximum(1 - spent, 0)
-    tight = lines.sum(axis=1) > rest
-    model = LinearModel(worths, np.ones(len(worths), dtype=np.bool_))
-    model.add_constraints(lines[tight], rest[tight])
-    taken: NDArray[np.bool_] = model.solve_integer(_NODES, _GAP).x > 0.5
-    return taken
+def total_utility(matrix: ConstraintMatrix, selected: SelectionMask) -> float:
+    """Return the total utility of a selection."""
+    return float(matrix.utilities[selected].sum())
+
+
+def _fill_order(
+    matrix: ConstraintMatrix,
+    relaxation: FractionalSolution,
+    greedy: GreedyFill,
+    columns: IndexArray,
+) -> IndexArray:
+    """Return the order of the greedy fill: a good integer solution first, then the others."""
+    tightened, shares = tighten_with_cuts(matrix, relaxation), relaxation.shares
+    undecided = _find_undecided(matrix, relaxation, tightened)
+    settled = (tightened.x > 0.5) & matrix.fits_alone
+    settled[undecided] = False
+    for _ in range(_REPAIRS):
+        selected, spent = settled.copy(), shares[:, settled].sum(axis=1)
+        selected[undecided] = _solve_undecided(
+            matrix.utilities[undecided], shares[:, undecided], spent
+        )
+        violated = greedy.find_violated_limits(selected)
+        if not len(violated):
+            break
+        added = np.minimum(utilisation_shares(matrix, violated, columns[violated]), 2.0)
+        shares = np.concatenate([shares, added])
+    order = order_by_utility_per_price(matrix, np.maximum(tightened.candidate_prices, 0))
+    return np.concatenate([order[selected[order]], order[~selected[order]]])
+
+
+def _find_undecided(
+    matrix: ConstraintMatrix, relaxation: FractionalSolution, tightened: TightenedSolution
+) -> IndexArray:
+    """Return fractional candidates, then those whose utility is nearest to their price.
+
+    The distance is divided by a power of the utility: candidates of low utility matter little, and
+    the greedy fill decides them well enough.
+    """
+    size = np.maximum(np.maximum(matrix.utilities, tightened.candidate_prices), _INTEGRAL)
+    distance = np.abs(matrix.utilities - tightened.candidate_prices) / size**_UTILITY_EXPONENT
+    distance[(tightened.x > _INTEGRAL) & (tightened.x < 1 - _INTEGRAL)] = -1
+    distance[relaxation.excluded | ~matrix.fits_alone] = np.inf
+    nearest = np.argsort(distance, kind="stable")[:_MAX_UNDECIDED]
+    return np.sort(nearest[np.isfinite(distance[nearest])])
+
+
+def _solve_undecided(utilities: Floats, shares: Floats, spent: Floats) -> NDArray[np.bool_]:
+    """Select the best undecided candidates within the share that `spent` leaves of each limit."""
+    remaining = np.maximum(1 - spent, 0)
+    tight = shares.sum(axis=1) > remaining
+    model = LinearModel(utilities, np.ones(len(utilities), dtype=np.bool_))
+    model.add_constraints(shares[tight], remaining[tight])
+    selected: NDArray[np.bool_] = model.solve_integer(_NODES, _GAP).x > 0.5
+    return selected

@@ -163,11 +163,11 @@ SCHEMAS: dict[str, JsonSchema] = {
     "RejectedCandidate": _object(
         {
             "release": _TEXT,
-            "fits-alone": _FLAG,
+            "feasible-alone": _FLAG,
             "refused": _TEXTS,
             "binding": _list(_MAP),
             "would-fit": _list(_MAP),
-            "later": {"type": ["number", "null"]},
+            "opportunity-cost": {"type": ["number", "null"]},
         }
     ),
     "AllocationResult": _response(
@@ -177,9 +177,9 @@ SCHEMAS: dict[str, JsonSchema] = {
             "utility": _NUMBER,
             "bound": _NUMBER,
             "gap": _NUMBER,
-            "chosen": _TEXTS,
-            "decided-before": _TEXTS,
-            "losers": _list(schema_reference("RejectedCandidate")),
+            "selected": _TEXTS,
+            "already-decided": _TEXTS,
+            "not-selected": _list(schema_reference("RejectedCandidate")),
             "prices": _list(_MAP),
             "decisions": _list(schema_reference("Decision")),
         }

@@ -1,4 +1,4 @@
-"""`dpolicy allocate`: chooses among releases that compete, and charges the winners together."""
+"""`dpolicy allocate`: selects among competing releases and charges the selected ones together."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dpolicy.cli.output.printing import format_option, print_json
     type=click.Choice(tuple(STRATEGIES)),
     default="efficient",
     show_default=True,
-    help="How to choose.",
+    help="Allocation strategy.",
 )
 @click.option(
     "--prices",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Carries prices from round to round, for the strategy `price`: read, and written anew.",
+    help="Price file for the strategy `price`; read before the round and rewritten after it.",
 )
-@click.option("--dry-run", is_flag=True, help="Choose, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the selection without writing to the ledger.")
 @format_option
 def command(
     file: Path,
@@ -42,62 +42,63 @@ def command(
     dry_run: bool,
     format_: str,
 ) -> int:
-    """Choose among the releases of FILE, a YAML list or a directory of releases.
+    """Select releases from FILE (a YAML list or a directory) that fit the remaining budget.
 
-    Each release says its `utility`; left out, it is 1. The winners are charged in one commit.
-    Losers are not recorded and may ask again.
+    The key `utility` of a release is its value; the default is 1. The selected releases are charged
+    in one commit. The others are not recorded and can be submitted again.
     """
     releases = [entry.release for entry in load_batch(file)]
     with open_decision_point(ledger) as point:
         policy = point.policy
-        market = load_prices(prices, policy) if prices and policy else None
-        found = allocate(point, releases, strategy, by, dry_run=dry_run, market=market)
+        carried = load_prices(prices, policy) if prices and policy else None
+        result = allocate(point, releases, strategy, by, dry_run=dry_run, carried_prices=carried)
     if format_ == "json":
-        print_json({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
+        print_json({"strategy": strategy, "dry-run": dry_run, **result.as_json()})
     else:
-        _print(found, dry_run)
-    if (
-        prices and policy and found.carried_prices and not dry_run
-    ):  # last: what was charged is told first
-        save_prices(prices, policy, found.carried_prices)
+        _print(result, dry_run)
+    # Save last, so that the user sees the charged releases even if the file cannot be written.
+    if prices and policy and result.carried_prices and not dry_run:
+        save_prices(prices, policy, result.carried_prices)
     return 0
 
 
 def _print(result: AllocationResult, dry_run: bool) -> None:
     allowed = {decision.release: decision.allowed for decision in result.decisions}
     for release in result.already_decided:
-        word = "" if dry_run else ("allowed  " if allowed[release] else "denied  ")
-        click.echo(f"{word}{release}  (decided before)")
+        decision = "" if dry_run else ("allowed  " if allowed[release] else "denied  ")
+        click.echo(f"{decision}{release}  (recorded decision)")
     for release in result.selected:
-        click.echo(f"{click.style('would win' if dry_run else 'allowed', fg='green')}  {release}")
-    for loser in result.not_selected:
-        click.echo(f"{click.style('not chosen', fg='yellow')}  {loser.release}  {_why(loser)}")
-        for offer in loser.counter_offers:
-            change, *what = offer.values()
-            click.echo(f"            would fit: {change} {' '.join(str(w) for w in what)}")
+        click.echo(f"{click.style('selected', fg='green')}  {release}")
+    for candidate in result.not_selected:
+        reason = _reason(candidate)
+        click.echo(f"{click.style('not selected', fg='yellow')}  {candidate.release}  {reason}")
+        for offer in candidate.counter_offers:
+            change, *values = offer.values()
+            text = " ".join(str(value) for value in values)
+            click.echo(f"              would be allowed with: {change} {text}")
     click.echo(
         f"utility {result.utility:g} of at most {result.bound:g}, gap {100 * result.gap:.1f} %"
     )
     for price in result.prices if dry_run else ():
-        where = f"{price.rule.name} @ {price.rule.unit}"
         click.echo(
-            f"one more {price.notion} for {where} would be worth about {price.marginal_utility:.4g}"
+            f"shadow price of {price.rule.name} @ {price.rule.unit}: "
+            f"about {price.marginal_utility:.4g} utility per unit of {price.notion}"
         )
 
 
-def _why(loser: RejectedCandidate) -> str:
-    if loser.refusal_reasons:
-        return "; ".join(loser.refusal_reasons)
+def _reason(candidate: RejectedCandidate) -> str:
+    """Return why a candidate was not selected."""
+    if candidate.refusal_reasons:
+        return "; ".join(candidate.refusal_reasons)
     rules = ", ".join(
         f"{b.rule} @ {b.unit}" + (f" (price {b.price:.4g})" if b.price else "")
-        for b in loser.binding
+        for b in candidate.binding
     )
-    if not loser.fits_alone:
-        return f"does not fit even alone: {rules}"
+    if not candidate.fits_alone:
+        return f"exceeds the remaining budget on its own: {rules}"
     if rules:
-        return f"fits alone, not beside the others: {rules}"
-    if loser.opportunity_cost:
-        return (
-            f"would still fit; earlier rounds paid {loser.opportunity_cost:.4g} for what it takes"
-        )
-    return "would still fit: ask again"
+        return f"fits on its own but not together with the selected releases: {rules}"
+    if candidate.opportunity_cost:
+        cost = f"{candidate.opportunity_cost:.4g}"
+        return f"still fits, but earlier rounds paid {cost} for the same budget"
+    return "still fits; submit it again"

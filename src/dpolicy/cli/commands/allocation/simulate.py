@@ -1,4 +1,4 @@
-"""`dpolicy simulate`: rounds of requests with unlocking and rotation, in memory."""
+"""`dpolicy simulate`: simulates rounds with unlocking and cohort rotation, in memory."""
 
 from __future__ import annotations
 
@@ -19,37 +19,44 @@ from dpolicy.cli.output.printing import format_option, print_json
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--strategy", type=click.Choice(tuple(STRATEGIES)), help="Instead of the scenario's.")
-@click.option("--seed", type=int, help="Requests of a round arrive in another order.")
+@click.option(
+    "--strategy",
+    type=click.Choice(tuple(STRATEGIES)),
+    help="Strategy; overrides the one in the scenario.",
+)
+@click.option("--seed", type=int, help="Seed for shuffling the requests of a round.")
 @format_option
 def command(scenario: Path, strategy: str | None, seed: int | None, format_: str) -> int:
-    """Run the rounds of SCENARIO and tell what each of them chose; nothing is written."""
-    said = load_scenario(scenario)
+    """Simulate the rounds of SCENARIO and print the result of each; no ledger is written."""
+    loaded = load_scenario(scenario)
     if strategy is not None:
-        said = replace(said, strategy=strategy)
-    simulation, coming = simulate_scenario(said, seed, process_time)
+        loaded = replace(loaded, strategy=strategy)
+    simulation, rounds = simulate_scenario(loaded, seed, process_time)
     for rule in simulation.rules_without_cohorts:
         click.echo(
-            f"note: `{rule}` is not split by cohort, so unlocking does not hold it back", err=True
+            f"note: `{rule}` is not partitioned by cohort, so unlocking does not apply to it",
+            err=True,
         )
-    outcomes = list(_shown(coming, len(said.rounds), as_text=format_ == "text"))
+    outcomes = list(_print_rounds(rounds, len(loaded.rounds), as_text=format_ == "text"))
     if format_ == "json":
-        print_json({"strategy": said.strategy, "seed": seed, **_totals(outcomes)})
+        print_json({"strategy": loaded.strategy, "seed": seed, **_totals(outcomes)})
         return 0
     utility = sum(o.utility for o in outcomes)
-    accepted = sum(len(o.accepted) for o in outcomes)
-    click.echo(f"{said.strategy}: utility {utility:g}, {accepted} accepted")
+    selected = sum(len(o.selected) for o in outcomes)
+    click.echo(f"{loaded.strategy}: utility {utility:g}, {selected} selected")
     return 0
 
 
-def _shown(coming: Iterator[RoundOutcome], rounds: int, *, as_text: bool) -> Iterator[RoundOutcome]:
-    """The outcomes; a line each as they come, or for programs a counter on a terminal."""
+def _print_rounds(
+    outcomes: Iterator[RoundOutcome], rounds: int, *, as_text: bool
+) -> Iterator[RoundOutcome]:
+    """Print one line per round, or a progress counter on a terminal; yield the outcomes."""
     if as_text:
-        click.echo("round  asked  accepted  utility  bound  gap %  seconds")
-    for count, o in enumerate(coming, 1):
+        click.echo("round  considered  selected  utility  bound  gap %  seconds")
+    for count, o in enumerate(outcomes, 1):
         if as_text:
-            shown = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.total_seconds:7.3f}"
-            click.echo(f"{o.number:5}  {o.considered:5}  {len(o.accepted):8}  {shown}")
+            numbers = f"{o.utility:7g}  {o.bound:5g}  {100 * o.gap:5.1f}  {o.total_seconds:7.3f}"
+            click.echo(f"{o.number:5}  {o.considered:10}  {len(o.selected):8}  {numbers}")
         elif sys.stderr.isatty():
             click.echo(f"\rround {count} of {rounds}", err=True, nl=count == rounds)
         yield o
@@ -58,13 +65,13 @@ def _shown(coming: Iterator[RoundOutcome], rounds: int, *, as_text: bool) -> Ite
 def _totals(outcomes: Sequence[RoundOutcome]) -> dict[str, Any]:
     return {
         "utility": sum(o.utility for o in outcomes),
-        "accepted": sum(len(o.accepted) for o in outcomes),
+        "selected": sum(len(o.selected) for o in outcomes),
         "rounds": [
             {
                 "round": o.number,
                 "considered": o.considered,
-                "fit-alone": o.fitting,
-                "accepted": list(o.accepted),
+                "feasible-alone": o.feasible_alone,
+                "selected": list(o.selected),
                 "utility": o.utility,
                 "bound": o.bound,
                 "gap": o.gap,

@@ -1,4 +1,4 @@
-"""What was spent: the same as place by place, in every scenario, whoever chose."""
+"""Spending measures equal a plain sum over all locations, in every scenario."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.evaluation.small import workload
-from tests.reference import spent as plain
+from tests.evaluation.sample_workload import workload
+from tests.reference import spent as reference
 
 from dpolicy.allocation.simulation import RoundSchedule
 from dpolicy.allocation.unlocking import CohortRotation
@@ -19,7 +19,7 @@ from dpolicy.evaluation.workload import SCHEDULE, Workload, policy_for_workload,
 
 COHORTS = range(11, 20)
 
-#: Scenario → rules, each with its scope in plain Python.
+#: Scenario → rules, each with its scope as a Python predicate.
 SCOPES: dict[str, dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "context": {"standard": lambda r: r["deployment"] == "standard", "any": lambda _: True},
     "scope": {
@@ -33,41 +33,41 @@ SCOPES: dict[str, dict[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 
 
-def rotation(of: RoundSchedule = SCHEDULE) -> CohortRotation:
-    assert of.rotation is not None
-    return of.rotation
+def rotation(schedule: RoundSchedule = SCHEDULE) -> CohortRotation:
+    assert schedule.rotation is not None
+    return schedule.rotation
 
 
 @pytest.mark.parametrize("scenario", SCOPES)
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_what_the_plain_sum_gives(scenario: str, seed: int) -> None:
+def test_spending_equals_the_reference(scenario: str, seed: int) -> None:
     requests = workload(scenario, seed)
-    chosen = Random(seed).sample(requests.requests, 40)
-    found = measured(requests, chosen)
+    selected = Random(seed).sample(requests.requests, 40)
+    spending = measure(requests, selected)
     for name, in_scope in SCOPES[scenario].items():
         month = name == "each-month"
-        expected = plain.worst(requests, chosen, in_scope, COHORTS, by_month=month)
-        assert found[name] == pytest.approx(expected, abs=1e-9) and expected > 0, name
+        expected = reference.worst(requests, selected, in_scope, COHORTS, by_month=month)
+        assert spending[name] == pytest.approx(expected, abs=1e-9) and expected > 0, name
 
 
-def test_the_twin_would_notice_what_is_not_counted() -> None:
+def test_a_missing_request_changes_the_result() -> None:
     requests = workload("context")
-    expected = plain.worst(requests, requests.requests, lambda _: True, COHORTS)
-    assert measured(requests, requests.requests)["any"] == pytest.approx(expected, abs=1e-9)
-    assert measured(requests, requests.requests[::2])["any"] < expected - 0.1
+    expected = reference.worst(requests, requests.requests, lambda _: True, COHORTS)
+    assert measure(requests, requests.requests)["any"] == pytest.approx(expected, abs=1e-9)
+    assert measure(requests, requests.requests[::2])["any"] < expected - 0.1
 
 
-def measured(requests: Workload, chosen: Any) -> dict[str, float]:
+def measure(requests: Workload, selected: Any) -> dict[str, float]:
     policy = policy_for_workload(requests, 10)
-    arrivals = resolve_arrivals(replace(requests, requests=tuple(chosen)), policy)
+    arrivals = resolve_arrivals(replace(requests, requests=tuple(selected)), policy)
     rules = [rule for rule, _ in policy.all_rules]
     return {
         rule.name: largest_spending(policy, rule, arrivals, rotation(), COHORTS) for rule in rules
     }
 
 
-def test_nothing_chosen_spends_nothing() -> None:
-    assert set(measured(workload("scope"), ()).values()) == {0.0}
+def test_no_request_spends_nothing() -> None:
+    assert set(measure(workload("scope"), ()).values()) == {0.0}
 
 
 def test_other_cohorts_spend_nothing() -> None:
@@ -82,7 +82,7 @@ def test_cohorts_must_be_a_partition() -> None:
     requests = workload("context")
     policy = policy_for_workload(requests, 10)
     rule = next(rule for rule, _ in policy.all_rules)
-    with pytest.raises(OperationRejected, match="no partition"):
+    with pytest.raises(OperationRejected, match="not a partition with a range"):
         largest_spending(
             policy, rule, resolve_arrivals(requests, policy), CohortRotation("team", 12), COHORTS
         )

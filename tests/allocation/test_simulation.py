@@ -1,4 +1,4 @@
-"""Rounds: what is unlocked, who waits, and that fast rounds choose what slow ones choose."""
+"""Simulations: unlocking, waiting requests, and agreement with rounds on ordinary balances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 from random import Random
 
 import pytest
-from tests.allocation.worlds import mechanisms, points, small_policy
+from tests.allocation.sample_rounds import mechanisms, points, small_policy
 from tests.reference.rounds import fits
 
 from dpolicy.allocation.problem.candidates import Candidate, make_candidate
@@ -38,7 +38,7 @@ def test_the_schedule_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("steps", range(1, 14))
-def test_what_is_unlocked_never_shrinks_nor_passes_the_whole(steps: int) -> None:
+def test_the_unlocked_share_never_falls_nor_exceeds_one(steps: int) -> None:
     for slack in (Fraction(0), Fraction(2, 5), Fraction(1)):
         shares = [UnlockingSchedule(steps, slack).share(age) for age in range(-1, steps + 3)]
         assert shares == sorted(shares)
@@ -54,13 +54,13 @@ def test_thresholds_are_scaled_down() -> None:
 def test_a_cohort_is_active_for_its_rounds() -> None:
     rotation = CohortRotation("cohort", 12)
     assert [n for n in range(40) if n in range(*rotation.active_cohorts(20))] == list(range(9, 21))
-    now = unlocked_shares_in_round(20, 1, rotation, PAPER)
-    assert now.shares[20] == PAPER.share(1) and now.shares[9] == 1
-    assert now.smallest_share((9, 21)) == PAPER.share(1)
-    assert now.smallest_share((8, 12)) == 0, "a retired cohort has nothing left to select"
+    unlocked = unlocked_shares_in_round(20, 1, rotation, PAPER)
+    assert unlocked.shares[20] == PAPER.share(1) and unlocked.shares[9] == 1
+    assert unlocked.smallest_share((9, 21)) == PAPER.share(1)
+    assert unlocked.smallest_share((8, 12)) == 0, "a retired cohort has no unlocked budget"
 
 
-def test_a_region_is_narrowed_to_the_active_cohorts() -> None:
+def test_a_region_is_restricted_to_the_active_cohorts() -> None:
     space = ((0, 8), (0, 4))
     assert restrict_axis(None, space, 1, (-3, 2)) == Region((((0, 8), (0, 2)),))
     split = Region((((0, 2), (0, 4)), ((4, 6), (1, 3))))
@@ -77,67 +77,71 @@ def arrivals(seed: int) -> list[Arrival]:
     ]
 
 
-def slow(arriving: list[Arrival]) -> list[list[str]]:
-    """The same on ordinary balances, built anew each round, each winner charged by itself."""
+def simulate_on_balances(arriving: list[Arrival]) -> list[list[str]]:
+    """Simulate on ordinary balances: build each round from them, charge one candidate at a time."""
     policy = small_policy()
-    of = enforced_sections(policy)[0]
-    balances, waiting, accepted = of.empty_balances(), list[Arrival](), []
+    section = enforced_sections(policy)[0]
+    balances, waiting, selected_ids = section.empty_balances(), list[Arrival](), []
     rotation, unlocking = SCHEDULE.rotation, SCHEDULE.unlocking
     assert rotation is not None and unlocking is not None
     for number in range(3):
         considered = [*waiting, *(a for a in arriving if a.round == number)]
-        candidates = [_candidate(a, rotation, number) for a in considered]
+        candidates = [_candidate_for_round(a, rotation, number) for a in considered]
         unlocked = unlocked_shares_in_round(number, 1, rotation, unlocking)
-        problem = build_problem(of, balances, candidates, unlocked)
-        chosen = STRATEGIES["first-come"](problem).selected
-        winners = [c for c, wins in zip(candidates, chosen, strict=True) if wins]
+        problem = build_problem(section, balances, candidates, unlocked)
+        selection = STRATEGIES["first-come"](problem).selected
+        selected_candidates = [
+            c for c, is_selected in zip(candidates, selection, strict=True) if is_selected
+        ]
         active = [p for p in points() if p[1] in range(*rotation.active_cohorts(number))]
-        assert fits(of, balances, winners, active, unlocked)
-        for charge in (charge for winner in winners for charge in winner.charges):
+        assert fits(section, balances, selected_candidates, active, unlocked)
+        for charge in (charge for selected in selected_candidates for charge in selected.charges):
             balances.add(charge, 1)
-        accepted.append([winner.id for winner in winners])
-        left = [a for a, wins in zip(considered, chosen, strict=True) if not wins]
-        waiting = [a for a in left if a.round == number]
-    return accepted
+        selected_ids.append([candidate.id for candidate in selected_candidates])
+        not_selected = [
+            a for a, is_selected in zip(considered, selection, strict=True) if not is_selected
+        ]
+        waiting = [a for a in not_selected if a.round == number]
+    return selected_ids
 
 
-def _candidate(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
+def _candidate_for_round(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
     policy = small_policy()
     space, active = enforced_sections(policy)[0].full_extent, rotation.active_cohorts(number)
-    moved = [
+    restricted = [
         replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms
     ]
-    if any(not m.region.boxes for m in moved if m.region):
-        return Candidate(arrival.id, arrival.utility, (), ("nobody",))
-    return make_candidate(policy, arrival.id, arrival.utility, moved)
+    if any(not m.region.boxes for m in restricted if m.region):
+        return Candidate(arrival.id, arrival.utility, (), ("no active cohort",))
+    return make_candidate(policy, arrival.id, arrival.utility, restricted)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_fast_rounds_choose_what_slow_ones_choose(seed: int) -> None:
+def test_a_simulation_selects_the_same_as_on_ordinary_balances(seed: int) -> None:
     arriving = arrivals(seed)
     simulation = Simulation(small_policy(), STRATEGIES["first-come"], SCHEDULE)
     outcomes = list(simulation.run(arriving, range(3)))
-    assert [list(outcome.accepted) for outcome in outcomes] == slow(arriving)
-    assert any(outcome.accepted for outcome in outcomes)
+    assert [list(outcome.selected) for outcome in outcomes] == simulate_on_balances(arriving)
+    assert any(outcome.selected for outcome in outcomes)
 
 
 def test_requests_wait_until_they_are_dropped() -> None:
     arriving = arrivals(1)
     counts = []
-    for patience in (1, 2):
-        schedule = RoundSchedule(SCHEDULE.rotation, SCHEDULE.unlocking, patience)
+    for max_wait_rounds in (1, 2):
+        schedule = RoundSchedule(SCHEDULE.rotation, SCHEDULE.unlocking, max_wait_rounds)
         simulation = Simulation(small_policy(), STRATEGIES["first-come"], schedule)
         outcomes = list(simulation.run(arriving, range(3)))
         counts.append([outcome.considered for outcome in outcomes])
-        lost = outcomes[0].considered - len(outcomes[0].accepted)
-        assert outcomes[1].considered == 8 + (lost if patience == 2 else 0)
+        not_selected = outcomes[0].considered - len(outcomes[0].selected)
+        assert outcomes[1].considered == 8 + (not_selected if max_wait_rounds == 2 else 0)
     assert counts[0] == [8, 8, 8]
 
 
 def test_without_cohorts_everything_is_unlocked() -> None:
     simulation = Simulation(small_policy(), STRATEGIES["first-come"], RoundSchedule())
-    assert simulation._unlocked(3) is ALL_UNLOCKED
-    with pytest.raises(OperationRejected, match="no partition with a range"):
+    assert simulation._unlocked_shares(3) is ALL_UNLOCKED
+    with pytest.raises(OperationRejected, match="not a partition with a range"):
         Simulation(
             small_policy(), STRATEGIES["first-come"], RoundSchedule(CohortRotation("country", 2))
         )

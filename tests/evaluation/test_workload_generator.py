@@ -1,4 +1,4 @@
-"""Generated workloads: reproducible, distributed as the paper's, and read like its files."""
+"""Generated workloads: reproducible, with the distributions and the format of the paper's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dpolicy.evaluation.workload_generator import (
 SCENARIOS = ("context", "scope", "time")
 
 #: Rényi values at orders 2, 8 and 64 from the workload files of the paper's artefact (seed 42), to
-#: five digits, for the curves that are tight there: unsampled ones, Gaussian and Laplace.
+#: five digits, for the curves that are tight in these files: unsampled ones, Gaussian and Laplace.
 PUBLISHED: dict[tuple[str, str, float], tuple[float, float, float]] = {
     ("gaussian", "low", 0.25): (6.5322e-06, 2.6132e-05, 2.0928e-04),
     ("gaussian", "high", 1): (1.9102e-02, 7.6408e-02, 6.1126e-01),
@@ -50,7 +50,7 @@ PUBLISHED: dict[tuple[str, str, float], tuple[float, float, float]] = {
     ("pate", "low", 1): (1.0451e-04, 4.1804e-04, 3.3443e-03),
 }
 
-#: From the same files, curves that are loose there; ours may only be lower.
+#: Curves that are loose in the same files; generated curves may only be lower.
 LOOSE: dict[tuple[str, str, float], tuple[float, float, float]] = {
     ("sparse-vector", "high", 0.25): (3.9189e-03, 2.5309e-02, 6.0544e-02),
     ("randomized-response", "low", 0.25): (6.2429e-06, 4.0811e-05, 2.2417e-04),
@@ -68,7 +68,7 @@ def scope() -> Workload:
     return generate_workload("scope", 2)
 
 
-def mechanism_of(request: Any) -> Any:
+def request_mechanism(request: Any) -> Any:
     return mechanisms()[request["mechanism"]]
 
 
@@ -77,17 +77,17 @@ def slots(request: Any) -> int:
 
 
 def near(count: int, total: int, share: float) -> bool:
-    """Within five standard deviations of a binomial."""
+    """Return whether a count is within five standard deviations of its binomial mean."""
     return abs(count - share * total) < 5 * math.sqrt(total * share * (1 - share))
 
 
 def test_a_seed_gives_the_same_bytes(workload: Workload) -> None:
-    first, again = (json.dumps(workload_document(workload.scenario, 1)) for _ in range(2))
-    assert first == again
+    first, second = (json.dumps(workload_document(workload.scenario, 1)) for _ in range(2))
+    assert first == second
     assert json.dumps(workload_document(workload.scenario, 3)) != first
 
 
-def test_a_seed_gives_what_it_always_gave() -> None:
+def test_a_seed_gives_the_recorded_request() -> None:
     assert workload_document("scope", 0)["requests"][100] == {
         "id": 100,
         "round": 11,
@@ -101,41 +101,43 @@ def test_a_seed_gives_what_it_always_gave() -> None:
 
 def test_scenarios_share_their_requests() -> None:
     shared = ("id", "round", "mechanism", "ranges", "utility")
-    found = [[[r[k] for k in shared] for r in generate_workload(s, 4).requests] for s in SCENARIOS]
-    assert found[0] == found[1] == found[2]
+    first, second, third = (
+        [[r[k] for k in shared] for r in generate_workload(s, 4).requests] for s in SCENARIOS
+    )
+    assert first == second == third
 
 
-def test_an_unknown_scenario_is_refused() -> None:
-    with pytest.raises(OperationRejected, match="no scenario `space`"):
+def test_an_unknown_scenario_is_rejected() -> None:
+    with pytest.raises(OperationRejected, match="unknown scenario `space`"):
         workload_document("space", 0)
 
 
-@pytest.mark.parametrize("known", PUBLISHED)
-def test_curves_are_those_of_the_files(known: tuple[str, str, float]) -> None:
-    assert values(known) == pytest.approx(PUBLISHED[known], rel=0.02)
+@pytest.mark.parametrize("key", PUBLISHED)
+def test_curves_equal_those_of_the_files(key: tuple[str, str, float]) -> None:
+    assert values(key) == pytest.approx(PUBLISHED[key], rel=0.02)
 
 
-@pytest.mark.parametrize("known", LOOSE)
+@pytest.mark.parametrize("key", LOOSE)
 def test_curves_are_tighter_where_those_of_the_files_are_loose(
-    known: tuple[str, str, float],
+    key: tuple[str, str, float],
 ) -> None:
-    for ours, theirs in zip(values(known), LOOSE[known], strict=True):
+    for ours, theirs in zip(values(key), LOOSE[key], strict=True):
         assert 0.5 * theirs < ours < 1.01 * theirs
 
 
-def values(known: tuple[str, str, float]) -> tuple[float, ...]:
+def values(key: tuple[str, str, float]) -> tuple[float, ...]:
     (curve,) = (
-        said["renyi"]
-        for said in mechanisms()
-        if (said["name"], said["level"], said["sampling"]) == known
+        fields["renyi"]
+        for fields in mechanisms()
+        if (fields["name"], fields["level"], fields["sampling"]) == key
     )
     return tuple(curve[ORDERS.index(order)] for order in (2, 8, 64))
 
 
-def test_36_curves_that_grow() -> None:
+def test_36_increasing_curves() -> None:
     assert len(mechanisms()) == 36
-    for said in mechanisms():
-        assert said["renyi"] == sorted(said["renyi"]) and said["renyi"][0] > 0
+    for fields in mechanisms():
+        assert fields["renyi"] == sorted(fields["renyi"]) and fields["renyi"][0] > 0
 
 
 def test_arrivals_are_poisson(workload: Workload) -> None:
@@ -156,14 +158,15 @@ def test_mechanisms_are_in_equal_mix(workload: Workload) -> None:
 @pytest.mark.parametrize("name", SHARES)
 def test_shares_of_the_slots(name: str) -> None:
     a, b = SHARES[name]
-    found = [slots(r) / SLOTS for r in generate_workload("time", 1).requests if named(r) == name]
+    requests = generate_workload("time", 1).requests
+    shares = [slots(r) / SLOTS for r in requests if mechanism_name(r) == name]
     variance = a * b / ((a + b) ** 2 * (a + b + 1))
-    assert abs(mean(found) - a / (a + b)) < 5 * math.sqrt(variance / len(found))
-    assert mean((x - a / (a + b)) ** 2 for x in found) == pytest.approx(variance, rel=0.2)
+    assert abs(mean(shares) - a / (a + b)) < 5 * math.sqrt(variance / len(shares))
+    assert mean((x - a / (a + b)) ** 2 for x in shares) == pytest.approx(variance, rel=0.2)
 
 
-def named(request: Any) -> str:
-    return str(mechanism_of(request)["name"])
+def mechanism_name(request: Any) -> str:
+    return str(request_mechanism(request)["name"])
 
 
 def test_runs_of_slots_wrap(workload: Workload) -> None:
@@ -173,25 +176,29 @@ def test_runs_of_slots_wrap(workload: Workload) -> None:
         if len(ranges) == 2:
             assert ranges[0][0] == 0 and ranges[1][1] == SLOTS - 1
             assert ranges[0][1] + 1 < ranges[1][0]
-    # A run with a uniform centre wraps with the chance of its share: 0.42 in the mix.
+    # A run with a uniform centre wraps with the probability of its share: 0.42 on average.
     wrapping = sum(len(request["ranges"]) == 2 for request in workload.requests)
     assert near(wrapping, len(workload.requests), (1 / 11 + 2 / 3 + 1 / 2) / 3)
 
 
 def test_utilities(workload: Workload) -> None:
-    found = [request["utility"] for request in workload.requests]
-    assert all(isinstance(utility, int) and utility >= 1 for utility in found)
-    assert 999 <= mean(found) <= 1000
-    # The files have 15 and 8,847 to 8,924 at the ends, and 43 % at the lower one.
-    assert min(found) in (14, 15, 16) and 8_000 < max(found) < 10_000
-    assert 0.40 < found.count(min(found)) / len(found) < 0.46
+    utilities = [request["utility"] for request in workload.requests]
+    assert all(isinstance(utility, int) and utility >= 1 for utility in utilities)
+    assert 999 <= mean(utilities) <= 1000
+    # In the files the minimum is 15 (43 % of the requests), the maximum 8,847 to 8,924.
+    assert min(utilities) in (14, 15, 16) and 8_000 < max(utilities) < 10_000
+    assert 0.40 < utilities.count(min(utilities)) / len(utilities) < 0.46
     by_level = {
-        level: mean(r["utility"] for r in workload.requests if mechanism_of(r)["level"] == level)
+        level: mean(
+            r["utility"] for r in workload.requests if request_mechanism(r)["level"] == level
+        )
         for level in ("low", "mid", "high")
     }
     assert by_level["low"] < by_level["mid"] / 5 < by_level["high"] / 50
     by_rate = {
-        rate: mean(r["utility"] for r in workload.requests if mechanism_of(r)["sampling"] == rate)
+        rate: mean(
+            r["utility"] for r in workload.requests if request_mechanism(r)["sampling"] == rate
+        )
         for rate in (0.25, 1)
     }
     assert by_rate[1] / by_rate[0.25] == pytest.approx(4, rel=0.2)
@@ -199,13 +206,13 @@ def test_utilities(workload: Workload) -> None:
 
 def test_labels_of_contexts() -> None:
     requests = generate_workload("context", 1).requests
-    learning = [r["deployment"] for r in requests if named(r) in LEARNING]
+    learning = [r["deployment"] for r in requests if mechanism_name(r) in LEARNING]
     assert near(learning.count("black-box"), len(learning), 0.8)
-    assert {r["deployment"] for r in requests if named(r) not in LEARNING} == {"standard"}
+    assert {r["deployment"] for r in requests if mechanism_name(r) not in LEARNING} == {"standard"}
 
 
 def test_the_schema_of_scopes(scope: Workload) -> None:
-    risks = Counter(facts["risk"] for facts in scope.attributes.values())
+    risks = Counter(properties["risk"] for properties in scope.attributes.values())
     assert len(scope.attributes) == 150 and len(scope.categories) == 10
     assert all(near(risks[r], 150, s) for r, s in (("low", 0.8), ("medium", 0.1), ("high", 0.1)))
     levels = ("member", "strong", "weak")
@@ -213,26 +220,30 @@ def test_the_schema_of_scopes(scope: Workload) -> None:
     assert set(sizes["member"]) == {1}
     assert 1.9 < mean(map(sum, zip(*sizes.values(), strict=True))) < 3.0
     assert 0.5 < sum(sizes["strong"]) / sum(sizes["weak"]) < 2
-    for facts in scope.attributes.values():
-        of_it = [category for level in levels for category in facts.get(level, ())]
-        assert len(of_it) == len(set(of_it)) and set(of_it) <= set(scope.categories)
+    for properties in scope.attributes.values():
+        categories = [category for level in levels for category in properties.get(level, ())]
+        assert len(categories) == len(set(categories)) and set(categories) <= set(scope.categories)
 
 
 def test_attributes_of_scopes(scope: Workload) -> None:
-    chosen = [request["attributes"] for request in scope.requests]
-    assert all(len(set(names)) == len(names) for names in chosen)
+    attribute_lists = [request["attributes"] for request in scope.requests]
+    assert all(len(set(names)) == len(names) for names in attribute_lists)
     for size in (1, 2, 3, 5):
         share = 0.25 * 0.75 ** (size - 1)
-        assert near(sum(len(names) == size for names in chosen), len(chosen), share)
-    assert 3.8 < mean(map(len, chosen)) < 4.2
-    # Each risk has an attribute at the head of Zipf's law; the second of the low ones has 0.45.
-    first = Counter(names[0] for names in chosen)
+        assert near(
+            sum(len(names) == size for names in attribute_lists), len(attribute_lists), share
+        )
+    assert 3.8 < mean(map(len, attribute_lists)) < 4.2
+    # Each risk level has an attribute of rank 1; the second low-risk one has a weight of 0.45.
+    first = Counter(names[0] for names in attribute_lists)
     heads = {
-        risk: [name for name, facts in scope.attributes.items() if facts["risk"] == risk][:2]
+        risk: [name for name, properties in scope.attributes.items() if properties["risk"] == risk][
+            :2
+        ]
         for risk in ("low", "medium", "high")
     }
-    most = [first[names[0]] for names in heads.values()]
-    assert max(most) < 1.2 * min(most)
+    counts = [first[names[0]] for names in heads.values()]
+    assert max(counts) < 1.2 * min(counts)
     assert {name for name, _ in first.most_common(3)} == {names[0] for names in heads.values()}
     assert 0.35 < first[heads["low"][1]] / first[heads["low"][0]] < 0.55
 
@@ -249,16 +260,16 @@ def test_months() -> None:
     assert timed.count(["a0", "a1"]) + timed.count(["a0"]) == len(timed)
 
 
-def test_a_file_of_it_reads_the_same(workload: Workload, tmp_path: Path) -> None:
+def test_a_workload_file_gives_the_same_workload(workload: Workload, tmp_path: Path) -> None:
     file = tmp_path / "generated.json"
     file.write_text(json.dumps(workload_document(workload.scenario, 1)), "utf-8")
     assert load_workload(file) == workload
 
 
-def test_rounds_run_on_it(workload: Workload) -> None:
+def test_a_simulation_runs_on_a_generated_workload(workload: Workload) -> None:
     policy = policy_for_workload(workload, 3)
     arrivals = resolve_arrivals(workload, policy)
     assert len(arrivals) == len(workload.requests)
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     (outcome,) = simulation.run(arrivals, ROUNDS[:1])
-    assert 0 < len(outcome.accepted) < outcome.considered
+    assert 0 < len(outcome.selected) < outcome.considered

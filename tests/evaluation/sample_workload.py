@@ -1,4 +1,4 @@
-"""Small workloads: all scenarios' labels on a few dozen requests of two rounds or more."""
+"""Small workloads: a few dozen requests with the labels of all scenarios."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SLOTS = 204_800
 
 
 def workload(scenario: str, seed: int = 0, count: int = 60, rounds: int = 14) -> Workload:
-    """Requests like those of a scenario, few and costly enough to compete."""
+    """Make a workload of few requests that are costly enough to compete."""
     rng = Random(seed)
     scoped = scenario in ("scope", "whole")
-    said: dict[str, Any] = {
+    document: dict[str, Any] = {
         "scenario": scenario,
         "orders": ORDERS,
         "categories": {"c0": {"risk": "high"}, "c1": {"risk": "low"}} if scoped else {},
@@ -28,21 +28,21 @@ def workload(scenario: str, seed: int = 0, count: int = 60, rounds: int = 14) ->
         ],
         "requests": [_request(rng, number, rounds) for number in range(count)],
     }
-    said["requests"].sort(key=lambda request: request["round"])
-    return parse_workload(said)
+    document["requests"].sort(key=lambda request: request["round"])
+    return parse_workload(document)
 
 
 def _attributes(scoped: bool) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "a0": {"risk": "low"},
         "a1": {"risk": "medium"},
         "a2": {"risk": "high"},
     }
     if scoped:
-        facts["a0"] |= {"member": ["c0"]}
-        facts["a1"] |= {"member": ["c1"], "strong": ["c0"]}
-        facts["a2"] |= {"member": ["c1"], "weak": ["c0"]}
-    return facts
+        attributes["a0"] |= {"member": ["c0"]}
+        attributes["a1"] |= {"member": ["c1"], "strong": ["c0"]}
+        attributes["a2"] |= {"member": ["c1"], "weak": ["c0"]}
+    return attributes
 
 
 def _request(rng: Random, number: int, rounds: int) -> dict[str, Any]:

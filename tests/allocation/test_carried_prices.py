@@ -1,4 +1,4 @@
-"""Prices carried from round to round: what they charge, where, and that they fade."""
+"""Prices carried from round to round: opportunity costs per block, and decay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.allocation.worlds import candidate, points, small_policy
-from tests.reference import market as naive
+from tests.allocation.sample_rounds import candidate, points, small_policy
+from tests.reference import market as reference
 
 from dpolicy.allocation.carried_prices import CarriedPrices
 from dpolicy.allocation.problem.candidates import demands_by_rule
@@ -21,40 +21,44 @@ from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.yaml_reader import Source
 
 
-def paid_rows(draw: Random, rules: int) -> list[naive.Paid]:
+def random_prices(draw: Random, rules: int) -> list[reference.Paid]:
     return [
         (draw.randrange(rules), draw.choice(points()), draw.uniform(0, 9), draw.uniform(0, 1))
         for _ in range(draw.randrange(5))
     ]
 
 
-def after(market: CarriedPrices, paid: list[naive.Paid]) -> CarriedPrices:
-    """A round whose rows had these prices, and one that had none."""
+def add_round(prices: CarriedPrices, paid: list[reference.Paid]) -> CarriedPrices:
+    """Add a round with these prices, and one row with price 0."""
     none = np.empty(0, np.intp)
     amounts = np.empty((0, 1), np.int64)
     rows = [
-        ConstraintRow(rule, none, none, amounts, amounts, False, np.array(block), rest)
-        for rule, block, _, rest in [*paid, (0, points()[0], 0.0, 1.0)]
+        ConstraintRow(rule, none, none, amounts, amounts, False, np.array(block), remaining_share)
+        for rule, block, _, remaining_share in [*paid, (0, points()[0], 0.0, 1.0)]
     ]
     problem = AllocationProblem((), np.empty(0), tuple(rows), np.empty(0, bool))
-    prices = np.array([*(price for _, _, price, _ in paid), 0.0])
-    return market.with_round(problem, Solution(np.empty(0, bool), 0.0, prices))
+    row_prices = np.array([*(price for _, _, price, _ in paid), 0.0])
+    return prices.with_round(problem, Solution(np.empty(0, bool), 0.0, row_prices))
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_market_is_the_naive_one(seed: int) -> None:
+def test_opportunity_costs_match_the_reference(seed: int) -> None:
     draw, policy = Random(seed), small_policy()
-    of = enforced_sections(policy)[0]
-    asking = [candidate(policy, draw, f"r{n}") for n in range(4)]
-    cohorts = draw.choice([None, 1])
-    rounds = [paid_rows(draw, len(of.compiled.rules)) for _ in range(draw.randrange(1, 30))]
-    market = CarriedPrices.empty(len(of.full_extent))
+    section = enforced_sections(policy)[0]
+    candidates = [candidate(policy, draw, f"r{n}") for n in range(4)]
+    cohort_axis = draw.choice([None, 1])
+    rounds = [
+        random_prices(draw, len(section.compiled.rules)) for _ in range(draw.randrange(1, 30))
+    ]
+    prices = CarriedPrices.empty(len(section.full_extent))
     for paid in rounds:
-        market = after(market, paid)
-    found = market.opportunity_costs(
-        of, demands_by_rule(of.granularities, asking), len(asking), cohorts
+        prices = add_round(prices, paid)
+    costs = prices.opportunity_costs(
+        section, demands_by_rule(section.granularities, candidates), len(candidates), cohort_axis
     )
-    assert found == pytest.approx([naive.later(of, rounds, c, cohorts) for c in asking])
+    assert costs == pytest.approx(
+        [reference.later(section, rounds, c, cohort_axis) for c in candidates]
+    )
 
 
 POLICY = """\
@@ -68,23 +72,26 @@ policies:
 """
 
 
-def test_what_was_dear_where_it_is_asked_is_kept_for_later() -> None:
-    """A small worth in a place that others paid much for waits; in a place without demand not."""
+def test_price_keeps_expensive_budget_for_later_rounds() -> None:
+    """A request of low utility is selected only in a block without prices."""
     policy = compile_policy([Source("policy.yaml", POLICY)])
 
     def arrival(name: str, number: int, utility: float, country: str) -> Arrival:
-        said = {"mechanism": {"kind": "declared", "epsilon": 0.3}, "where": {"country": [country]}}
-        release = parse_request({"release": name, "mechanisms": [said]})
+        mechanism = {
+            "mechanism": {"kind": "declared", "epsilon": 0.3},
+            "where": {"country": [country]},
+        }
+        release = parse_request({"release": name, "mechanisms": [mechanism]})
         mechanisms, _ = resolve_release(release, policy, certificates_for(policy))
         return Arrival(name, number, utility, mechanisms)
 
     simulation = Simulation(policy, STRATEGIES["price"], RoundSchedule())
     crowd = [arrival(f"c{n}", 0, 100, "CH") for n in range(5)]
     first = simulation.run_round(0, crowd[:5])
-    assert len(first.accepted) == 3
+    assert len(first.selected) == 3
     fresh = Simulation(policy, STRATEGIES["price"], RoundSchedule())
-    fresh.market = simulation.market
+    fresh.carried_prices = simulation.carried_prices
     second = fresh.run_round(1, [arrival("low-ch", 1, 1, "CH"), arrival("low-de", 1, 1, "DE")])
-    assert second.accepted == ("low-de",)
+    assert second.selected == ("low-de",)
     third = fresh.run_round(2, [arrival("high-ch", 2, 100, "CH")])
-    assert third.accepted == ("high-ch",)
+    assert third.selected == ("high-ch",)

@@ -1,4 +1,4 @@
-"""Small random worlds: a policy with everything that splits rules, and releases that compete."""
+"""Random small rounds: a policy with every kind of partition, and competing releases."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ each-release:
   - {name: one, kind: custom, when: always, unit: user, budget: {epsilon: 2.2}}
 """
 
-#: The places that the releases here can tell apart.
+#: One day in each time step that the releases distinguish.
 DAYS = [date(2025, 12, 1), date(2026, 1, 1), date(2026, 2, 1), date(2026, 3, 1)]
 
 
 @dataclass(frozen=True)
-class World:
-    """Candidates on top of what others have spent."""
+class SampleRound:
+    """Candidates, and the candidates that were charged before."""
 
     policy: CompiledPolicy
     past: list[Candidate]
@@ -79,41 +79,41 @@ def points() -> list[Point]:
     return list(product(*axes))
 
 
-def random_world(seed: int, count: int = 5) -> World:
+def random_round(seed: int, count: int = 5) -> SampleRound:
     draw, policy = Random(seed), small_policy()
-    past = [candidate(policy, draw, f"past-{n}", few=True) for n in range(draw.randrange(4))]
-    asked = [candidate(policy, draw, f"new-{n}") for n in range(count)]
+    past = [candidate(policy, draw, f"past-{n}", small=True) for n in range(draw.randrange(4))]
+    candidates = [candidate(policy, draw, f"new-{n}") for n in range(count)]
     shares = {cohort: Fraction(draw.randrange(2, 13), 12) for cohort in range(3)}
     unlocked = draw.choice([ALL_UNLOCKED, UnlockedShares(1, shares)])
-    return World(policy, past, asked, unlocked)
+    return SampleRound(policy, past, candidates, unlocked)
 
 
-def candidate(policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False) -> Candidate:
+def candidate(policy: CompiledPolicy, draw: Random, name: str, *, small: bool = False) -> Candidate:
     return make_candidate(
-        policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few)
+        policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, small=small)
     )
 
 
 def mechanisms(
-    policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False
+    policy: CompiledPolicy, draw: Random, name: str, *, small: bool = False
 ) -> tuple[ResolvedMechanism, ...]:
-    said = [_mechanism(draw, n, few) for n in range(draw.choice([1, 1, 2]))]
-    release = parse_request({"release": name, "mechanisms": said})
-    found, problems = resolve_release(release, policy, certificates_for(policy))
+    bodies = [_random_mechanism(draw, n, small) for n in range(draw.choice([1, 1, 2]))]
+    release = parse_request({"release": name, "mechanisms": bodies})
+    resolved, problems = resolve_release(release, policy, certificates_for(policy))
     assert not problems
-    return found
+    return resolved
 
 
-def _mechanism(draw: Random, number: int, few: bool) -> dict[str, Any]:
-    times = draw.choice([4, 8]) if few else draw.choice([2, 3, 4, 6, 8])
+def _random_mechanism(draw: Random, number: int, small: bool) -> dict[str, Any]:
+    scale = draw.choice([4, 8]) if small else draw.choice([2, 3, 4, 6, 8])
     kind: dict[str, Any] = draw.choice(
         [
-            {"kind": "gaussian", "sigma": 2 * times},
-            {"kind": "laplace", "scale": times},
+            {"kind": "gaussian", "sigma": 2 * scale},
+            {"kind": "laplace", "scale": scale},
             {"kind": "declared", "epsilon": 0.5, "delta": draw.choice([1e-9, 4e-8])},
         ]
     )
-    said: dict[str, Any] = {
+    body: dict[str, Any] = {
         "name": f"m{number}",
         "mechanism": kind,
         "unit": "user",
@@ -121,26 +121,26 @@ def _mechanism(draw: Random, number: int, few: bool) -> dict[str, Any]:
         "attributes": draw.choice([[], ["zip"], ["age"]]),
         "labels": {"deployment": draw.choice(["standard", "model"])},
     }
-    boxes = [_box(draw) for _ in range(draw.choice([0, 1, 1, 2]))]
+    boxes = [_random_box(draw) for _ in range(draw.choice([0, 1, 1, 2]))]
     if boxes:
-        said["where"] = boxes
+        body["where"] = boxes
     if draw.random() < 0.5:
         month = draw.choice([1, 2])
-        said["time"] = {"from": f"2026-0{month}-01", "to": f"2026-0{month}-20"}
-    return said
+        body["time"] = {"from": f"2026-0{month}-01", "to": f"2026-0{month}-20"}
+    return body
 
 
-def _box(draw: Random) -> dict[str, Any]:
-    box: dict[str, Any] = {"slot": _range(draw, 4)}
+def _random_box(draw: Random) -> dict[str, Any]:
+    box: dict[str, Any] = {"slot": _random_range(draw, 4)}
     if draw.random() < 0.4:
-        box["cohort"] = _range(draw, 2)
+        box["cohort"] = _random_range(draw, 2)
     if draw.random() < 0.3:
         box["country"] = [draw.choice(["CH", "DE"])]
     if draw.random() < 0.2:
-        box["age"] = _range(draw, 1)
+        box["age"] = _random_range(draw, 1)
     return box
 
 
-def _range(draw: Random, most: int) -> dict[str, int]:
-    low, high = sorted((draw.randint(0, most), draw.randint(0, most)))
+def _random_range(draw: Random, highest: int) -> dict[str, int]:
+    low, high = sorted((draw.randint(0, highest), draw.randint(0, highest)))
     return {"from": low, "to": high}
