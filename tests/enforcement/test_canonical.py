@@ -18,7 +18,6 @@ from dpolicy.ledger.canonical import (
     canonical_text,
     decode_canonical,
     encode_canonical,
-    format_decimal,
 )
 from dpolicy.ledger.chain import Record, check_chain, next_record
 from dpolicy.ledger.events import (
@@ -43,6 +42,7 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.text.decimals import format_decimal
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "events.json"
 AT = datetime(2026, 10, 28, 12, tzinfo=UTC).isoformat(timespec="seconds")

@@ -181,7 +181,7 @@ def _plain(text: str, span: Span, report: Report) -> ScalarNode:
         without = re.sub(r"^([-+]?)0+(?=\d)", r"\1", text)
         report("P005", shown, span, f"write `{_cut(without)}`, or quote it if it is text")
         return ScalarNode(span, "0", "invalid")
-    return _number(text, span, report)
+    return number_node(text, span, report)
 
 
 def _cut(text: str) -> str:
@@ -189,7 +189,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _number(text: str, span: Span, report: Report) -> ScalarNode:
+def number_node(text: str, span: Span, report: Report) -> ScalarNode:
+    """Return the node of a number, or report one that is too long to be computed with."""
     mantissa, _, exponent = text.lower().partition("e")
     absurd = (
         len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT

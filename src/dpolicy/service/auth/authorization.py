@@ -8,7 +8,6 @@ way around (threat T6). That policy must still be in force when something is don
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -17,6 +16,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
+from dpolicy.releases.release_format import release_with_author
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.auth.principal import Role
@@ -33,7 +33,7 @@ def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
     name = call.principal.name
     if release.by not in ("", name):
         raise RequestRefused("forbidden", f"the release is by `{release.by}`, and you are `{name}`")
-    return replace(release, by=name, body={**release.body, "by": name})
+    return release_with_author(release, name)
 
 
 def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:

@@ -15,6 +15,7 @@ from dpolicy.ledger.events import (
     ProposalAnswered,
     ReleaseDecided,
     VoidProposed,
+    event_author,
     from_bytes,
 )
 from dpolicy.pdp.audit import AuditReport
@@ -109,7 +110,7 @@ def _line(record: Record, before: str) -> LogRow:
         record.sequence,
         event.at,
         *_said(event),
-        getattr(event, "by", ""),
+        event_author(event),
         getattr(event, "because", ""),
         record.digest.hex(),
         before,
