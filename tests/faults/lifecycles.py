@@ -40,7 +40,7 @@ policies:
     kind: custom
     when: '"zip" in attributes'
     unit: user
-    budget: {epsilon: ZIP_BUDGET, delta: 0}
+    budget: {epsilon: ZIP_LIMIT, delta: 0}
 """
 
 
@@ -48,7 +48,7 @@ def policy(budget: Fraction = Fraction(1000)) -> CompiledPolicy:
     """Return a policy with one budget for all releases, and 90 % of it for releases on zips."""
     text = POLICY.replace("BUDGET", str(float(budget)))
     return compile_policy(
-        [Source("policy.yaml", text.replace("ZIP_BUDGET", str(float(budget * 9 / 10))))]
+        [Source("policy.yaml", text.replace("ZIP_LIMIT", str(float(budget * 9 / 10))))]
     )
 
 
