@@ -6,8 +6,8 @@
     store.records_after(sequence)               # readers never wait for the writer
 
 If the block ends normally, the records survive a crash of the process and of the machine. If it
-ends with an exception, nothing was written, with one exception: if the error says that the outcome
-is unknown, the store has written either all records or none. One contract suite tests all stores.
+raises, nothing was written, unless the error reports an unknown outcome: then the store has written
+either all records or none. One contract suite tests all stores.
 """
 
 from __future__ import annotations

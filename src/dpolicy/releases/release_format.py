@@ -167,7 +167,7 @@ def _(_shape: _SelectionShape) -> ValueCheck:
 
 @dataclass(frozen=True, slots=True)
 class _WhereShape:
-    """A box (a selection per partition), or a list of boxes that stands for their union.
+    """A box (a selection per partition), or a list of boxes whose union is selected.
 
     The ledger records a single box as a list.
     """
@@ -226,8 +226,8 @@ def _is_date(value: Any) -> bool:
 _TIME = RecordShape(
     "`time`",
     {
-        "from": RecordField(DateShape(), "the first day"),
-        "to": RecordField(DateShape(), "the last day"),
+        "from": RecordField(DateShape(), "first day"),
+        "to": RecordField(DateShape(), "last day"),
     },
     lambda v, _: {key: day.isoformat() for key, day in v.items() if day is not None},
 )
@@ -235,11 +235,11 @@ _TIME = RecordShape(
 MECHANISM: Shape = RecordShape(
     "a mechanism of a release",
     {
-        "name": RecordField(NameShape(), "for reports"),
+        "name": RecordField(NameShape(), "name in reports"),
         "mechanism": RecordField(
             _ParametersShape("a mechanism such as {kind: gaussian}", has_kind=True), required=True
         ),
-        "unit": RecordField(NameShape(), "what the sensitivity or loss is stated for"),
+        "unit": RecordField(NameShape(), "privacy unit of the sensitivity or loss"),
         "relation": RecordField(
             ChoiceShape(tuple(NeighbouringRelation), "a neighbouring relation")
         ),
@@ -248,11 +248,13 @@ MECHANISM: Shape = RecordShape(
             MapShape(_ParametersShape("parameters for another unit", has_kind=False)), default={}
         ),
         "attributes": RecordField(
-            ListShape(NameShape()), "all that influence the output", default=()
+            ListShape(NameShape()), "all attributes that influence the output", default=()
         ),
         "labels": RecordField(MapShape(_LabelShape()), default={}),
-        "where": RecordField(_WhereShape(), "left out: everybody", default=()),
-        "time": RecordField(_TIME, "left out: static data"),
+        "where": RecordField(
+            _WhereShape(), "selected values of partitions; default: all units", default=()
+        ),
+        "time": RecordField(_TIME, "days of the data; default: static data"),
     },
     lambda values, _: values,
 )
@@ -260,8 +262,10 @@ MECHANISM: Shape = RecordShape(
 RELEASE: Shape = RecordShape(
     "a release",
     {
-        "release": RecordField(NameShape("an id"), "chosen by the client", required=True),
-        "by": RecordField(NameShape(), "who asks", default=""),
+        "release": RecordField(
+            NameShape("an id"), "idempotency key, chosen by the client", required=True
+        ),
+        "by": RecordField(NameShape(), "author of the request", default=""),
         "utility": RecordField(
             NumberShape("a utility from 0 to 10¹²", least=Fraction(0), most=Fraction(10**12))
         ),

@@ -1,7 +1,7 @@
 """Plain values of a Python caller → nodes, which shapes read like those of a file.
 
 The source of each node is named by the path of its value, such as `release.mechanisms[0].unit`, so
-that a diagnostic says which value is wrong.
+that a diagnostic names the invalid value.
 """
 
 from __future__ import annotations
