@@ -92,15 +92,19 @@ def test_a_truncated_file_is_detected_or_harmless(memory_folder: Path) -> None:
 
 
 TAMPERING = {
-    "UPDATE record SET payload = digest WHERE sequence = 4": "record 4 ",
-    "UPDATE record SET digest = (SELECT digest FROM head) WHERE sequence = 4": "record 4 ",
+    "UPDATE record SET payload = digest WHERE sequence = 4": "hash mismatch at record 4:",
+    "UPDATE record SET digest = (SELECT digest FROM head) WHERE sequence = 4": (
+        "hash mismatch at record 4:"
+    ),
     "DELETE FROM record WHERE sequence = 1": "record 1 is missing",
     "DELETE FROM record WHERE sequence = 5": "record 5 is missing",
     "DELETE FROM record WHERE sequence = 9": "record 9 is missing",
     "DELETE FROM record WHERE sequence > 6": "record 7 is missing",
     "DELETE FROM record": "record 1 is missing",
     "UPDATE record SET sequence = 0 - sequence WHERE sequence IN (3, 4);"
-    "UPDATE record SET sequence = 7 + sequence WHERE sequence IN (0-3, 0-4)": "record 3 ",
+    "UPDATE record SET sequence = 7 + sequence WHERE sequence IN (0-3, 0-4)": (
+        "hash mismatch at record 3:"
+    ),
     "DELETE FROM record WHERE sequence > 6; UPDATE head SET sequence = 6": "record 6 ",
     "DELETE FROM head": "no head record",
     "UPDATE head SET sequence = 8": "record 8 ",

@@ -319,12 +319,12 @@ def parse_release(source: Source, diagnostics: DiagnosticCollector) -> Release |
     return None if node is None else release_from_node(node, diagnostics)
 
 
-def release_from_node(node: TextNode, diagnostics: Report) -> Release | None:
-    """Return the release of a node, or None if it has errors; they go to `diagnostics`.
+def release_from_node(node: TextNode, report: Report) -> Release | None:
+    """Return the release of a node, or None after reporting all its errors.
 
     Each mechanism is parsed once. The result is marked as parsed (`Release.is_parsed`).
     """
-    values: Any = RELEASE.read(node, diagnostics)
+    values: Any = RELEASE.read(node, report)
     if values is INVALID:
         return None
     bodies, requests = [], []
@@ -333,7 +333,7 @@ def release_from_node(node: TextNode, diagnostics: Report) -> Release | None:
         bodies.append(body)
         request, problems = mechanism_from_body(body, position)
         for problem in problems:
-            _report_problem(problem, fields["mechanism"].span, diagnostics)
+            _report_problem(problem, fields["mechanism"].span, report)
         if request is not None:
             requests.append(request)
     if len(requests) < _count_mechanisms(node):
@@ -385,6 +385,6 @@ def _count_mechanisms(node: TextNode) -> int:
     return len(listed.items) if isinstance(listed, ListNode) else 0
 
 
-def _report_problem(problem: InvalidValue, span: Span, diagnostics: Report) -> None:
+def _report_problem(problem: InvalidValue, span: Span, report: Report) -> None:
     message, _, help_ = problem.message.partition("; help: ")
-    diagnostics(problem.code, message, span, help_ or None)
+    report(problem.code, message, span, help_ or None)
