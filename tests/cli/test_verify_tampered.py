@@ -20,7 +20,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.ledger.records import follow, head_of, seeded
+from tests.ledger.records import chain_records, last_head, seeded_random
 
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import LedgerDamaged
@@ -154,8 +154,8 @@ def events_of(path: Path) -> Events:
 def forged(path: Path, events: Events) -> None:
     """Replace all events and make every hash anew, as somebody who knows the format would."""
     changed(path, "DELETE FROM record")
-    records = follow(Head(), [encode_canonical(event) for event in events])
-    head = head_of(records)
+    records = chain_records(Head(), [encode_canonical(event) for event in events])
+    head = last_head(records)
     connection = apsw.Connection(str(path))
     rows = [(record.sequence, record.digest, record.payload) for record in records]
     connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
@@ -382,11 +382,11 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
     "a release is relabelled as another": (relabelled(name="late"), 11, "another release"),
     "a relabelling without a reason": (relabelled(because=""), 11, "does not say `because`"),
     "a relabelling with unknown words": (relabelled(attributes=["zap"]), 11, "no attribute `zap`"),
-    "a release is only said to be reserved": (updated(3, reserved=True), 3, "until when"),
+    "a release is only said to be reserved": (updated(3, reserved=True), 3, "has no expiry time"),
     "a release only has an end": (updated(3, expires="2999"), 3, "and not to be"),
-    "a policy without a text": (updated(1, sources=[]), 1, "`sources` of the wrong shape"),
-    "a release without mechanisms": (mechanisms(3), 3, "`body` of the wrong shape"),
-    "a mechanism that is none": (mechanisms(2, {"mechanism": 1}), 2, "`body` of the wrong shape"),
+    "a policy without a text": (updated(1, sources=[]), 1, "has an invalid `sources`"),
+    "a release without mechanisms": (mechanisms(3), 3, "has an invalid `body`"),
+    "a mechanism that is none": (mechanisms(2, {"mechanism": 1}), 2, "has an invalid `body`"),
     "a mechanism of no kind": (
         mechanisms(3, {"mechanism": {"kind": "magic"}}),
         3,
@@ -397,10 +397,14 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
         2,
         "unknown kind `magic`",
     ),
-    "a reservation with an end that is none": (updated(5, expires=[]), 5, "wrong shape"),
+    "a reservation with an end that is none": (
+        updated(5, expires=[]),
+        5,
+        "has an invalid `expires`",
+    ),
     "an event of another format": (updated(3, format=3), 3, "format 3"),
-    "an event of the format of others": (updated(3, format=2), 3, "no event"),
-    "an event of no kind": (updated(3, event="release-forgotten"), 3, "no event"),
+    "an event of the format of others": (updated(3, format=2), 3, "has format 2, not 1"),
+    "an event of no kind": (updated(3, event="release-forgotten"), 3, "unknown event type"),
 }
 
 
@@ -480,7 +484,7 @@ def flipped(path: Path, whole: bytes, places: Iterable[int], mask: int) -> None:
 
 def test_a_flipped_byte_is_found_or_harmless(ledger: Path, verify: Verify) -> None:
     """Harmless: in free space or old copies of rows, or in what SQLite does not need."""
-    chance = seeded("verify-flips")
+    chance = seeded_random("verify-flips")
     before, whole = verify(ledger), ledger.read_bytes()
     harmless = 0
     for at in chance.sample(range(len(whole)), FLIPS):
@@ -496,7 +500,7 @@ def test_a_flipped_byte_is_found_or_harmless(ledger: Path, verify: Verify) -> No
 @pytest.mark.parametrize("part", ["digest", "payload"])
 def test_a_flipped_byte_of_a_record_is_found(ledger: Path, verify: Verify, part: str) -> None:
     """The file may hold old copies of a row, which nobody reads: the byte is flipped in all."""
-    chance = seeded(f"verify-flips-{part}")
+    chance = seeded_random(f"verify-flips-{part}")
     whole = ledger.read_bytes()
     store = open_existing(str(ledger))
     parts = {record.sequence: bytes(getattr(record, part)) for record in store.records_after(0)}

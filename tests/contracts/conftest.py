@@ -1,4 +1,4 @@
-"""The PostgreSQL that the contract suite runs against: one for each process of the test run."""
+"""PostgreSQL server of the contract tests; one for each process of the test run."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.enforcement.scenes import GLOBAL, HEAD, body, mechanism, policy, pure
-from tests.ledger.records import follow, head_of, seeded
+from tests.ledger.records import chain_records, last_head, seeded_random
 
 from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
@@ -241,11 +241,13 @@ EVENTS = rich()
 @pytest.mark.parametrize("number", range(len(EVENTS)), ids=lambda n: EVENTS[n]["event"])
 def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
     """Neither the audit nor a decision point ends in anything but an error of ours."""
-    chance = seeded(f"shapes-{number}")
+    chance = seeded_random(f"shapes-{number}")
     for path in places(EVENTS[number]):
         for value in chance.sample(VALUES, 4):
             events = [*EVENTS[:number], changed(EVENTS[number], path, value), *EVENTS[number + 1 :]]
-            store = MemoryStore(follow(head_of([]), [encode_canonical(event) for event in events]))
+            store = MemoryStore(
+                chain_records(last_head([]), [encode_canonical(event) for event in events])
+            )
             audit_ledger(store)
             with suppress(DPolicyError):
                 DecisionPoint(store).submit(pure("new", "0.1"))

@@ -1,4 +1,4 @@
-"""Canonical bytes, events and their chain: nothing is lost, and nothing can be changed unseen."""
+"""Canonical bytes, events and their chain: no value is lost, and every change is detected."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dpolicy.ledger.canonical import (
     canonical_text,
     decode_canonical,
     encode_canonical,
-    format_decimal,
 )
 from dpolicy.ledger.chain import Record, check_chain, next_record
+from dpolicy.ledger.event_schema import EVENT_FIELDS
 from dpolicy.ledger.events import (
     KINDS,
     Event,
@@ -36,6 +36,7 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     VoidProposed,
     decode_event_fast,
+    event_author,
     from_bytes,
     mechanism_bytes,
     to_bytes,
@@ -43,11 +44,14 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.releases.release_format import RELEASE
+from dpolicy.text.decimals import format_decimal
+from dpolicy.text.shapes import NameShape, RecordShape
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "events.json"
 AT = datetime(2026, 10, 28, 12, tzinfo=UTC).isoformat(timespec="seconds")
 
-#: Decimals of any size, as people write them.
+#: Decimals of any size.
 DECIMALS = st.builds(
     lambda digits, exponent: Fraction(digits) * Fraction(10) ** exponent,
     st.integers(-(10**30), 10**30),
@@ -122,14 +126,14 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_the_fast_way_writes_what_the_slow_way_spells(value: object) -> None:
+def test_the_fast_encoder_agrees_with_the_reference(value: object) -> None:
     assert encode_canonical(value).decode("utf-8") == canonical_text(value)
 
 
 @given(JSON, TEXT, st.booleans())
-def test_mechanisms_are_cut_out_unread(said: object, by: str, imported: bool) -> None:
-    """Whatever texts stand around them."""
-    body = {"release": by, "by": by, "mechanisms": [said], "utility": Fraction(1, 2)}
+def test_mechanism_bytes_are_exact(value: object, by: str, imported: bool) -> None:
+    """The other fields of the event may hold any text."""
+    body = {"release": by, "by": by, "mechanisms": [value], "utility": Fraction(1, 2)}
     event = (
         ReleaseImported(by, by, by, by, body)
         if imported
@@ -137,17 +141,60 @@ def test_mechanisms_are_cut_out_unread(said: object, by: str, imported: bool) ->
             by, by, by, body, True, False, None, encode_canonical(body).decode("utf-8")
         )
     )
-    assert mechanism_bytes(to_bytes(event)) == encode_canonical([said])
+    assert mechanism_bytes(to_bytes(event)) == encode_canonical([value])
+
+
+def test_the_schema_keeps_the_invariant_of_mechanism_bytes() -> None:
+    """No event field but the body holds a map, and `release` follows `mechanisms` in the body."""
+    maps: list[Any] = [{}, [{}], [["name", {}]], BODY]
+    for name, checks in EVENT_FIELDS.items():
+        for field, is_valid in checks.items():
+            assert field == "body" or not any(map(is_valid, maps)), (name, field)
+    assert isinstance(RELEASE, RecordShape)
+    assert sorted(RELEASE.fields) == ["by", "mechanisms", "release", "utility"]
+    assert isinstance(RELEASE.fields["by"].shape, NameShape)
+
+
+@pytest.mark.parametrize(
+    ("event_fields", "body_fields"),
+    [
+        ({"aside": {"body": {"mechanisms": []}}}, {}),  # a map before the body
+        ({"source": {"at": "", "release": ""}}, {}),  # a map after the body
+        ({}, {"author": {"mechanisms": []}}),  # a map before the mechanisms
+        ({}, {"notes": "between the mechanisms and the id"}),
+    ],
+)
+def test_the_canary_breaks_the_invariant_of_mechanism_bytes(
+    event_fields: dict[str, Any], body_fields: dict[str, Any]
+) -> None:
+    record = decode_canonical(to_bytes(EVENTS["release-imported"]))
+    payload = encode_canonical({**record, **event_fields, "body": {**BODY, **body_fields}})
+    assert mechanism_bytes(to_bytes(EVENTS["release-imported"])) == encode_canonical(
+        BODY["mechanisms"]
+    )
+    assert mechanism_bytes(payload) != encode_canonical(BODY["mechanisms"])
 
 
 @pytest.mark.parametrize("value", [Fraction(1, 3), {1, 2}, b"bytes"])
-def test_what_has_no_canonical_form_is_refused(value: object) -> None:
+def test_a_value_without_a_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(InvariantBroken):
         encode_canonical(value)
 
 
 def test_there_is_an_event_of_each_kind() -> None:
     assert EVENTS.keys() == KINDS.keys()
+
+
+def test_the_schema_names_the_fields_of_every_event() -> None:
+    assert EVENT_FIELDS.keys() == KINDS.keys()
+    for name, kind in KINDS.items():
+        assert list(EVENT_FIELDS[name]) == [f.name for f in fields(kind)], name
+
+
+def test_the_author_of_an_event() -> None:
+    assert event_author(EVENTS["release-expired"]) == ""
+    for event in EVENTS.values():
+        assert event_author(event) == getattr(event, "by", "")
 
 
 def test_golden_bytes_are_written_and_read_today() -> None:
@@ -160,9 +207,9 @@ def test_golden_bytes_are_written_and_read_today() -> None:
 
 @given(TEXT, TEXT, st.booleans(), st.none() | TEXT, st.dictionaries(TEXT, VALUES))
 def test_events_come_back(
-    by: str, release: str, allowed: bool, expires: str | None, said: dict[str, Any]
+    by: str, release: str, allowed: bool, expires: str | None, parameters: dict[str, Any]
 ) -> None:
-    body = {"release": release, "by": by, "mechanisms": [{"mechanism": {**said, "kind": by}}]}
+    body = {"release": release, "by": by, "mechanisms": [{"mechanism": {**parameters, "kind": by}}]}
     event = ReleaseDecided(AT, by, release, body, allowed, False, expires, "{}")
     assert from_bytes(to_bytes(event)) == event
     assert from_bytes(to_bytes(ReleaseCommitted(AT, by, release, None))) is not None
@@ -191,7 +238,7 @@ def test_events_come_back(
         b'{"at":"","event":"release-expired","format":true,"release":""}',
     ],
 )
-def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
+def test_bytes_that_are_not_a_canonical_event_are_damage(payload: bytes) -> None:
     with pytest.raises(LedgerDamaged):
         from_bytes(payload)
 
@@ -201,13 +248,13 @@ def test_what_is_no_canonical_event_is_damage(payload: bytes) -> None:
 )
 @pytest.mark.parametrize("value", [-1, Fraction("0.5"), [[]], [1], {}, [["a", 1]], [["a"] * 3]])
 def test_a_field_of_the_wrong_shape_is_damage(name: str, field: str, value: object) -> None:
-    said = decode_canonical(to_bytes(EVENTS[name]))
-    payload = encode_canonical({**said, field: value})
-    for read in (from_bytes, decode_event_fast):
-        if field == "body" and read is decode_event_fast:
-            continue  # looked at when it is new
-        with pytest.raises(LedgerDamaged, match=f"`{name}` has a `{field}` of the wrong shape"):
-            read(payload)
+    record = decode_canonical(to_bytes(EVENTS[name]))
+    payload = encode_canonical({**record, field: value})
+    for decode in (from_bytes, decode_event_fast):
+        if field == "body" and decode is decode_event_fast:
+            continue  # the fast decoder does not check bodies
+        with pytest.raises(LedgerDamaged, match=f"`{name}` has an invalid `{field}`"):
+            decode(payload)
 
 
 MECHANISM: dict[str, Any] = {"mechanism": {"kind": "declared"}}
@@ -242,6 +289,12 @@ BODIES: list[dict[str, Any]] = [
 ]
 
 
+#: The fold reports the body, or earlier that a committed release is not in the ledger.
+BODY_DAMAGE = (
+    "wrong shape|has an invalid `body`|has no release body|before it was|refers to unknown release"
+)
+
+
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: encode_canonical(body).decode("utf-8"))
 def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
     for event in (
@@ -249,17 +302,17 @@ def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
         ReleaseCommitted(AT, "", "r", body),
         ReleaseDecided(AT, "", "r", body, True, False, None, "{}"),
     ):
-        with pytest.raises(LedgerDamaged, match="`body` of the wrong shape"):
+        with pytest.raises(LedgerDamaged, match="has an invalid `body`"):
             from_bytes(to_bytes(event))
-        with pytest.raises(LedgerDamaged, match=r"wrong shape|holds no release|before it was"):
+        with pytest.raises(LedgerDamaged, match=BODY_DAMAGE):
             LedgerState().fold([next_record(None, event)])
 
 
-def test_a_reservation_without_an_end_is_damage() -> None:
+def test_a_reservation_without_an_expiry_time_is_damage() -> None:
     event = ReleaseDecided(AT, "", "views-1", BODY, True, True, None, "{}")
-    for read in (from_bytes, decode_event_fast):
-        with pytest.raises(LedgerDamaged, match="until when"):
-            read(to_bytes(event))
+    for decode in (from_bytes, decode_event_fast):
+        with pytest.raises(LedgerDamaged, match="reservation record has no expiry time"):
+            decode(to_bytes(event))
 
 
 def chain() -> list[Record]:
@@ -282,26 +335,29 @@ def first_fault(records: list[Record]) -> str | None:
 
 @settings(max_examples=200)
 @given(st.integers(0, 6), st.integers(0, 10_000), st.integers(1, 255))
-def test_any_changed_byte_shows_with_its_number(number: int, place: int, flip: int) -> None:
+def test_a_changed_byte_is_reported_with_its_record(number: int, position: int, flip: int) -> None:
     records = chain()
     payload = bytearray(records[number].payload)
-    payload[place % len(payload)] ^= flip
+    payload[position % len(payload)] ^= flip
     records[number] = Record(number + 1, records[number].digest, bytes(payload))
-    assert f"record {number + 1} " in (first_fault(records) or "")
+    assert f"hash mismatch at record {number + 1}: " in (first_fault(records) or "")
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_dropped_record_shows_with_its_number(number: int) -> None:
+def test_a_dropped_record_is_reported_with_its_number(number: int) -> None:
     records = chain()
     del records[number]
     assert f"record {number + 1} is missing" in (first_fault(records) or "")
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_swapped_records_show(number: int) -> None:
+def test_swapped_records_are_reported(number: int) -> None:
     a, b = chain()[number : number + 2]
     renumbered = [Record(a.sequence, b.digest, b.payload), Record(b.sequence, a.digest, a.payload)]
-    for pair, fault in (([b, a], "missing"), (renumbered, f"record {number + 1} was changed")):
+    for pair, fault in (
+        ([b, a], "missing"),
+        (renumbered, f"hash mismatch at record {number + 1}:"),
+    ):
         records = chain()
         records[number : number + 2] = pair
         assert fault in (first_fault(records) or "")
@@ -311,8 +367,8 @@ def test_an_untouched_chain_has_no_fault() -> None:
     assert first_fault(chain()) is None
 
 
-def test_the_audit_tells_the_number_of_what_it_cannot_read() -> None:
-    """One event of each kind makes no history: a false digest, unknown labels, an id twice."""
+def test_the_audit_names_the_records_that_it_cannot_read() -> None:
+    """One event of each kind is not a valid ledger: wrong digest, unknown labels, duplicate id."""
     findings = audit_ledger(MemoryStore(chain())).findings
     assert [finding.sequence for finding in findings[:2]] == [1, 2]
     assert findings[-1].sequence == 6

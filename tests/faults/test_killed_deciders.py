@@ -1,167 +1,140 @@
-"""Kill −9 of processes that decide: what was acknowledged stands, is charged once, and replays."""
+"""SIGKILL of deciding processes: an acknowledged release is kept, charged once, and replayed."""
 
 from __future__ import annotations
 
 import random
-import signal
-import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from tests.faults.decided import Deciders, check_retry, check_whole, lost, statuses, sums, told
-from tests.faults.nursery import kill
-from tests.faults.requests import STORIES, number_of, policy, step, story
-from tests.ledger.places import opened
+from tests.faults.fork_server import ForkServer
+from tests.faults.kill_loop import Confirmed, KillLoop, kill_once
+from tests.faults.ledger_checks import (
+    check_ledger,
+    check_retry,
+    lost_releases,
+    spent_by_events,
+    spent_by_status,
+    statuses,
+)
+from tests.faults.lifecycles import LIFECYCLES, advance, lifecycle, policy, request_number
 from tests.ledger.postgres_servers import PostgresServer
-from tests.ledger.records import seeded
+from tests.ledger.records import seeded_random
+from tests.ledger.store_access import Address, new_address, open_at
 
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import records_with_events
 from dpolicy.pdp.decision_point import DecisionPoint
 
-#: Cycles of each test. What a killed process has written is there whether it was synced or not
-#: (`test_power_cuts` is about syncing), so most are run where syncing costs nothing.
+#: Cycles of each test. The data that a killed process has written is in the file whether it was
+#: synced or not (`test_power_cuts` tests syncs), so most cycles run where a sync is fast.
 DISK_CYCLES, MEMORY_CYCLES, POSTGRES_CYCLES = 100, 200, 50
-
-#: A ledger is used for this many cycles, then another is begun.
-CYCLES_A_LEDGER = 10
-
-Place = Path | str
+CYCLES_PER_LEDGER = 10
 
 
-@pytest.fixture
-def deciders() -> Iterator[Deciders]:
-    """A process that forks deciders on demand."""
-    made = Deciders()
-    yield made
-    made.close()
-
-
-def killed(
-    deciders: Deciders, task: str, where: tuple[str, ...], chance: random.Random
-) -> dict[str, str]:
-    """The last status of each release that deciders acknowledge before they are killed.
-
-    Half of the time that is just after an answer, which a store that lies likes least.
-    """
-    processes, threads = chance.choice([(1, 1), (1, 1), (1, 3), (2, 2)])
-    children = deciders.start(processes, task, where, cap=threads)
-    said = deciders.said()
-    heard = list(islice(said, chance.choice([0, chance.randrange(1, 12)])))
-    time.sleep(chance.choice([0.0, chance.uniform(0, 0.03)]))
-    kill(children)
-    heard += said
-    assert set(deciders.codes) == {-signal.SIGKILL}
-    return dict(line.decode().split() for line in heard)
-
-
-def losses(confirmed: dict[str, str], where: tuple[str, ...], chance: random.Random) -> int:
-    """How many acknowledged releases are lost; all else must be whole, also after retries."""
-    store = opened(*where)
+def count_lost(confirmed: Confirmed, address: Address, generator: random.Random) -> int:
+    """Return how many acknowledged releases are lost; check the ledger and retries of others."""
+    store = open_at(*address)
     point = DecisionPoint(store)
-    missing = lost(confirmed, statuses(point))
-    present = sorted(confirmed.keys() - set(missing))
-    for some in (present, unheard(confirmed)):
-        for release in chance.sample(some, min(len(some), 4)):
+    lost = lost_releases(confirmed, statuses(point))
+    present = sorted(confirmed.keys() - set(lost))
+    for releases in (present, possibly_requested(confirmed)):
+        for release in generator.sample(releases, min(len(releases), 4)):
             confirmed[release] = check_retry(point, release)
-    check_whole(store, point)
+    check_ledger(store, point)
     store.close()
-    return len(missing)
+    return len(lost)
 
 
-def unheard(confirmed: dict[str, str]) -> list[str]:
-    """What each thread was perhaps asking for when it was killed."""
+def possibly_requested(confirmed: Confirmed) -> list[str]:
+    """Return the releases that each thread may have requested when it was killed."""
     last: dict[str, int] = {}
     for release in confirmed:
         thread = release.rpartition(".")[0]
-        last[thread] = max(last.get(thread, 0), number_of(release))
+        last[thread] = max(last.get(thread, 0), request_number(release))
     return [f"{thread}.{number + 1}" for thread, number in last.items()]
 
 
-def kill_loop(
-    deciders: Deciders, task: str, cycles: int, chance: random.Random, place: Place
+def run_kill_loop(
+    deciders: ForkServer, task: str, cycles: int, generator: random.Random, location: Path | str
 ) -> int:
-    """How many acknowledged releases were lost."""
-    missing = total = 0
-    for _ in range(cycles // CYCLES_A_LEDGER):
-        where = started(place)
-        confirmed: dict[str, str] = {}
-        for _ in range(CYCLES_A_LEDGER):
-            heard = killed(deciders, task, where, chance)
-            confirmed |= heard
-            total += len(heard)
-            # Now and then the next decider finds what the last one left, and not this check.
-            if chance.random() < 0.2 and task == "decide":
-                assert losses(confirmed, where, chance) == 0
-        missing += losses(confirmed, where, chance)
-    print(f"{task}: {cycles} cycles, {total} acknowledged, {missing} lost")
-    assert total
-    return missing
+    """Kill one or two deciders in each cycle; return how many acknowledged releases were lost."""
+
+    def new_ledger() -> Address:
+        address = new_address(location)
+        point = DecisionPoint(open_at(*address))
+        point.apply(policy())
+        point.close()
+        return address
+
+    def run_and_kill(address: Address) -> Confirmed:
+        number, threads = generator.choice([(1, 1), (1, 1), (1, 3), (2, 2)])
+        lines = kill_once(deciders, task, address, generator, number=number, cap=threads)
+        return dict(line.split() for line in lines)
+
+    def count(confirmed: Confirmed, address: Address) -> int:
+        return count_lost(confirmed, address, generator)
+
+    check_probability = 0.2 if task == "decide" else 0.0
+    loop = KillLoop(new_ledger, run_and_kill, count, CYCLES_PER_LEDGER, check_probability)
+    return loop.run(cycles, generator)
 
 
-def started(place: Place) -> tuple[str, ...]:
-    """A new ledger with a policy."""
-    new = uuid4().hex
-    where = (str(place / new),) if isinstance(place, Path) else (place, f"s{new}")
-    point = DecisionPoint(opened(*where))
-    point.apply(policy())
-    point.close()
-    return where
-
-
-def test_a_killed_decider_loses_nothing_on_disk(deciders: Deciders, tmp_path: Path) -> None:
-    chance = seeded("killed-deciders-disk")
-    assert kill_loop(deciders, "decide", DISK_CYCLES, chance, tmp_path) == 0
+def test_a_killed_decider_loses_nothing_on_disk(deciders: ForkServer, tmp_path: Path) -> None:
+    generator = seeded_random("killed-deciders-disk")
+    assert run_kill_loop(deciders, "decide", DISK_CYCLES, generator, tmp_path) == 0
 
 
 @pytest.mark.parametrize("half", ["first", "second"])
 def test_a_killed_decider_loses_nothing_in_memory(
-    deciders: Deciders, memory_folder: Path, half: str
+    deciders: ForkServer, memory_folder: Path, half: str
 ) -> None:
-    chance = seeded(f"killed-deciders-memory-{half}")
-    assert kill_loop(deciders, "decide", MEMORY_CYCLES, chance, memory_folder) == 0
+    generator = seeded_random(f"killed-deciders-memory-{half}")
+    assert run_kill_loop(deciders, "decide", MEMORY_CYCLES, generator, memory_folder) == 0
 
 
 @pytest.mark.parametrize("half", ["first", "second"])
 def test_a_killed_decider_loses_nothing_in_postgres(
-    deciders: Deciders, postgres: PostgresServer, half: str
+    deciders: ForkServer, postgres: PostgresServer, half: str
 ) -> None:
-    chance = seeded(f"killed-deciders-postgres-{half}")
-    assert kill_loop(deciders, "decide", POSTGRES_CYCLES, chance, postgres.url) == 0
+    generator = seeded_random(f"killed-deciders-postgres-{half}")
+    assert run_kill_loop(deciders, "decide", POSTGRES_CYCLES, generator, postgres.url) == 0
 
 
-def test_an_early_answer_is_caught_in_sqlite(deciders: Deciders, tmp_path: Path) -> None:
-    chance = seeded("killed-deciders-sqlite-canary")
-    assert any(kill_loop(deciders, "decide-late", 10, chance, tmp_path) for _ in range(20))
+def test_an_early_answer_is_caught_in_sqlite(deciders: ForkServer, tmp_path: Path) -> None:
+    generator = seeded_random("killed-deciders-sqlite-canary")
+    assert any(run_kill_loop(deciders, "decide-late", 10, generator, tmp_path) for _ in range(20))
 
 
 def test_an_early_answer_is_caught_in_postgres(
-    deciders: Deciders, postgres: PostgresServer
+    deciders: ForkServer, postgres: PostgresServer
 ) -> None:
-    chance = seeded("killed-deciders-postgres-canary")
-    assert any(kill_loop(deciders, "decide-late", 10, chance, postgres.url) for _ in range(20))
+    generator = seeded_random("killed-deciders-postgres-canary")
+    assert any(
+        run_kill_loop(deciders, "decide-late", 10, generator, postgres.url) for _ in range(20)
+    )
 
 
 def test_a_wrong_status_is_caught() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(policy())
     confirmed = {}
-    for release in (f"1.0.{number}" for number in range(len(STORIES))):
-        for status in story(release):
-            step(point, release, status)
+    for release in (f"1.0.{number}" for number in range(len(LIFECYCLES))):
+        for status in lifecycle(release):
+            advance(point, release, status)
             confirmed[release] = status
-    found = statuses(point)
-    assert lost(confirmed, found) == []
-    assert lost({"1.0.6": "allowed"}, found) == ["1.0.6"]
+    stored = statuses(point)
+    assert lost_releases(confirmed, stored) == []
+    assert lost_releases({"1.0.6": "allowed"}, stored) == ["1.0.6"]
     for release in confirmed:
-        one = {release: confirmed[release]}
-        first = story(release)[0]
-        assert lost({release: first}, found) == [], "a step that was taken and not heard of"
-        assert lost(one, {release: "expired"}) == [release]
-        assert lost(one, {release: first}) == [release][: len(story(release)) - 1]
+        last_status = {release: confirmed[release]}
+        first = lifecycle(release)[0]
+        assert lost_releases({release: first}, stored) == [], (
+            "a committed step without an acknowledgement"
+        )
+        assert lost_releases(last_status, {release: "expired"}) == [release]
+        assert (
+            lost_releases(last_status, {release: first}) == [release][: len(lifecycle(release)) - 1]
+        )
 
 
 def test_a_wrong_sum_is_caught() -> None:
@@ -169,11 +142,11 @@ def test_a_wrong_sum_is_caught() -> None:
     point = DecisionPoint(store)
     point.apply(policy())
     unchanged = set()
-    for release in (f"1.0.{number}" for number in range(len(STORIES))):
-        for status in story(release):
-            before = told(point.budgets())
-            step(point, release, status)
-            if before == sums(event for _, event in records_with_events(store)):
+    for release in (f"1.0.{number}" for number in range(len(LIFECYCLES))):
+        for status in lifecycle(release):
+            before = spent_by_status(point.budgets())
+            advance(point, release, status)
+            if before == spent_by_events(event for _, event in records_with_events(store)):
                 unchanged.add((release, status))
-    check_whole(store, point)
+    check_ledger(store, point)
     assert unchanged == {("1.0.1", "committed"), ("1.0.3", "denied")}

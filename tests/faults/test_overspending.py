@@ -1,44 +1,32 @@
-"""64 processes on one budget: never more than the cap, and all of it in the end."""
+"""64 processes append to one ledger up to a cap: they reach it, and never exceed it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from uuid import uuid4
-
-import pytest
-from tests.faults.nursery import Nursery
-from tests.ledger.places import opened
-from tests.ledger.postgres_servers import PostgresServer
-from tests.ledger.records import verified
+from tests.faults.fork_server import ForkServer
+from tests.ledger.records import verify_chain
+from tests.ledger.store_access import Address, open_at
 
 PROCESSES, TRIES, CAP = 64, 20, 1000
 
 
-def spent(nursery: Nursery, task: str, where: tuple[str, ...], *, cap: int, tries: int) -> int:
-    """How many records many processes write that should write `cap` together."""
-    opened(*where).close()
-    nursery.start(PROCESSES, task, where, cap=cap, tries=tries)
-    assert list(nursery.said()) == []
-    assert nursery.codes == [0] * PROCESSES
-    store = opened(*where)
-    number = len(verified(store.records_after(0)))
+def append_concurrently(
+    writers: ForkServer, task: str, address: Address, *, cap: int, tries: int
+) -> int:
+    """Return how many records all processes append that should append `cap` together."""
+    open_at(*address).close()
+    writers.start(PROCESSES, task, address, cap=cap, tries=tries)
+    assert list(writers.output()) == []
+    assert writers.exit_codes == [0] * PROCESSES
+    store = open_at(*address)
+    number = len(verify_chain(store.records_after(0)))
     store.close()
     print(f"{task}: {PROCESSES} processes, cap {cap}: {number} records")
     return number
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
-    """An empty ledger that many processes can open."""
-    if request.param == "sqlite":
-        return (str(tmp_path / "ledger.db"),)
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return (server.url, f"s{uuid4().hex}")
+def test_concurrent_writers_reach_the_cap_and_stop(writers: ForkServer, address: Address) -> None:
+    assert append_concurrently(writers, "spend", address, cap=CAP, tries=TRIES) == CAP
 
 
-def test_a_crowd_spends_the_budget_and_no_more(nursery: Nursery, where: tuple[str, ...]) -> None:
-    assert spent(nursery, "spend", where, cap=CAP, tries=TRIES) == CAP
-
-
-def test_the_canary_overspends(nursery: Nursery, where: tuple[str, ...]) -> None:
-    assert spent(nursery, "spend-early", where, cap=100, tries=5) > 100
+def test_the_canary_without_a_lock_exceeds_the_cap(writers: ForkServer, address: Address) -> None:
+    assert append_concurrently(writers, "spend-early", address, cap=100, tries=5) > 100

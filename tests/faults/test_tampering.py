@@ -1,17 +1,16 @@
-"""Any byte flipped, any row changed, deleted, moved or cut off: it is said, and where."""
+"""A flipped byte, or a changed, deleted, moved or truncated row: reading reports the record."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from uuid import uuid4
 
 import apsw
 import psycopg
 import pytest
-from tests.ledger.places import opened
 from tests.ledger.postgres_servers import PostgresServer
-from tests.ledger.records import follow, head_of, seeded, verified
+from tests.ledger.records import chain_records, last_head, seeded_random, verify_chain
+from tests.ledger.store_access import Address, new_address, open_at
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.chain import Record
@@ -21,24 +20,24 @@ from dpolicy.ledger.stores.sqlite import SqliteStore
 SHARES = 2
 
 
-def written(store: LedgerStore, number: int = 9) -> list[Record]:
-    """A small ledger."""
+def write_records(store: LedgerStore, number: int = 9) -> list[Record]:
+    """Append records to an empty ledger."""
     with store.open_for_writing() as log:
-        made = follow(
-            head_of([]), [b"record %d: " % n + bytes(range(n, n + 90)) for n in range(number)]
+        made = chain_records(
+            last_head([]), [b"record %d: " % n + bytes(range(n, n + 90)) for n in range(number)]
         )
         log.append(made)
     return made
 
 
 def read(path: Path) -> list[Record] | None:
-    """What a file holds, or nothing if it was refused."""
+    """Return the records of a file, or None if the store refuses it."""
     try:
         store = SqliteStore(path)
     except (LedgerDamaged, LedgerUnavailable):
         return None
     try:
-        return verified(store.records_after(0))
+        return verify_chain(store.records_after(0))
     except (LedgerDamaged, LedgerUnavailable):
         return None
     finally:
@@ -46,11 +45,11 @@ def read(path: Path) -> list[Record] | None:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_any_flipped_byte_is_found_or_harmless(memory_folder: Path, share: int) -> None:
-    chance = seeded(f"flips-{share}")
+def test_a_flipped_byte_is_detected_or_harmless(memory_folder: Path, share: int) -> None:
+    generator = seeded_random(f"flips-{share}")
     path = memory_folder / "ledger.db"
     store = SqliteStore(path)
-    made = written(store)
+    made = write_records(store)
     store.save_snapshot(9, b"snapshot")
     store.close()
     whole = path.read_bytes()
@@ -62,24 +61,24 @@ def test_any_flipped_byte_is_found_or_harmless(memory_folder: Path, share: int) 
         for at in range(*match.span())
     }
     assert len(covered) >= sum(32 + len(record.payload) for record in made)
-    found = 0
+    detected = 0
     for at in range(share, len(whole), SHARES):
-        for left in memory_folder.glob("ledger.db*"):
-            left.unlink()
-        mask = chance.randrange(1, 256)
+        for old in memory_folder.glob("ledger.db*"):
+            old.unlink()
+        mask = generator.randrange(1, 256)
         path.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
         records = read(path)
-        assert records is None or records == made, f"byte {at} with {mask} changed what is read"
-        assert records is None or at not in covered, f"byte {at} with {mask} was not noticed"
-        found += records is None
-    print(f"{len(whole) // SHARES} bytes flipped, {found} found, the others harmless")
-    assert found
+        assert records is None or records == made, f"byte {at} with {mask} changed the records"
+        assert records is None or at not in covered, f"byte {at} with {mask} was not detected"
+        detected += records is None
+    print(f"{len(whole) // SHARES} bytes flipped, {detected} detected, the others harmless")
+    assert detected
 
 
-def test_any_cut_of_the_file_is_found_or_harmless(memory_folder: Path) -> None:
+def test_a_truncated_file_is_detected_or_harmless(memory_folder: Path) -> None:
     path = memory_folder / "ledger.db"
     store = SqliteStore(path)
-    made = written(store)
+    made = write_records(store)
     store.close()
     whole = path.read_bytes()
     for size in range(0, len(whole), 61):
@@ -93,17 +92,21 @@ def test_any_cut_of_the_file_is_found_or_harmless(memory_folder: Path) -> None:
 
 
 TAMPERING = {
-    "UPDATE record SET payload = digest WHERE sequence = 4": "record 4 ",
-    "UPDATE record SET digest = (SELECT digest FROM head) WHERE sequence = 4": "record 4 ",
+    "UPDATE record SET payload = digest WHERE sequence = 4": "hash mismatch at record 4:",
+    "UPDATE record SET digest = (SELECT digest FROM head) WHERE sequence = 4": (
+        "hash mismatch at record 4:"
+    ),
     "DELETE FROM record WHERE sequence = 1": "record 1 is missing",
     "DELETE FROM record WHERE sequence = 5": "record 5 is missing",
     "DELETE FROM record WHERE sequence = 9": "record 9 is missing",
     "DELETE FROM record WHERE sequence > 6": "record 7 is missing",
     "DELETE FROM record": "record 1 is missing",
     "UPDATE record SET sequence = 0 - sequence WHERE sequence IN (3, 4);"
-    "UPDATE record SET sequence = 7 + sequence WHERE sequence IN (0-3, 0-4)": "record 3 ",
+    "UPDATE record SET sequence = 7 + sequence WHERE sequence IN (0-3, 0-4)": (
+        "hash mismatch at record 3:"
+    ),
     "DELETE FROM record WHERE sequence > 6; UPDATE head SET sequence = 6": "record 6 ",
-    "DELETE FROM head": "where it ends",
+    "DELETE FROM head": "no head record",
     "UPDATE head SET sequence = 8": "record 8 ",
     "UPDATE head SET sequence = 12": "record 10 is missing",
 }
@@ -111,34 +114,34 @@ TAMPERING = {
 
 @pytest.mark.parametrize("statements", TAMPERING)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_changes_in_sql_are_found(
+def test_changes_in_sql_are_detected(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, statements: str
 ) -> None:
-    where: tuple[str, ...] = (str(tmp_path / "ledger.db"),)
+    address = new_address(tmp_path)
     if kind == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        where = (server.url, f"s{uuid4().hex}")
-    store = opened(*where)
-    written(store)
+        address = new_address(server.url)
+    store = open_at(*address)
+    write_records(store)
     store.close()
-    (_tamper_sqlite if kind == "sqlite" else _tamper_postgres)(where, statements)
+    (_tamper_sqlite if kind == "sqlite" else _tamper_postgres)(address, statements)
     with pytest.raises(LedgerDamaged, match=TAMPERING[statements]):
-        again = opened(*where)
+        again = open_at(*address)
         try:
-            verified(again.records_after(0))
+            verify_chain(again.records_after(0))
         finally:
             again.close()
 
 
-def test_an_older_copy_is_noticed_by_who_has_seen_more(tmp_path: Path) -> None:
+def test_a_reader_that_has_read_more_detects_an_older_copy(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
-    made = written(store)
+    made = write_records(store)
     store.close()
     older = path.read_bytes()
     store = SqliteStore(path)
     with store.open_for_writing() as log:
-        log.append(follow(head_of(made), [b"lost"]))
+        log.append(chain_records(last_head(made), [b"lost"]))
     store.close()
     path.write_bytes(older)
     store = SqliteStore(path)
@@ -147,8 +150,8 @@ def test_an_older_copy_is_noticed_by_who_has_seen_more(tmp_path: Path) -> None:
     store.close()
 
 
-def _tamper_sqlite(where: tuple[str, ...], statements: str) -> None:
-    connection = apsw.Connection(where[0])
+def _tamper_sqlite(address: Address, statements: str) -> None:
+    connection = apsw.Connection(address[0])
     triggers = [
         row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type='trigger'")
     ]
@@ -158,8 +161,8 @@ def _tamper_sqlite(where: tuple[str, ...], statements: str) -> None:
     connection.close()
 
 
-def _tamper_postgres(where: tuple[str, ...], statements: str) -> None:
-    url, schema = where
+def _tamper_postgres(address: Address, statements: str) -> None:
+    url, schema = address
     with psycopg.connect(url, options=f"-c search_path={schema}") as connection:
         connection.execute("SET session_replication_role = replica")  # no triggers
         for statement in statements.split(";"):

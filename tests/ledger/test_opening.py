@@ -1,4 +1,4 @@
-"""Addresses and the stores that they name."""
+"""Addresses of ledgers and the stores that they open."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ def test_addresses(tmp_path: Path, postgres: PostgresServer) -> None:
     path = str(tmp_path / "ledger.db")
     other = postgres.url.replace("postgresql://", "postgres://")
     kinds = {":memory:": MemoryStore, path: SqliteStore}
-    for where, kind in {**kinds, postgres.url: PostgresStore, other: PostgresStore}.items():
-        store = open_store(where)
+    for address, kind in {**kinds, postgres.url: PostgresStore, other: PostgresStore}.items():
+        store = open_store(address)
         assert isinstance(store, kind)
         assert list(store.records_after(0)) == []
         store.close()
 
 
-def test_a_path_where_no_ledger_is(tmp_path: Path) -> None:
+def test_a_path_without_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    with pytest.raises(LedgerUnavailable, match="there is no ledger"):
+    with pytest.raises(
+        LedgerUnavailable,
+        match=r"there is no ledger .*\nhelp: check the path; `dpolicy apply` creates",
+    ):
         open_existing(str(path))
     assert not path.exists()
     open_store(str(path)).close()

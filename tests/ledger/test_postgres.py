@@ -1,4 +1,4 @@
-"""What a ledger in PostgreSQL refuses, what it survives, and what it never says."""
+"""PostgreSQL stores: refused settings, lost connections, and messages without passwords."""
 
 from __future__ import annotations
 
@@ -7,55 +7,70 @@ import sys
 import traceback
 from pathlib import Path
 from time import sleep
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from tests.ledger.postgres_servers import PostgresServer
-from tests.ledger.records import follow, head_of, verified
+from tests.ledger.records import chain_records, last_head, verify_chain
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.stores.postgres import PostgresStore
-from dpolicy.ledger.stores.postgres_setup import check_settings, parse_address, redacted_message
+from dpolicy.ledger.stores.postgres_setup import (
+    ServerSettings,
+    check_settings,
+    parse_address,
+    redact_message,
+)
 
 ROOT = Path(__file__).parents[2]
-GOOD = (False, "on", "on", "on", "", 0, "")
+SAFE = ServerSettings(
+    is_standby=False,
+    fsync="on",
+    full_page_writes="on",
+    synchronous_commit="on",
+    standby_names="",
+    attached_standbys=0,
+    single_node="",
+)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changes", "message"),
     [
-        ({0: True}, "is a standby"),
-        ({1: "off"}, "fsync is `off`"),
-        ({2: "off"}, "full_page_writes is `off`"),
-        ({3: "off"}, "synchronous_commit is `off`"),
-        ({3: "off", 4: "b"}, "synchronous_commit is `off`"),
-        ({3: "local", 4: "b"}, "synchronous_commit is `local`"),
-        ({3: "remote_write", 4: "b"}, "synchronous_commit is `remote_write`"),
-        ({5: 1}, "dpolicy.single_node = 'on'"),
-        ({5: 2, 6: "off"}, "synchronous_standby_names"),
+        ({"is_standby": True}, "is a standby"),
+        ({"fsync": "off"}, "fsync is `off`"),
+        ({"full_page_writes": "off"}, "full_page_writes is `off`"),
+        ({"synchronous_commit": "off"}, "synchronous_commit is `off`"),
+        ({"synchronous_commit": "off", "standby_names": "b"}, "synchronous_commit is `off`"),
+        ({"synchronous_commit": "local", "standby_names": "b"}, "synchronous_commit is `local`"),
+        (
+            {"synchronous_commit": "remote_write", "standby_names": "b"},
+            "synchronous_commit is `remote_write`",
+        ),
+        ({"attached_standbys": 1}, "dpolicy.single_node = 'on'"),
+        ({"attached_standbys": 2, "single_node": "off"}, "synchronous_standby_names"),
     ],
 )
-def test_settings_that_lose_decisions(changed: dict[int, object], said: str) -> None:
-    settings: list[object] = [changed.get(at, value) for at, value in enumerate(GOOD)]
-    with pytest.raises(LedgerUnavailable, match=said):
-        check_settings(*settings, name="x")  # type: ignore[arg-type]
+def test_settings_that_lose_decisions(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LedgerUnavailable, match=message):
+        check_settings(SAFE._replace(**changes), name="x")
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {},
-        {3: "local"},
-        {3: "remote_write"},
-        {3: "remote_apply", 4: "b", 5: 1},
-        {4: "b", 5: 1},
-        {5: 1, 6: "on"},
+        {"synchronous_commit": "local"},
+        {"synchronous_commit": "remote_write"},
+        {"synchronous_commit": "remote_apply", "standby_names": "b", "attached_standbys": 1},
+        {"standby_names": "b", "attached_standbys": 1},
+        {"attached_standbys": 1, "single_node": "on"},
     ],
 )
-def test_settings_that_keep_them(changed: dict[int, object]) -> None:
-    settings: list[object] = [changed.get(at, value) for at, value in enumerate(GOOD)]
-    check_settings(*settings, name="x")  # type: ignore[arg-type]
+def test_settings_that_keep_decisions(changes: dict[str, Any]) -> None:
+    check_settings(SAFE._replace(**changes), name="x")
 
 
 def test_a_server_that_confirms_too_early(postgres: PostgresServer) -> None:
@@ -87,12 +102,12 @@ def test_a_newer_format(postgres: PostgresServer) -> None:
 def test_a_strange_schema_is_only_a_name(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema='Robert"); DROP TABLE x; --')
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"one"]))
+        log.append(chain_records(last_head([]), [b"one"]))
     store.close()
 
 
-def cut_off(postgres: PostgresServer) -> None:
-    """End every other connection."""
+def terminate_connections(postgres: PostgresServer) -> None:
+    """Terminate every other connection to the server."""
     with psycopg.connect(postgres.url) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -100,18 +115,18 @@ def cut_off(postgres: PostgresServer) -> None:
         )
 
 
-def test_a_lost_connection_is_made_again_where_nothing_was_written(
+def test_a_lost_connection_is_reopened_if_nothing_was_written(
     postgres: PostgresServer,
 ) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"one"]))
+        log.append(chain_records(last_head([]), [b"one"]))
     assert len(list(store.records_after(0))) == 1
-    cut_off(postgres)
+    terminate_connections(postgres)
     assert len(list(store.records_after(0))) == 1
     with store.open_for_writing() as log:
-        log.append(follow(head_of(list(log.records_after(0))), [b"two"]))
-    assert len(verified(store.records_after(0))) == 2
+        log.append(chain_records(last_head(list(log.records_after(0))), [b"two"]))
+    assert len(verify_chain(store.records_after(0))) == 2
     store.close()
 
 
@@ -121,8 +136,8 @@ def test_a_connection_lost_before_the_commit(postgres: PostgresServer) -> None:
         pytest.raises(LedgerUnavailable, match="nothing was written"),
         store.open_for_writing() as log,
     ):
-        cut_off(postgres)
-        log.append(follow(head_of([]), [b"one"]))
+        terminate_connections(postgres)
+        log.append(chain_records(last_head([]), [b"one"]))
     assert list(store.records_after(0)) == []
     store.close()
 
@@ -130,15 +145,17 @@ def test_a_connection_lost_before_the_commit(postgres: PostgresServer) -> None:
 def test_a_connection_lost_in_the_commit(postgres: PostgresServer) -> None:
     store = PostgresStore(postgres.url, schema=f"s{uuid4().hex}")
     with (
-        pytest.raises(LedgerUnavailable, match="the outcome is not known\nhelp: ask again"),
+        pytest.raises(
+            LedgerUnavailable, match="the outcome is unknown\nhelp: retry with the same id"
+        ),
         store.open_for_writing() as log,
     ):
-        log.append(follow(head_of([]), [b"one"]))
-        cut_off(postgres)
+        log.append(chain_records(last_head([]), [b"one"]))
+        terminate_connections(postgres)
     assert list(store.records_after(0)) == []
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"one"]))
-    assert len(verified(store.records_after(0))) == 1
+        log.append(chain_records(last_head([]), [b"one"]))
+    assert len(verify_chain(store.records_after(0))) == 1
     store.close()
 
 
@@ -149,14 +166,14 @@ def test_a_commit_that_stopped_waiting_for_its_standby(postgres: PostgresServer)
     store._writer.execute(f"SET application_name = '{name}'".encode())
     store._writer.commit()
     with psycopg.connect(postgres.url, autocommit=True) as admin:
-        admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
         admin.execute("SELECT pg_reload_conf()")
         canceller = subprocess.Popen([sys.executable, "-c", _CANCEL, postgres.url, name])
         try:
             with pytest.raises(LedgerUnavailable, match="canceling wait for synchronous"):
                 for _ in range(1000):  # a busy server takes up the setting after some commits
                     with store.open_for_writing() as log:
-                        log.append(follow(head_of(list(log.records_after(0))), [b"one"]))
+                        log.append(chain_records(last_head(list(log.records_after(0))), [b"one"]))
                     sleep(0.02)
         finally:
             canceller.wait()
@@ -191,11 +208,11 @@ QUOTED = "s3cr3t%40%2F%C3%BC"
         f"postgresql://user:{QUOTED}@127.0.0.1:1/database?unknown={QUOTED}",
     ],
 )
-def test_a_password_is_never_said(url: str) -> None:
+def test_a_message_never_contains_a_password(url: str) -> None:
     with pytest.raises(LedgerUnavailable) as caught:
         PostgresStore(url)
-    said = "".join(traceback.format_exception(caught.value))
-    lines = [line for line in said.splitlines() if "Error" in line or "Unavailable" in line]
+    trace = "".join(traceback.format_exception(caught.value))
+    lines = [line for line in trace.splitlines() if "Error" in line or "Unavailable" in line]
     for text in (str(caught.value), *lines):
         assert "s3cr3t" not in text
 
@@ -204,7 +221,7 @@ def test_names_and_messages_without_passwords() -> None:
     url = f"postgresql://user:{QUOTED}@host:5433/database"
     assert parse_address(url)[1] == "postgresql://user@host:5433/database"
     error = RuntimeError(f"bad\n  {SECRET} or {QUOTED} or postgresql://a:b@c/d")
-    assert redacted_message(error, url) == "bad … or … or postgresql://a:…@c/d"
+    assert redact_message(error, url) == "bad … or … or postgresql://a:…@c/d"
 
 
 def test_without_the_library() -> None:

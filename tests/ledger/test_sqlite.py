@@ -1,4 +1,4 @@
-"""What a ledger in a file refuses, and what it notices."""
+"""SQLite stores: refused paths and settings, and detected damage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.ledger.records import follow, head_of, verified
+from tests.ledger.records import chain_records, last_head, verify_chain
 
 from dpolicy.errors import LedgerDamaged, LedgerUnavailable
 from dpolicy.ledger.events import FORMAT
@@ -18,11 +18,11 @@ from dpolicy.ledger.stores.sqlite import SqliteStore
 ROOT = Path(__file__).parents[2]
 
 
-def written(path: Path) -> None:
-    """A ledger with a record."""
+def create_ledger(path: Path) -> None:
+    """Create a ledger with one record."""
     store = SqliteStore(path)
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"one"]))
+        log.append(chain_records(last_head([]), [b"one"]))
     store.close()
 
 
@@ -57,7 +57,7 @@ def test_the_bundled_library_is_fine() -> None:
     sqlite_setup.check_library(apsw.sqlite_lib_version())
 
 
-def test_places_where_no_ledger_can_be(tmp_path: Path) -> None:
+def test_a_path_that_cannot_hold_a_ledger(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match="create it first"):
         SqliteStore(tmp_path / "missing" / "ledger.db")
     with pytest.raises(LedgerUnavailable, match="is not a file"):
@@ -66,28 +66,29 @@ def test_places_where_no_ledger_can_be(tmp_path: Path) -> None:
         SqliteStore("/dev/null")
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_read_only_place(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("read_only", ["file", "folder"])
+def test_a_read_only_path(tmp_path: Path, read_only: str) -> None:
     path = tmp_path / "ledger.db"
-    written(path)
-    tmp_path.chmod(0o777 if what == "file" else 0o555)
-    path.chmod(0o444 if what == "file" else 0o666)
-    # Root may write anywhere; so somebody else tries, in the folder, whose parents may be closed.
+    create_ledger(path)
+    tmp_path.chmod(0o777 if read_only == "file" else 0o555)
+    path.chmod(0o444 if read_only == "file" else 0o666)
+    # Root may write anywhere, so another user tries. Its working directory is the folder, because
+    # that user may have no access to the parent folders.
     code = (
         "import os\n"
         "from dpolicy.errors import LedgerUnavailable\n"
         "from dpolicy.ledger.stores.sqlite import SqliteStore\n"
         f"os.chdir({str(tmp_path)!r})\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
-        "import dpolicy.ledger.stores.sqlite_setup as file\n"
+        "import dpolicy.ledger.stores.sqlite_setup as setup\n"
         "from pathlib import Path\n"
-        "try: file._check_place(Path('ledger.db'), 'ledger.db')\n"
+        "try: setup._check_path(Path('ledger.db'), 'ledger.db')\n"
         "except LedgerUnavailable as error: print(error)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "is read-only\nhelp: let this user write" in ended.stdout
+    assert "is read-only\nhelp: give this user write access" in ended.stdout
     tmp_path.chmod(0o700)
 
 
@@ -98,9 +99,9 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE record (sequence)")
     connection.close()
     empty.write_bytes(b"")
-    for path, said in ((text, "damaged"), (foreign, "another file"), (empty, "an empty file")):
+    for path, message in ((text, "damaged"), (foreign, "another file"), (empty, "an empty file")):
         before = path.read_bytes()
-        with pytest.raises(LedgerDamaged, match=said):
+        with pytest.raises(LedgerDamaged, match=message):
             SqliteStore(path)
         assert path.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
@@ -108,7 +109,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    written(path)
+    create_ledger(path)
     connection = apsw.Connection(str(path))
     connection.execute(f"PRAGMA user_version={FORMAT + 1}")
     connection.close()
@@ -120,7 +121,7 @@ def test_a_newer_format_is_refused_and_not_touched(tmp_path: Path) -> None:
 
 def test_a_missing_table(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    written(path)
+    create_ledger(path)
     connection = apsw.Connection(str(path))
     connection.execute("DROP TABLE snapshot")
     connection.close()
@@ -130,7 +131,7 @@ def test_a_missing_table(tmp_path: Path) -> None:
 
 def test_a_log_without_its_ledger(tmp_path: Path) -> None:
     (tmp_path / "ledger.db-wal").write_bytes(b"left")
-    with pytest.raises(LedgerDamaged, match="is missing, but the log of a ledger is there"):
+    with pytest.raises(LedgerDamaged, match=r"is missing, but its log file `ledger\.db-wal`"):
         SqliteStore(tmp_path / "ledger.db")
 
 
@@ -143,7 +144,7 @@ def test_files_that_are_moved_while_in_use(tmp_path: Path, ending: str) -> None:
         pass
     (tmp_path / "moved").rename(f"{path}{ending}")
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"back"]))
+        log.append(chain_records(last_head([]), [b"back"]))
     store.close()
 
 
@@ -151,10 +152,10 @@ def test_files_that_are_moved_during_a_commit(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
     with (
-        pytest.raises(LedgerUnavailable, match="the outcome is not known"),
+        pytest.raises(LedgerUnavailable, match="the outcome is unknown"),
         store.open_for_writing() as log,
     ):
-        log.append(follow(head_of([]), [b"one"]))
+        log.append(chain_records(last_head([]), [b"one"]))
         path.rename(tmp_path / "moved")
     (tmp_path / "moved").rename(path)
     store.close()
@@ -173,18 +174,18 @@ def test_a_store_is_not_used_after_a_fork(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_a_killed_writer_left_is_synced_before_it_is_relied_on(
+def test_the_log_of_a_killed_writer_is_synced_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "ledger.db"
     store = SqliteStore(path)
     with store.open_for_writing() as log:
-        log.append(follow(head_of([]), [b"one"]))
+        log.append(chain_records(last_head([]), [b"one"]))
     synced: list[Path] = []
     monkeypatch.setattr(sqlite_setup, "_sync", synced.append)
     other = SqliteStore(path)
     assert synced == [tmp_path / "ledger.db-wal", tmp_path]
-    assert len(verified(other.records_after(0))) == 1
+    assert len(verify_chain(other.records_after(0))) == 1
     other.close()
     store.close()
 
@@ -193,7 +194,7 @@ MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
 30 22 0:40 / /data rw,relatime shared:1 - nfs4 server:/x rw
 31 30 8:2 / /data/local rw - xfs /dev/sdb1 rw
-32 22 0:41 / /with\\040space rw - fuse.sshfs somebody@server: rw
+32 22 0:41 / /with\\040space rw - fuse.sshfs user@server: rw
 33 22 0:42 / /twice rw - ext4 /dev/sdc rw
 34 22 0:43 / /twice rw - cifs //server/x rw
 nonsense
@@ -227,7 +228,7 @@ def test_network_file_systems_are_refused(
     with pytest.raises(LedgerUnavailable, match=f"on a `{kind}` file system"):
         SqliteStore(tmp_path / "ledger.db")
     monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "missing")
-    with pytest.raises(LedgerUnavailable, match="cannot tell which file system"):
+    with pytest.raises(LedgerUnavailable, match="cannot determine the file system of"):
         SqliteStore(tmp_path / "ledger.db")
     monkeypatch.setattr(sys, "platform", "elsewhere")
     SqliteStore(tmp_path / "ledger.db").close()

@@ -8,7 +8,7 @@ from io import StringIO
 
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.registry import entry_text, registry_entry
-from dpolicy.ledger.events import Event, from_bytes, release_body_in
+from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_in
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, ReleaseEntry
 from dpolicy.releases.body import release_from_body
@@ -33,7 +33,7 @@ def csv_lines(point: DecisionPoint) -> Iterator[str]:
                     body["release"],
                     entry.request_record,
                     event.at,
-                    getattr(event, "by", ""),
+                    event_author(event),
                     entry.status,
                     fields.get("name", f"mechanism {position}"),
                     fields["mechanism"]["kind"],

@@ -1,1 +1,1 @@
-"""What happened, for ever: an append-only log of events, chained by hashes."""
+"""The ledger: an append-only log of events, linked by hashes."""

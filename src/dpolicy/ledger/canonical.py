@@ -1,7 +1,7 @@
-"""Plain values → canonical bytes and back: one text for one value, numbers exact.
+"""Canonical JSON: plain values ↔ bytes. Equal values have equal bytes, and numbers are exact.
 
-JSON with sorted keys, no spaces, UTF-8. A fraction is written as the decimal it is, so what people
-wrote is kept to the last digit; a fraction with no finite decimal is refused.
+The JSON has sorted keys, no spaces, and is UTF-8. A fraction is written as an exact decimal; a
+fraction without a finite decimal is refused.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.errors import InvariantBroken
+from dpolicy.text.decimals import format_decimal
 
-#: Numbers of policies and releases are far shorter.
+#: Longer numbers are refused: numbers of policies and releases are far shorter.
 MAX_DECIMAL_DIGITS = 2_000
 
-#: Stands for a number inside the text that the JSON library writes; see `encode`.
+#: Marks a number inside the text that the JSON library writes; see `encode_canonical`.
 _MARK = "\x00"
 _MARKED = re.compile(r'"\\u0000([^"]*)"')
 
 
 def encode_canonical(value: object) -> bytes:
-    """The only bytes of a value.
+    """Return the canonical bytes of a value.
 
-    The JSON library writes all but exact numbers. Those are marked, and freed of their quotes
-    afterwards; a text that happens to look like a mark is told by the count, and spelt out slowly.
+    The JSON library writes everything except exact numbers. A number is passed to it as a marked
+    text, and the quotes and the mark are removed afterwards. If a text of the value also contains
+    the mark, the counts differ, and the slower `canonical_text` encodes the value.
+
+    Raise `InvariantBroken` for a value without a canonical form.
     """
     numbers = 0
 
@@ -54,26 +58,29 @@ def _encoder(plain: Callable[[object], object]) -> json.JSONEncoder:
 
 
 def decode_canonical(data: bytes) -> Any:
-    """The value of canonical bytes; numbers come back as exact fractions."""
+    """Return the value of JSON bytes, with exact fractions as numbers. Raise `ValueError`."""
     return json.loads(
-        data.decode("utf-8"), parse_float=_number, parse_int=_number, parse_constant=_refused
+        data.decode("utf-8"),
+        parse_float=_parse_number,
+        parse_int=_parse_number,
+        parse_constant=_reject_constant,
     )
 
 
-def _number(text: str) -> Fraction:
-    """An exact number; one that would take an age to write out was not written by us."""
+def _parse_number(text: str) -> Fraction:
+    """Parse an exact number. Raise `ValueError` for one too long for this code to have written."""
     _, _, exponent = text.lower().partition("e")
     if len(text) > MAX_DECIMAL_DIGITS or (exponent and abs(int(exponent)) > MAX_DECIMAL_DIGITS):
-        raise ValueError(f"{text[:40]} is absurd")
+        raise ValueError(f"the number {text[:40]} is too long")
     return Fraction(text)
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number")
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a finite number")
 
 
 def canonical_text(value: object) -> str:
-    """The canonical text, value by value."""
+    """Return the canonical text of a value, value by value: the reference for the fast path."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -82,7 +89,7 @@ def canonical_text(value: object) -> str:
         return format_decimal(Fraction(value))
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise InvariantBroken("only text can be a key")
+            raise InvariantBroken("a key must be text")
         pairs = sorted(value.items())
         inner = ",".join(
             f"{json.dumps(k, ensure_ascii=False)}:{canonical_text(v)}" for k, v in pairs
@@ -91,23 +98,3 @@ def canonical_text(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(canonical_text(item) for item in value)}]"
     raise InvariantBroken(f"{type(value).__name__} has no canonical form")
-
-
-def format_decimal(value: Fraction) -> str:
-    """A fraction as a plain decimal, or with an exponent where that is shorter."""
-    numerator, denominator = value.numerator, value.denominator
-    if denominator == 1 and abs(numerator) < 10**21:
-        return str(numerator)
-    places = 0
-    while 10**places % denominator:
-        places += 1
-        if places > 1000:
-            raise InvariantBroken(f"{value} has no finite decimal")
-    digits = str(abs(numerator) * (10**places // denominator))
-    trimmed = digits.rstrip("0") or "0"
-    exponent = len(digits) - len(trimmed) - places
-    sign = "-" if numerator < 0 else ""
-    if -12 <= exponent < 0:
-        padded = trimmed.rjust(1 - exponent, "0")
-        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
-    return f"{sign}{trimmed}e{exponent}"

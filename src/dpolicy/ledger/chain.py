@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.events import Event, to_bytes
 
-#: The hash before the first record.
+#: The hash that the first record follows.
 GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event as it is stored: its number from 1, its hash, and its bytes."""
+    """A stored event: its number (from 1), its hash, and its canonical bytes."""
 
     sequence: int
     digest: bytes
@@ -22,12 +22,12 @@ class Record:
 
 
 def record_hash(previous: bytes, sequence: int, payload: bytes) -> bytes:
-    """The hash of a record, which covers all records before it."""
+    """Return the hash of a record. It covers all earlier records through `previous`."""
     return hashlib.sha256(previous + sequence.to_bytes(8, "big") + payload).digest()
 
 
 def next_record(previous: Record | None, event: Event) -> Record:
-    """The record that an event becomes behind another."""
+    """Return the record that stores an event after `previous`, or as the first record."""
     payload = to_bytes(event)
     sequence = previous.sequence + 1 if previous else 1
     digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
@@ -35,10 +35,12 @@ def next_record(previous: Record | None, event: Event) -> Record:
 
 
 def check_chain(previous: Record | None, record: Record) -> None:
-    """Raise `LedgerDamaged` if a record does not follow another."""
+    """Raise `LedgerDamaged` if `record` does not follow `previous` by number and hash."""
     expected = previous.sequence + 1 if previous else 1
     if record.sequence != expected:
-        raise LedgerDamaged(f"record {expected} is missing: record {record.sequence} follows")
+        raise LedgerDamaged(f"record {expected} is missing: the next record is {record.sequence}")
     before = previous.digest if previous else GENESIS
     if record_hash(before, record.sequence, record.payload) != record.digest:
-        raise LedgerDamaged(f"record {record.sequence} was changed, or one before it was")
+        raise LedgerDamaged(
+            f"hash mismatch at record {record.sequence}: it or an earlier record was changed"
+        )

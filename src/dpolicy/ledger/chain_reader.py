@@ -1,8 +1,8 @@
-"""Pages of a store → records in order; a gap, a lost end and an older copy are reported.
+"""Read records in order and detect gaps, truncation and rollback.
 
-A store also keeps the number and hash of its last record, its head, so that records missing at the
-end show, which the chain alone cannot tell. Pages keep readers from holding a store open: records
-are never changed, so what is read in several steps is what one step would have read.
+The store keeps the head (number and hash of the last record), because the hash chain alone does not
+reveal missing records at the end. Records are read in pages, so that a reader does not keep a
+transaction open; since records never change, several pages give the same result as one query.
 """
 
 from __future__ import annotations
@@ -13,32 +13,35 @@ from dataclasses import dataclass
 from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.chain import GENESIS, Record, check_chain
 
-#: A page is a compromise between trips to the store and memory: about this many bytes,
+#: Approximate size of a page in bytes: larger pages need fewer queries and more memory.
 PAGE_BYTES = 4 * 2**20
-#: at first this many records,
+#: Number of records in the first page, before the size of a record is known.
 FIRST_PAGE = 64
-#: and never more than this many.
+#: Maximum number of records in a page.
 LARGEST_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The number and hash of the last record; 0 and the genesis hash where there is none."""
+    """The number and hash of the last record; 0 and the genesis hash in an empty ledger."""
 
     sequence: int = 0
     digest: bytes = GENESIS
 
     def as_record(self) -> Record | None:
-        """The record to follow, without its bytes."""
+        """Return the last record, without its bytes; None in an empty ledger."""
         return Record(self.sequence, self.digest, b"") if self.sequence else None
 
 
-#: (behind which number, at most how many) → the head, and records at least as new as it.
+#: (number, limit) → the head, and at most `limit` records after that number, read no earlier.
 Fetch = Callable[[int, int], tuple[Head, Sequence[Record]]]
 
 
 def read_in_pages(fetch: Fetch, sequence: int) -> Iterator[Record]:
-    """All records behind a number, up to a head not older than the call."""
+    """Yield all records after a number, up to a head that is read after the call.
+
+    Raise `LedgerDamaged` for a missing record, or if the last record does not match the head.
+    """
     limit = FIRST_PAGE
     while True:
         head, records = fetch(sequence, limit)
@@ -46,10 +49,12 @@ def read_in_pages(fetch: Fetch, sequence: int) -> Iterator[Record]:
         for record in records:
             if record.sequence != sequence + 1:
                 raise LedgerDamaged(
-                    f"record {sequence + 1} is missing: record {record.sequence} follows"
+                    f"record {sequence + 1} is missing: the next record is {record.sequence}"
                 )
             if record.sequence == head.sequence and record.digest != head.digest:
-                raise LedgerDamaged(f"record {record.sequence} is not the one last written")
+                raise LedgerDamaged(
+                    f"record {record.sequence} does not match the head of the ledger"
+                )
             yield record
             sequence = record.sequence
         if sequence >= head.sequence:
@@ -63,16 +68,16 @@ def read_in_pages(fetch: Fetch, sequence: int) -> Iterator[Record]:
 
 
 def check_not_older(head: Head, sequence: int) -> None:
-    """Raise `LedgerDamaged` if a store ends before a record that was already seen in it."""
+    """Raise `LedgerDamaged` if a store ends before a record that this process has already read."""
     if sequence > head.sequence:
         raise LedgerDamaged(
             f"record {head.sequence + 1} is missing: the ledger ends at record {head.sequence}, "
-            f"but it had {sequence}; an older copy was put in its place"
+            f"but it had {sequence}; the ledger was replaced by an older copy"
         )
 
 
 def advance_head(head: Head, records: Sequence[Record]) -> Head:
-    """The head after records, each of which must follow the one before it."""
+    """Return the head after appending records. Raise `LedgerDamaged` if the chain is broken."""
     previous = head.as_record()
     for record in records:
         check_chain(previous, record)

@@ -1,13 +1,13 @@
-"""What every store promises: an append-only list of records, written under one lock, durable.
+"""The interface of a store: an append-only list of records, durable, with one write lock.
 
-    with store.writing() as log:      # the only writer, over all processes
-        records = log.after(seen)     # what others have written since
-        log.append(records)           # durable when the block ends without an exception
-    store.after(seen)                 # readers never wait for the writer
+    with store.open_for_writing() as log:       # the only writer, across all processes
+        records = log.records_after(sequence)   # records that other writers have appended
+        log.append(records)                     # durable when the block ends without an exception
+    store.records_after(sequence)               # readers never wait for the writer
 
-When `writing()` ends normally, the records survive a crash of the process and of the machine. When
-it ends with an exception, nothing was written, unless the exception says that the outcome is not
-known: then all of it was, or nothing. One contract suite tests all stores.
+If the block ends normally, the records survive a crash of the process and of the machine. If it
+raises, nothing was written, unless the error reports an unknown outcome: then the store has written
+either all records or none. One contract suite tests all stores.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from dpolicy.ledger.chain import Record
 
 
 class LogWriter(Protocol):
-    """A store while this process is its only writer."""
+    """A store that is open for writing; no other thread or process can write."""
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        """The records behind a number, in order."""
+        """Return the records after a number, in order."""
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records; they are durable when the block ends."""
+        """Append records; they are durable when the block ends."""
 
 
 class LedgerStore(Protocol):
-    """Where a ledger is kept."""
+    """Storage of a ledger."""
 
     @property
     def name(self) -> str:
-        """The path or address, for messages; without a password."""
+        """Path or address for messages, without a password."""
 
     def open_for_writing(self) -> AbstractContextManager[LogWriter]:
-        """Wait to be the only writer."""
+        """Wait for the write lock and hold it in a `with` block."""
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        """The durable records behind a number, in order."""
+        """Return the durable records after a number, in order."""
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
-        """The newest snapshot: up to which record, and its bytes. Only a cache."""
+        """Return the number of the last record in the snapshot, and its bytes. Only a cache."""
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
-        """Replace the snapshot; losing it changes nothing but time."""
+        """Replace the snapshot. Without one, opening the ledger only takes longer."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

@@ -1,4 +1,4 @@
-"""An address → the store that it names."""
+"""Open the store of a ledger address."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from dpolicy.ledger.stores.memory import MemoryStore
 _SERVERS = ("postgresql://", "postgres://")
 
 
-def open_store(where: str) -> LedgerStore:
-    """`postgresql://…` → PostgreSQL; `:memory:` → this process; anything else → a file."""
-    if where == ":memory:":
+def open_store(address: str) -> LedgerStore:
+    """Open a PostgreSQL ledger (`postgresql://…`), one in memory (`:memory:`), or a SQLite file.
+
+    A ledger that does not exist is created.
+    """
+    if address == ":memory:":
         return MemoryStore()
-    # Each store brings a library of its own, which the others should not have to load.
-    if not where.startswith(_SERVERS):
-        store: LedgerStore = import_module("dpolicy.ledger.stores.sqlite").SqliteStore(where)
+    # Each store needs a library that the others should not load.
+    if not address.startswith(_SERVERS):
+        store: LedgerStore = import_module("dpolicy.ledger.stores.sqlite").SqliteStore(address)
         return store
     try:
         module = import_module("dpolicy.ledger.stores.postgres")
@@ -26,14 +29,15 @@ def open_store(where: str) -> LedgerStore:
         raise LedgerUnavailable(
             "a ledger in PostgreSQL needs `psycopg`\nhelp: pip install 'dpolicy[postgres]'"
         ) from error
-    server: LedgerStore = module.PostgresStore(where)
+    server: LedgerStore = module.PostgresStore(address)
     return server
 
 
-def open_existing(where: str) -> LedgerStore:
-    """The same, but a file must be there: for those who only look, or mistype."""
-    if where != ":memory:" and not where.startswith(_SERVERS) and not Path(where).exists():
+def open_existing(address: str) -> LedgerStore:
+    """Open a store like `open_store`, but raise `LedgerUnavailable` if a ledger file is missing."""
+    if address != ":memory:" and not address.startswith(_SERVERS) and not Path(address).exists():
         raise LedgerUnavailable(
-            f"there is no ledger `{where}`\nhelp: check the path; `dpolicy apply` makes a new one"
+            f"there is no ledger `{address}`\n"
+            "help: check the path; `dpolicy apply` creates a new ledger"
         )
-    return open_store(where)
+    return open_store(address)

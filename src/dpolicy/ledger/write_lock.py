@@ -1,4 +1,4 @@
-"""Many threads → one at a time, in the process that opened the store and in no other."""
+"""Write lock of a store. One thread holds it, and only in the process that opened the store."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from threading import Lock, get_ident
 
 from dpolicy.errors import InvariantBroken, LedgerUnavailable
 
-#: Seconds to wait for other writers. A commit takes milliseconds: more waiting means a hung writer.
+#: Seconds to wait for other writers. A commit takes milliseconds, so a longer wait means that
+#: another writer hangs.
 LOCK_TIMEOUT = 30.0
 
 
 class WriteLock:
-    """A lock that says what is wrong instead of waiting for ever or for itself."""
+    """A lock with a timeout that detects reentry and use after a fork."""
 
     def __init__(self, name: str, wait: float = LOCK_TIMEOUT) -> None:
         self._name = name
@@ -25,14 +26,18 @@ class WriteLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait for one's turn and keep it until the block ends."""
+        """Wait for the lock and hold it until the block ends.
+
+        Raise `LedgerUnavailable` after a timeout or in a forked process, and `InvariantBroken` if
+        this thread holds the lock already.
+        """
         if os.getpid() != self._process:
             raise LedgerUnavailable(
-                f"the ledger `{self._name}` was opened before this process was forked\n"
+                f"ledger `{self._name}` was opened before this process was forked\n"
                 "help: open it in each process"
             )
         if self._holder == get_ident():
-            raise InvariantBroken(f"the ledger `{self._name}` is used inside of its own writing")
+            raise InvariantBroken(f"ledger `{self._name}` is used within its own write block")
         if not self._lock.acquire(timeout=self._wait):
             raise lock_timeout_error(self._name)
         self._holder = get_ident()
@@ -44,8 +49,8 @@ class WriteLock:
 
 
 def lock_timeout_error(name: str) -> LedgerUnavailable:
-    """The error for a writer that waited too long for another."""
+    """Return the error for a writer that waited too long for the write lock."""
     return LedgerUnavailable(
-        f"another writer keeps the ledger `{name}` locked; nothing was written\n"
-        "help: ask again with the same id; if this repeats, look for a hung process"
+        f"ledger `{name}` is locked by another writer; nothing was written\n"
+        "help: retry with the same id; if this repeats, look for a process that hangs"
     )

@@ -17,33 +17,28 @@ from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
     OperationRejected,
-    PolicyRejected,
     ReleaseRejected,
 )
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
-from dpolicy.releases.body import Body, release_from_body, to_plain_body
+from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_node
+from dpolicy.releases.release_format import release_from_plain
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.text.diagnostics import DiagnosticCollector
-from dpolicy.text.yaml_reader import Source, read_json
 
 
 def parse_request(release: Release | Body) -> Release:
-    """A release as it will be recorded: from its plain values, read as strictly as a file."""
-    said = release.body if isinstance(release, Release) else release
-    found = DiagnosticCollector()
-    node = read_json(
-        Source("release", encode_canonical(to_plain_body(said)).decode("utf-8")), found.report
-    )
-    read = None if node is None else release_from_node(node, found.report)
-    if read is None or found.errors:
-        raise PolicyRejected(found.sorted_diagnostics)
-    return read
+    """Return a release that can be decided. Raise `PolicyRejected` with all its errors.
+
+    A release that `release_format` made is returned as it is. A mapping, or a release that was
+    built by hand (`Release.is_parsed`), is parsed as strictly as a file.
+    """
+    if not isinstance(release, Release):
+        return release_from_plain(release)
+    return release if release.is_parsed else release_from_plain(release.body)
 
 
 def evaluate_release(state: LedgerState, release: Release) -> Decision:

@@ -1,1 +1,1 @@
-"""What analysts ask, and what they are told."""
+"""Release requests of analysts, and the decisions on them."""

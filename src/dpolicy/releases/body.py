@@ -1,7 +1,8 @@
-"""The plain body of a release, as it is kept in the ledger → the release it asks for.
+"""Release bodies: a release as the plain values that the ledger records.
 
-A body holds text, exact fractions, truth values, lists and maps under the keys of a release file,
-with nothing that was left out. Equal requests have equal bodies, whatever their layout.
+A body holds text, exact fractions, booleans, lists and maps under the keys of a release file, and
+no key that the author left out. Equal requests have equal bodies, however their files are laid out.
+`release_format` describes and checks bodies; this module turns a checked body into a `Release`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ Body = Mapping[str, Any]
 
 
 def release_from_body(body: Body) -> Release:
-    """The release of a body. Raises `InvalidValue` with the first problem of its mechanisms."""
+    """Return the release of a recorded body.
+
+    Raise `InvalidValue` with the first problem of its mechanisms. The result is not marked as
+    parsed (`Release.is_parsed`): a recorded body passed a check of its structure only.
+    """
     mechanisms = []
-    for position, said in enumerate(body["mechanisms"], 1):
-        mechanism, problems = mechanism_from_body(said, position)
+    for position, fields in enumerate(body["mechanisms"], 1):
+        mechanism, problems = mechanism_from_body(fields, position)
         if mechanism is None:
             raise problems[0]
         mechanisms.append(mechanism)
@@ -44,17 +49,21 @@ def release_from_body(body: Body) -> Release:
 def mechanism_from_body(
     fields: Body, position: int
 ) -> tuple[MechanismRequest | None, tuple[InvalidValue, ...]]:
-    """One mechanism of a body, or None with every problem found."""
+    """Return one mechanism of a body, or None with all its problems.
+
+    `position` counts from 1 and names a mechanism without a `name`.
+    """
     mechanism, problems = parse_mechanism(fields["mechanism"])
-    also, more = (
-        parse_restatements(fields["mechanism"], fields.get("also", {})) if mechanism else ({}, ())
-    )
+    restatements: Mapping[str, Any] = {}
+    if mechanism is not None:
+        restatements, problems = parse_restatements(fields["mechanism"], fields.get("also", {}))
+    days_read = None
     try:
-        days = _touched(fields.get("time"))
+        days_read = _parse_days(fields.get("time"))
     except InvalidValue as error:
-        days, more = None, (*more, error)
-    if mechanism is None or more:
-        return None, (*problems, *more)
+        problems = (*problems, error)
+    if mechanism is None or problems:
+        return None, problems
     request = MechanismRequest(
         name=fields.get("name", f"mechanism {position}"),
         kind=fields["mechanism"]["kind"],
@@ -62,18 +71,20 @@ def mechanism_from_body(
         unit=fields.get("unit"),
         relation=NeighbouringRelation(fields["relation"]) if "relation" in fields else None,
         additive=fields.get("additive", False),
-        restatements=also,
+        restatements=restatements,
         attributes=tuple(fields.get("attributes", ())),
         labels={
             k: v if isinstance(v, str) else tuple(v) for k, v in fields.get("labels", {}).items()
         },
-        where=tuple({k: _selection(v) for k, v in box.items()} for box in fields.get("where", ())),
-        days_read=days,
+        where=tuple(
+            {k: _parse_selection(v) for k, v in box.items()} for box in fields.get("where", ())
+        ),
+        days_read=days_read,
     )
     return request, ()
 
 
-def _selection(selection: Any) -> Selection:
+def _parse_selection(selection: Any) -> Selection:
     return (
         (int(selection["from"]), int(selection["to"]))
         if isinstance(selection, Mapping)
@@ -81,7 +92,7 @@ def _selection(selection: Any) -> Selection:
     )
 
 
-def _touched(period: Mapping[str, str] | None) -> TouchedDays | None:
+def _parse_days(period: Mapping[str, str] | None) -> TouchedDays | None:
     if period is None:
         return None
     first, last = (
@@ -91,12 +102,13 @@ def _touched(period: Mapping[str, str] | None) -> TouchedDays | None:
 
 
 def to_plain_body(value: Any) -> Any:
-    """Values of Python as a body holds them: exact numbers, text keys, lists.
+    """Convert Python values to the plain values of a body: exact numbers, text keys, lists.
 
-    A float is taken as the decimal it prints, which is what its author wrote.
+    A float becomes the decimal that it prints, which is the number that its author wrote. Raise
+    `InvalidValue` for a number that is not finite.
     """
     if isinstance(value, Mapping):
-        return {_key(key): to_plain_body(item) for key, item in value.items()}
+        return {_plain_key(key): to_plain_body(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         items = [to_plain_body(item) for item in value]
         return sorted(items) if all(isinstance(item, str) for item in items) else items
@@ -113,17 +125,17 @@ def to_plain_body(value: Any) -> Any:
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def _key(key: object) -> str:
-    """Orders may be numbers; every other key is text."""
+def _plain_key(key: object) -> str:
+    """Convert a key to text. Orders of a Rényi curve may be numbers."""
     if isinstance(key, float):
         return format_order(Fraction(repr(key)))
     return format_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
 
 
 def loss_relevant_fields(body: Body) -> list[dict[str, Any]]:
-    """All of a body that decides what its mechanisms lose."""
-    described = ("attributes", "labels", "name")
+    """Return the fields of each mechanism that determine its privacy loss."""
+    descriptive = ("attributes", "labels", "name")
     return [
-        {key: value for key, value in said.items() if key not in described}
-        for said in body["mechanisms"]
+        {key: value for key, value in fields.items() if key not in descriptive}
+        for fields in body["mechanisms"]
     ]

@@ -1,4 +1,4 @@
-"""What an analyst is told: a decision with its reasons and counter-offers (docs/releases.md)."""
+"""Decisions with their reasons and counter-offers (docs/releases.md)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-#: A loss for people to read: the notion of the budget, and a number rounded up; None if infinite.
+#: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.
 DisplayedLoss = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """How one rule stands with a release: what was spent, what it adds, and whether it holds.
+    """Status of one rule in a decision: loss before and after the release, and its cost alone.
 
-    `at` is the place where it is broken or tightest; empty where it is the same everywhere.
+    `location` is where the rule is exceeded or most used; it is empty if the status is the same
+    everywhere. `spenders` are the releases with the largest cost to the rule.
     """
 
     rule: str
@@ -32,7 +33,7 @@ class Reason:
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Reason:
-        """A reason from what was recorded of it."""
+        """Return the reason of a recorded JSON object."""
         return Reason(
             rule=payload["rule"],
             policies=tuple(payload["policies"]),
@@ -49,7 +50,7 @@ class Reason:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The reason under the keys of the contract."""
+        """Return the reason as a JSON object with the keys of the API."""
         return {
             "rule": self.rule,
             "policies": list(self.policies),
@@ -68,7 +69,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to a release: at its place in the ledger, under a policy, with reasons."""
+    """The decision on a release: the answer to the client, which the ledger records.
+
+    `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
+    was recorded for an earlier request with the same id.
+    """
 
     release: str
     allowed: bool
@@ -82,20 +87,20 @@ class Decision:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The names of the rules that do not hold."""
+        """Names of the exceeded rules."""
         return tuple(reason.rule for reason in self.reasons if not reason.holds)
 
     def at_record(self, sequence: int) -> Decision:
-        """The same decision, recorded."""
+        """Return a copy with the number of its record."""
         return replace(self, sequence=sequence)
 
     def as_replay(self) -> Decision:
-        """The same decision, given back."""
+        """Return a copy that is marked as a replay."""
         return replace(self, replayed=True)
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Decision:
-        """A decision from what was recorded of it."""
+        """Return the decision of a recorded JSON object."""
         return Decision(
             release=payload["release"],
             allowed=payload["decision"] == "allow",
@@ -108,7 +113,7 @@ class Decision:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The decision under the keys of the contract."""
+        """Return the decision as a JSON object with the keys of the API."""
         return {
             "release": self.release,
             "decision": "allow" if self.allowed else "deny",

@@ -11,22 +11,22 @@ from dpolicy.releases.body import Body
 
 
 def without_mechanism(body: Body, position: int) -> dict[str, Any]:
-    """The body with one mechanism left out."""
-    kept = [said for number, said in enumerate(body["mechanisms"]) if number != position]
+    """Return the body without the mechanism at a position, counted from 0."""
+    kept = [fields for i, fields in enumerate(body["mechanisms"]) if i != position]
     return {**body, "mechanisms": kept}
 
 
 def without_attribute(body: Body, attribute: str) -> dict[str, Any]:
-    """The body in which no mechanism uses an attribute."""
+    """Return the body with an attribute removed from every mechanism."""
     mechanisms = [
-        {**said, "attributes": [name for name in said.get("attributes", ()) if name != attribute]}
-        for said in body["mechanisms"]
+        {**fields, "attributes": [n for n in fields.get("attributes", ()) if n != attribute]}
+        for fields in body["mechanisms"]
     ]
     return {**body, "mechanisms": mechanisms}
 
 
 def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
-    """The body with all noise scaled, or None if some mechanism's noise cannot be scaled."""
+    """Return the body with all noise scaled, or None if a mechanism has no noise to scale."""
     mechanisms = []
     for said in body["mechanisms"]:
         fields = dict(said["mechanism"])
@@ -41,7 +41,7 @@ def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
 
 
 def _scaled(value: Fraction, factor: Fraction, exponent: int) -> Fraction:
-    """A parameter with a noise factor applied, as a decimal with no less noise."""
+    """Apply a noise factor to a parameter; round to 12 decimals towards more noise."""
     exact = value * factor**exponent
     rounded = math.floor(exact * 10**12) if exponent < 0 else math.ceil(exact * 10**12)
     return Fraction(rounded, 10**12)

@@ -1,4 +1,4 @@
-"""What an analyst asks for: a release of labelled mechanisms (docs/releases.md)."""
+"""Release requests: what an analyst asks the decision point to allow (docs/releases.md)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays
 
-#: A run of whole numbers, both ends included.
+#: Consecutive integers, both ends included.
 IntegerRange = tuple[int, int]
 
-#: What a release selects of one partition: listed values or a range.
+#: The values of one partition that a mechanism reads: listed values or a range.
 Selection = tuple[str, ...] | IntegerRange
 
 
 @dataclass(frozen=True, slots=True)
 class MechanismRequest:
-    """One mechanism of a release, as stated; nothing is looked up in a policy yet.
+    """One mechanism of a release, as stated. No name in it has been looked up in a policy.
 
-    `where` is a union of boxes, empty for everybody; `touched` is None for static data, which
-    touches every time step.
+    `where` is a union of boxes; it is empty if the mechanism reads the data of all units.
+    `days_read` is None for static data, which counts for every time step.
     """
 
     name: str
@@ -40,9 +40,13 @@ class MechanismRequest:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Mechanisms that are charged together or not at all; `id` is the idempotency key, for ever.
+    """Mechanisms that are charged together; `id` is an idempotency key that never expires.
 
-    `body` is the same as plain values, as the ledger keeps it.
+    `body` holds the same release as plain values; the ledger records it. The decision point charges
+    `mechanisms` and records `body`, so the two must agree. `release_format` ensures that and marks
+    each release that it makes (`mark_parsed`). A release that was built by hand, copied with
+    `dataclasses.replace`, or whose body was changed afterwards is not marked (`is_parsed`); the
+    decision point then ignores its `mechanisms` and parses its body again.
     """
 
     id: str
@@ -50,3 +54,16 @@ class Release:
     utility: Fraction | None
     mechanisms: tuple[MechanismRequest, ...]
     body: Mapping[str, Any] = field(repr=False)
+    #: `repr` of the body when it was parsed: cheap to make, and different for another body.
+    _parsed_body: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def is_parsed(self) -> bool:
+        """Return whether `mechanisms` were parsed from `body` and `body` has not changed since."""
+        return self._parsed_body == repr(self.body)
+
+
+def mark_parsed(release: Release) -> Release:
+    """Mark a release whose mechanisms were parsed from its body; only `release_format` may."""
+    object.__setattr__(release, "_parsed_body", repr(release.body))
+    return release

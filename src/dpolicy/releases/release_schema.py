@@ -1,8 +1,8 @@
-"""What a mechanism may say about itself: the closed vocabulary, and the facts predicates read.
+"""The vocabulary of releases (attributes and labels), and the input of predicates.
 
 A label, attribute or value outside the schema is an error, never "no match" (threat T6). Lists of
-text are sets: they are sorted and freed of duplicates before any predicate sees them, so that no
-predicate can depend on an order that means nothing.
+text are sets: they are sorted and duplicates are removed before a predicate reads them, so that no
+predicate can depend on their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One label of the vocabulary: a choice of `values`, or any text where `values` is None."""
+    """One label of the vocabulary: a choice of `values`, or any text if `values` is None."""
 
     name: str
     values: tuple[str, ...] | None
@@ -24,13 +24,13 @@ class Label:
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether a release can leave it out so that a predicate finds nothing there."""
+        """Whether a predicate can read the label of a mechanism that does not have it."""
         return not (self.required or self.many or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSchema:
-    """The vocabulary that releases are written in and predicates are checked against."""
+    """The vocabulary of releases; the checker of predicates uses it too."""
 
     attributes: frozenset[str] = frozenset()
     labels: Mapping[str, Label] = field(default_factory=lambda: MappingProxyType({}))
@@ -38,10 +38,10 @@ class ReleaseSchema:
 
 @dataclass(frozen=True, slots=True)
 class PredicateInput:
-    """What a predicate is evaluated on: one labelled mechanism.
+    """The input of a predicate: one labelled mechanism.
 
-    `labels` holds a text for each single-valued label that is present (defaults filled in) and a
-    sorted tuple for each `many` label (empty where nothing was said).
+    `labels` holds a text for each single-valued label that is present, with defaults filled in,
+    and a sorted tuple for each `many` label, which is empty if the release does not state it.
     """
 
     attributes: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
-"""A path → the type of its file system, and whether a ledger may live there.
+"""Check that the file system of a path is safe for a ledger.
 
-SQLite's locks and shared memory do not work over a network, whatever it says, and FUSE may be
-anything. Both are refused. Only Linux tells the type; elsewhere nothing is refused.
+The locks and the shared memory of SQLite do not work reliably on a network file system, even where
+the file system reports success, and a FUSE file system may behave in any way. Both are refused. The
+type of a file system is known on Linux only; other systems are not checked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from dpolicy.errors import LedgerUnavailable
 
-#: Types without locks, shared memory or syncing that a ledger could rely on.
+#: Types whose locks, shared memory or syncs are not reliable.
 REFUSED = frozenset(
     re.findall(
         r"\S+",
@@ -25,36 +26,38 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def check_file_system(folder: Path) -> None:
-    """Raise `LedgerUnavailable` if a ledger in a folder could not be kept safe."""
+    """Raise `LedgerUnavailable` if the file system of a folder is not safe for a ledger."""
     if not sys.platform.startswith("linux"):
         return
     try:
         kind = file_system(folder, MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError as error:
         raise LedgerUnavailable(
-            f"cannot tell which file system `{folder}` is on: {error.strerror}\n"
+            f"cannot determine the file system of `{folder}`: {error.strerror}\n"
             "help: mount /proc, or keep the ledger in PostgreSQL"
         ) from error
     if kind in REFUSED or kind.split(".")[0] in {"fuse", "fuseblk"}:
         raise LedgerUnavailable(
-            f"`{folder}` is on a `{kind}` file system, where locks and syncs cannot be relied on\n"
+            f"`{folder}` is on a `{kind}` file system, whose locks and syncs are not reliable\n"
             "help: keep the ledger on a local disk, or in PostgreSQL"
         )
 
 
 def file_system(folder: Path, mounts: str) -> str:
-    """The type of the mount that is nearest above a folder; the later of two at one place."""
-    best, kind = -1, "unknown"
+    """Return the type of the innermost mount that contains a folder; the last one if several
+    are mounted at the same path.
+    """
+    depth, kind = -1, "unknown"
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) < 5 or not after:
             continue
-        place = Path(_unescaped(fields[4]))
-        if folder.is_relative_to(place) and len(place.parts) >= best:
-            best, kind = len(place.parts), after.split(" ")[0]
+        mount = Path(_unescape(fields[4]))
+        if folder.is_relative_to(mount) and len(mount.parts) >= depth:
+            depth, kind = len(mount.parts), after.split(" ")[0]
     return kind
 
 
-def _unescaped(place: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), place)
+def _unescape(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)

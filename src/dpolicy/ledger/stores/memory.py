@@ -1,4 +1,4 @@
-"""A ledger in this process only: for tests, dry runs and cases."""
+"""Store in memory: for tests, dry runs and cases."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
 
 
 class MemoryStore:
-    """Keeps records in a list; gone when the process ends."""
+    """A ledger in a list, which is lost when the process ends."""
 
     def __init__(self, records: Sequence[Record] = (), *, wait: float = LOCK_TIMEOUT) -> None:
         self._records = list(records)
-        self._turn = WriteLock(self.name, wait)
+        self._lock = WriteLock(self.name, wait)
         self._snapshot: tuple[int, bytes] | None = None
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
         return "memory"
 
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
-        """Be the only writer; what was appended is dropped if the block fails."""
-        with self._turn.held():
-            pending = _Pending(self._records)
+        """Hold the write lock; discard the appended records if the block raises."""
+        with self._lock.held():
+            pending = _PendingLog(self._records)
             try:
                 yield pending
             finally:
@@ -38,25 +38,25 @@ class MemoryStore:
             self._records.extend(pending.added)
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        """The records behind a number."""
+        """Return the records after a number."""
         check_not_older(_head(self._records), sequence)
         return iter(self._records[sequence:])
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
-        """The snapshot, if there is one."""
+        """Return the snapshot, if there is one."""
         return self._snapshot
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
-        """Keep a snapshot."""
+        """Replace the snapshot."""
         check_not_older(_head(self._records), sequence)
         self._snapshot = (sequence, data)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no file or connection to close."""
 
 
-class _Pending:
-    """What a writer has added and not yet finished."""
+class _PendingLog:
+    """Records that a writer has appended and not yet committed."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -64,13 +64,13 @@ class _Pending:
         self.open = True
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        known = len(self._records)
+        committed = len(self._records)
         check_not_older(_head(self.added or self._records), sequence)
-        return chain(self._records[sequence:], self.added[max(0, sequence - known) :])
+        return chain(self._records[sequence:], self.added[max(0, sequence - committed) :])
 
     def append(self, records: Sequence[Record]) -> None:
         if not self.open:
-            raise InvariantBroken("a ledger is written to after its writing has ended")
+            raise InvariantBroken("a record is appended after the write block has ended")
         advance_head(_head(self.added or self._records), records)
         self.added.extend(records)
 

@@ -1,10 +1,10 @@
-"""A PostgreSQL database → a store: any number of decision points, one log.
+"""Store in a PostgreSQL database: any number of decision points share one log.
 
-    lock the head row → catch up → append → commit, which returns when the server has it
+    lock the head row → read new records → append → commit, which returns after the server's sync
 
-The lock is a row, so it ends with its transaction, also behind a pooler. Whether commits are
-durable is asked in each of those transactions. A commit that got no answer may have happened: the
-error says so, and the same id asked again gives the recorded decision.
+The lock is a row lock, so it ends with its transaction, also behind a connection pooler. Each
+transaction checks that commits are durable. If a commit gets no response, its outcome is unknown
+and the error reports that; a retry with the same id returns the recorded decision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpolicy.ledger.stores.postgres_setup import (
     connect_postgres,
     ensure_schema,
     parse_address,
-    redacted_message,
+    redact_message,
     translate_postgres_errors,
 )
 from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class PostgresStore:
-    """A ledger in a schema of its own, created if it does not exist."""
+    """A ledger in one schema of a database; created if it does not exist."""
 
     def __init__(self, url: str, *, schema: str = "dpolicy", wait: float = LOCK_TIMEOUT) -> None:
         self._url, server = parse_address(url)
@@ -57,63 +57,64 @@ class PostgresStore:
 
     @property
     def name(self) -> str:
-        """The address, without a password."""
+        """Address without a password."""
         return self._name
 
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
-        """Be the only writer over all machines; durable when the block ends normally."""
+        """Hold the write lock across all machines; commit when the block ends normally."""
         with self._writers.held(), self._transaction() as (connection, head):
-            log = _PostgresLog(connection, head, self._sql, lambda: self._errors())
+            log = _PostgresLog(connection, head, self._sql, self._translate_errors)
             try:
                 yield log
             finally:
                 log.open = False
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        """The durable records behind a number."""
-        return read_in_pages(self._page, sequence)
+        """Return the durable records after a number."""
+        return read_in_pages(self._fetch_page, sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
-        """The snapshot, unless it is damaged or of another history."""
-        found = self._read(lambda c: c.execute(self._sql.load, binary=True).fetchone())
-        if found is None:
+        """Return the snapshot, or None if it is damaged or belongs to another ledger."""
+        row = self._read(lambda c: c.execute(self._sql.load, binary=True).fetchone())
+        if row is None:
             return None
-        sequence, digest, data, record = found
-        return (sequence, data) if digest == record_hash(record or b"", sequence, data) else None
+        sequence, snapshot_hash, data, digest = row
+        expected = record_hash(digest or b"", sequence, data)
+        return (sequence, data) if snapshot_hash == expected else None
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
         with self._writers.held(), self._transaction() as (connection, head):
             check_not_older(head, sequence)
-            with self._errors():
-                found = connection.execute(self._sql.digest, (sequence,)).fetchone()
-                seal = record_hash(found[0] if found else b"", sequence, data)
-                connection.execute(self._sql.save, (sequence, seal, data))
+            with self._translate_errors():
+                row = connection.execute(self._sql.digest, (sequence,)).fetchone()
+                snapshot_hash = record_hash(row[0] if row else b"", sequence, data)
+                connection.execute(self._sql.save, (sequence, snapshot_hash, data))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._closed = True
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         with translate_postgres_errors(self._url, self._name):
             yield
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, Head]]:
-        with self._errors():
+        with self._translate_errors():
             try:
-                connection, head = self._locked()
+                connection, head = self._lock_head()
             except errors.LockNotAvailable:
                 raise
             except OperationalError:
-                # The server was restarted, or another went first. Nothing was written: once more.
+                # The server restarted or closed the connection. Nothing was written: retry once.
                 self._drop_writer()
-                connection, head = self._locked()
+                connection, head = self._lock_head()
         try:
             yield connection, head
         except BaseException:
@@ -121,8 +122,8 @@ class PostgresStore:
             raise
         self._commit(connection)
 
-    def _locked(self) -> tuple[Connection, Head]:
-        """Wait for the head row. Nothing was written if this fails."""
+    def _lock_head(self) -> tuple[Connection, Head]:
+        """Begin a transaction and lock the head row. If this raises, nothing was written."""
         connection = self._writing_connection()
         try:
             with connection.pipeline():
@@ -130,9 +131,9 @@ class PostgresStore:
                 last = connection.execute(self._sql.last, binary=True)
             row = lock.fetchone()
             if row is None:
-                raise LedgerDamaged(f"the ledger `{self._name}` does not say where it ends")
-            sequence, digest, commit, standbys = row
-            check_commit(commit, standbys, name=self._name)
+                raise LedgerDamaged(f"ledger `{self._name}` has no head record")
+            sequence, digest, synchronous_commit, standby_names = row
+            check_commit(synchronous_commit, standby_names, name=self._name)
             _check_last(Head(sequence, digest), Head(*(last.fetchone() or ())))
         except BaseException:
             self._roll_back(connection)
@@ -145,14 +146,14 @@ class PostgresStore:
             connection.commit()
         except Error as error:
             self._drop_writer()
-            raise self._unknown(redacted_message(error, self._url)) from error
-        if self._warnings:  # it stopped waiting for its standbys
-            raise self._unknown(" ".join(self._warnings[0].split()))
+            raise self._unknown_outcome_error(redact_message(error, self._url)) from error
+        if self._warnings:  # the server stopped waiting for its standbys
+            raise self._unknown_outcome_error(" ".join(self._warnings[0].split()))
 
-    def _unknown(self, why: str) -> LedgerUnavailable:
+    def _unknown_outcome_error(self, reason: str) -> LedgerUnavailable:
         return LedgerUnavailable(
-            f"the ledger `{self._name}` did not confirm a commit: {why}; "
-            "the outcome is not known\nhelp: ask again with the same id"
+            f"ledger `{self._name}` did not confirm a commit: {reason}; "
+            "the outcome is unknown\nhelp: retry with the same id"
         )
 
     def _roll_back(self, connection: Connection) -> None:
@@ -168,90 +169,90 @@ class PostgresStore:
 
     def _writing_connection(self) -> Connection:
         if self._writer is None or self._writer.closed:
-            self._writer = self._connected()
-            self._writer.add_notice_handler(self._notice)
+            self._writer = self._connect()
+            self._writer.add_notice_handler(self._collect_warning)
         return self._writer
 
-    def _notice(self, notice: Diagnostic) -> None:
+    def _collect_warning(self, notice: Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
             self._warnings.append(notice.message_primary or "a warning")
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         if self._closed:
-            raise LedgerUnavailable(f"the ledger `{self._name}` was closed")
+            raise LedgerUnavailable(f"ledger `{self._name}` was closed")
         return connect_postgres(self._url, self._name, wait=self._wait)
 
-    def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
-        return self._read(lambda c: _fetched(c, self._sql, sequence, limit))
+    def _fetch_page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
+        return self._read(lambda c: _fetch_records(c, self._sql, sequence, limit))
 
-    def _read(self, question: Callable[[Connection], _T]) -> _T:
-        """Ask; once more if the connection was lost meanwhile, which changes nothing."""
-        with self._readers.held(), self._errors():
+    def _read(self, query: Callable[[Connection], _T]) -> _T:
+        """Run a read-only query; retry once if the connection was lost."""
+        with self._readers.held(), self._translate_errors():
             try:
-                return question(self._reading_connection())
+                return query(self._reading_connection())
             except OperationalError:
                 if self._reader is not None:
                     self._reader.close()
-                return question(self._reading_connection())
+                return query(self._reading_connection())
 
     def _reading_connection(self) -> Connection:
         if self._reader is None or self._reader.closed:
-            self._reader = self._connected()
+            self._reader = self._connect()
             self._reader.autocommit = True
         return self._reader
 
 
 class _Statements:
-    """What is said to the server about one schema."""
+    """SQL statements for one schema."""
 
     def __init__(self, schema: str) -> None:
-        own = sql.Identifier(schema)
+        name = sql.Identifier(schema)
         self.lock = sql.SQL(
             "SELECT sequence, digest, current_setting('synchronous_commit'), "
             "current_setting('synchronous_standby_names') FROM {}.head FOR UPDATE"
-        ).format(own)
+        ).format(name)
         self.last = sql.SQL(
             "SELECT sequence, digest FROM {}.record ORDER BY sequence DESC LIMIT 1"
-        ).format(own)
+        ).format(name)
         self.page = sql.SQL(
             "SELECT h.sequence, h.digest, r.sequence, r.digest, r.payload FROM {0}.head AS h "
             "LEFT JOIN LATERAL (SELECT * FROM {0}.record WHERE sequence > %s "
             "ORDER BY sequence LIMIT %s) AS r ON true ORDER BY r.sequence"
-        ).format(own)
+        ).format(name)
         self.insert = sql.SQL(
             "INSERT INTO {}.record SELECT * FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[])"
-        ).format(own)
-        self.digest = sql.SQL("SELECT digest FROM {}.record WHERE sequence = %s").format(own)
+        ).format(name)
+        self.digest = sql.SQL("SELECT digest FROM {}.record WHERE sequence = %s").format(name)
         self.load = sql.SQL(
             "SELECT s.sequence, s.digest, s.data, r.digest FROM {0}.snapshot AS s "
             "LEFT JOIN {0}.record AS r USING (sequence)"
-        ).format(own)
+        ).format(name)
         self.save = sql.SQL(
             "INSERT INTO {}.snapshot VALUES (true, %b, %b, %b) ON CONFLICT (one) DO UPDATE "
             "SET sequence = EXCLUDED.sequence, digest = EXCLUDED.digest, data = EXCLUDED.data"
-        ).format(own)
+        ).format(name)
 
 
 class _PostgresLog:
-    """The ledger while its transaction is open."""
+    """A log writer within one transaction."""
 
     def __init__(
         self,
         connection: Connection,
         head: Head,
         statements: _Statements,
-        errors: Callable[[], AbstractContextManager[None]],
+        translate_errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._connection = connection
         self._head = head
         self._sql = statements
-        self._errors = errors
+        self._translate_errors = translate_errors
         self.open = True
 
     def records_after(self, sequence: int) -> Iterator[Record]:
         if sequence == self._head.sequence:
             return iter(())
-        return read_in_pages(self._page, sequence)
+        return read_in_pages(self._fetch_page, sequence)
 
     def append(self, records: Sequence[Record]) -> None:
         self._check_open()
@@ -259,31 +260,31 @@ class _PostgresLog:
         if not records:
             return
         columns = tuple(zip(*((r.sequence, r.digest, r.payload) for r in records), strict=True))
-        with self._errors():
+        with self._translate_errors():
             self._connection.execute(self._sql.insert, [list(column) for column in columns])
         self._head = head
 
-    def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
+    def _fetch_page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
         self._check_open()
-        with self._errors():
-            return _fetched(self._connection, self._sql, sequence, limit)
+        with self._translate_errors():
+            return _fetch_records(self._connection, self._sql, sequence, limit)
 
     def _check_open(self) -> None:
         if not self.open:
-            raise InvariantBroken("a ledger is used after its writing has ended")
+            raise InvariantBroken("a log writer is used after its write block has ended")
 
 
-def _fetched(
+def _fetch_records(
     connection: Connection, statements: _Statements, sequence: int, limit: int
 ) -> tuple[Head, Sequence[Record]]:
     rows = connection.execute(statements.page, (sequence, limit), binary=True).fetchall()
     if not rows:
-        raise LedgerDamaged("the ledger does not say where it ends")
-    found = [Record(*row[2:]) for row in rows if row[2] is not None]
-    return Head(rows[0][0], rows[0][1]), found
+        raise LedgerDamaged("the ledger has no head record")
+    records = [Record(*row[2:]) for row in rows if row[2] is not None]
+    return Head(rows[0][0], rows[0][1]), records
 
 
 def _check_last(head: Head, last: Head) -> None:
     if head != last:
-        at = min(last.sequence, head.sequence)
-        raise LedgerDamaged(f"record {at + 1} is missing, or record {at} was changed")
+        number = min(last.sequence, head.sequence)
+        raise LedgerDamaged(f"record {number + 1} is missing, or record {number} was changed")

@@ -1,8 +1,8 @@
-"""An address → a connection to a PostgreSQL that keeps what it confirms, or why it would not.
+"""Connect to a PostgreSQL server whose commits are durable, and create the schema of a ledger.
 
-Refused: a standby; `fsync` or `full_page_writes` off; `synchronous_commit` off; and standbys that
-may take over without the last decisions. In 8 failovers with an asynchronous standby, 2 lost
-decisions that had been answered.
+Refused are: a standby; `fsync` or `full_page_writes` off; `synchronous_commit` off; and a primary
+whose standbys may take over without the last decisions. In 8 failovers to an asynchronous standby,
+2 lost decisions that clients had already received.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import psycopg
@@ -21,10 +21,10 @@ from dpolicy.ledger.chain import GENESIS
 from dpolicy.ledger.events import FORMAT
 from dpolicy.ledger.write_lock import lock_timeout_error
 
-#: One connection always has these types of values; `Any` because rows are checked where they are.
+#: `Any`: each query checks the types of its rows.
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-#: Seconds until an address that does not answer counts as down.
+#: Seconds to wait for a connection.
 CONNECT_TIMEOUT = 10
 
 _SCHEMA = """
@@ -93,16 +93,16 @@ SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('full_page
 
 
 def parse_address(url: str) -> tuple[str, str]:
-    """The connection string, and the name of the server for messages, without a password."""
+    """Return the connection string, and the name of the server for messages, without a password."""
     try:
         parts = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
         parts = {}
     if not parts or any("@" in str(parts.get(part)) for part in ("host", "port", "dbname")):
-        # Nothing of it is quoted, and no cause: both may hold a part of the password.
+        # The message and its cause must not quote the address: it may contain the password.
         raise LedgerUnavailable(
-            "the address of the ledger cannot be read\n"
-            "help: write `postgresql://user@host:5432/database`, special characters as %40"
+            "invalid address of a ledger\n"
+            "help: write `postgresql://user@host:5432/database`, with special characters as %40"
         )
     user = f"{quote(str(parts['user']))}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
@@ -111,7 +111,7 @@ def parse_address(url: str) -> tuple[str, str]:
 
 
 def connect_postgres(url: str, name: str, *, wait: float) -> Connection:
-    """A connection whose server was asked whether it keeps what it confirms."""
+    """Connect to a server. Raise `LedgerUnavailable` if it could lose a confirmed commit."""
     with translate_postgres_errors(url, name):
         connection = psycopg.connect(
             url,
@@ -125,38 +125,44 @@ def connect_postgres(url: str, name: str, *, wait: float) -> Connection:
             connection.read_only = False
             milliseconds = int(wait * 1000)
             connection.execute(f"SET lock_timeout = {milliseconds}")
-            # A writer that hangs while it holds the lock is cut off, and commits nothing.
+            # The server disconnects a writer that hangs with the lock; nothing is committed.
             connection.execute(f"SET idle_in_transaction_session_timeout = {2 * milliseconds}")
-            found = connection.execute(_SETTINGS).fetchone()
+            row = connection.execute(_SETTINGS).fetchone()
             connection.commit()
-        check_settings(*(found or ()), name=name)
+        check_settings(ServerSettings(*(row or ())), name=name)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def check_settings(
-    standby: bool,
-    fsync: str,
-    full_pages: str,
-    commit: str,
-    standbys: str,
-    attached: int,
-    single: str,
-    *,
-    name: str,
-) -> None:
-    """Raise `LedgerUnavailable` if a server with such settings could lose what it confirmed."""
-    if standby:
+class ServerSettings(NamedTuple):
+    """Settings of a server that decide whether its commits are durable: a row of `_SETTINGS`."""
+
+    is_standby: bool
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+    #: `synchronous_standby_names`; empty if commits wait for no standby.
+    standby_names: str
+    attached_standbys: int
+    #: `on` if the operator declares that no standby is ever promoted.
+    single_node: str
+
+
+def check_settings(settings: ServerSettings, *, name: str) -> None:
+    """Raise `LedgerUnavailable` if a server with these settings could lose a confirmed commit."""
+    if settings.is_standby:
         raise LedgerUnavailable(f"`{name}` is a standby\nhelp: connect to the primary")
-    if fsync != "on" or full_pages != "on":
+    if settings.fsync != "on" or settings.full_page_writes != "on":
         raise LedgerUnavailable(
-            f"`{name}` would lose decisions when the machine stops: "
-            f"fsync is `{fsync}`, full_page_writes is `{full_pages}`\nhelp: set both to `on`"
+            f"`{name}` would lose decisions in a crash of the machine: fsync is "
+            f"`{settings.fsync}`, full_page_writes is `{settings.full_page_writes}`\n"
+            "help: set both to `on`"
         )
-    check_commit(commit, standbys, name=name)
-    if attached and not standbys and single != "on":
+    check_commit(settings.synchronous_commit, settings.standby_names, name=name)
+    unsafe_failover = settings.attached_standbys and not settings.standby_names
+    if unsafe_failover and settings.single_node != "on":
         raise LedgerUnavailable(
             f"`{name}` has standbys that may take over without the last decisions\n"
             "help: set `synchronous_standby_names`; or, if no standby is ever promoted, "
@@ -164,52 +170,50 @@ def check_settings(
         )
 
 
-def check_commit(commit: str, standbys: str, *, name: str) -> None:
-    """Raise `LedgerUnavailable` if a commit would be confirmed before it is durable."""
-    weak = {"off", "local", "remote_write"} if standbys else {"off"}
-    if commit in weak:
+def check_commit(synchronous_commit: str, standby_names: str, *, name: str) -> None:
+    """Raise `LedgerUnavailable` if the server confirms a commit before it is durable."""
+    unsafe = {"off", "local", "remote_write"} if standby_names else {"off"}
+    if synchronous_commit in unsafe:
         raise LedgerUnavailable(
-            f"`{name}` confirms commits before they are durable: synchronous_commit is `{commit}`\n"
+            f"`{name}` confirms commits before they are durable: "
+            f"synchronous_commit is `{synchronous_commit}`\n"
             "help: `ALTER ROLE … SET synchronous_commit = 'on'`; `local` is enough only on a "
             "single node, without `synchronous_standby_names`"
         )
 
 
 def ensure_schema(connection: Connection, schema: str, name: str) -> None:
-    """Create the tables if they are missing, and check that this version can read them."""
+    """Create the tables if they are missing. Raise `LedgerDamaged` for an unsupported format."""
     quoted = sql.Identifier(schema)
-    if not _exists(connection, schema):
-        # Of several that open a new ledger at once, one creates it.
+    if not _has_schema(connection, schema):
+        # If several processes open a new ledger at once, only one creates it.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"{schema}.head",))
-        if not _exists(connection, schema):
+        if not _has_schema(connection, schema):
             values = {"format": sql.Literal(FORMAT), "genesis": sql.Literal(GENESIS)}
             connection.execute(sql.SQL(_SCHEMA).format(schema=quoted, **values))
     row = connection.execute(sql.SQL("SELECT format FROM {}.head").format(quoted)).fetchone()
     connection.commit()
     if row is None:
-        raise LedgerDamaged(f"the ledger `{name}` does not say where it ends")
+        raise LedgerDamaged(f"ledger `{name}` has no head record")
     if row != (FORMAT,):
         raise LedgerDamaged(
-            f"the ledger `{name}` has format {row[0]}; this version reads format {FORMAT}\n"
+            f"ledger `{name}` has format {row[0]}; this version reads format {FORMAT}\n"
             "help: use the version of dpolicy that wrote it, or a newer one"
         )
 
 
 @contextmanager
 def translate_postgres_errors(url: str, name: str) -> Iterator[None]:
-    """PostgreSQL's errors → ours, without the password."""
+    """Translate errors of PostgreSQL to `DPolicyError`s whose messages contain no password."""
     try:
         yield
     except errors.LockNotAvailable as error:
         raise lock_timeout_error(name) from error
     except _DAMAGE as error:
-        raise LedgerDamaged(
-            f"the ledger `{name}` is damaged: {redacted_message(error, url)}"
-        ) from error
+        raise LedgerDamaged(f"ledger `{name}` is damaged: {redact_message(error, url)}") from error
     except psycopg.Error as error:
         raise LedgerUnavailable(
-            f"the ledger `{name}` cannot be used: {redacted_message(error, url)};"
-            " nothing was written"
+            f"cannot use ledger `{name}`: {redact_message(error, url)}; nothing was written"
         ) from error
 
 
@@ -224,8 +228,8 @@ _DAMAGE = (
 )
 
 
-def redacted_message(error: Exception, url: str) -> str:
-    """What the server said, in one line and without the password."""
+def redact_message(error: Exception, url: str) -> str:
+    """Return the message of an error in one line, without the password."""
     text = " ".join(str(error).split())
     password = conninfo.conninfo_to_dict(url).get("password")
     if password:
@@ -234,7 +238,7 @@ def redacted_message(error: Exception, url: str) -> str:
     return re.sub(r"(postgres(?:ql)?://[^:@/\s]*):[^@/\s]*@", r"\1:…@", text)
 
 
-def _exists(connection: Connection, schema: str) -> bool:
-    # Not `to_regclass`, which remembers what it has not found.
+def _has_schema(connection: Connection, schema: str) -> bool:
+    # Not `to_regclass`: it caches a negative result.
     query = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'head'"
     return connection.execute(query, (schema,)).fetchone() is not None

@@ -1,12 +1,13 @@
-"""A file → a store: one writer over threads and processes, every commit synced to disk.
+"""Store in a SQLite file: one writer across threads and processes; every commit is synced to disk.
 
-    lock (`BEGIN IMMEDIATE`) → catch up → append → `COMMIT`, which returns when the disk has it
+    lock (`BEGIN IMMEDIATE`) → read new records → append → `COMMIT`, which returns after the sync
 
-Readers use a connection of their own and never wait. What is assumed: the disk keeps what it has
-confirmed as synced, and writes sectors of 512 bytes wholly or not at all.
+Readers use a separate connection and never wait for the writer. The store assumes that the disk
+keeps data that it has confirmed as synced, and that it writes a sector of 512 bytes completely or
+not at all.
 
-Do not open the file with anything else in the same process while a store is open: closing it
-there would drop the locks (a property of POSIX).
+While a store is open, no other code in the same process may open the file: closing it there would
+drop the locks of the store (a property of POSIX locks).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PAGE = "SELECT sequence, digest, payload FROM record WHERE sequence > ? ORDER B
 
 
 class SqliteStore:
-    """A ledger in one file (and SQLite's two beside it), created if it does not exist."""
+    """A ledger in one file, with two files of SQLite next to it; created if it does not exist."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, wait: float = LOCK_TIMEOUT, vfs: str | None = None
@@ -47,23 +48,23 @@ class SqliteStore:
         self._wait, self._vfs = wait, vfs
         prepare_file(self._path, self._name)
         self._writers, self._readers = WriteLock(self._name, wait), WriteLock(self._name, wait)
-        self._writer: apsw.Connection | None = self._connected()
-        self._reader: apsw.Connection | None = self._connected()
+        self._writer: apsw.Connection | None = self._connect()
+        self._reader: apsw.Connection | None = self._connect()
         with translate_sqlite_errors(self._name):
-            _head(self._reader)  # recovers the log, if there is one to recover
+            _read_head(self._reader)  # SQLite recovers the write-ahead log here
             flush(self._path)
-            self._files = self._found()
+            self._files = self._file_ids()
 
     @property
     def name(self) -> str:
-        """The path, as it was given."""
+        """Path as the caller wrote it."""
         return self._name
 
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
-        """Be the only writer over all processes; durable when the block ends normally."""
+        """Hold the write lock across all processes; commit when the block ends normally."""
         with self._writers.held():
-            connection = self._begun()
+            connection = self._begin()
             log = _SqliteLog(connection, self._name)
             try:
                 with translate_sqlite_errors(self._name):
@@ -77,27 +78,27 @@ class SqliteStore:
             self._commit(connection)
 
     def records_after(self, sequence: int) -> Iterator[Record]:
-        """The durable records behind a number."""
-        return read_in_pages(self._page, sequence)
+        """Return the durable records after a number."""
+        return read_in_pages(self._fetch_page, sequence)
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
-        """The snapshot, unless it is damaged or of another history."""
+        """Return the snapshot, or None if it is damaged or belongs to another ledger."""
         with self._readers.held(), translate_sqlite_errors(self._name):
-            connection = self._open(self._reader)
+            connection = self._require_open(self._reader)
             for row in connection.execute("SELECT sequence, digest, data FROM snapshot"):
                 sequence, digest, data = row
-                if _is_blob(data) and digest == _seal(connection, sequence, data):
+                if _is_blob(data) and digest == _snapshot_hash(connection, sequence, data):
                     return sequence, data
         return None
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
         with self._writers.held():
-            connection = self._begun()
+            connection = self._begin()
             try:
                 with translate_sqlite_errors(self._name):
-                    check_not_older(_head(connection), sequence)
-                    row = (sequence, _seal(connection, sequence, data), data)
+                    check_not_older(_read_head(connection), sequence)
+                    row = (sequence, _snapshot_hash(connection, sequence, data), data)
                     connection.execute("REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
             except BaseException:
                 self._roll_back(connection)
@@ -105,32 +106,32 @@ class SqliteStore:
             self._commit(connection)
 
     def close(self) -> None:
-        """Let go of the file; the last to do so folds the log into it."""
+        """Close the file. The last process to close it merges the write-ahead log into it."""
         for connection in (self._reader, self._writer):
             if connection is not None:
                 with translate_sqlite_errors(self._name):
                     connection.close()
         self._reader = self._writer = None
 
-    def _connected(self) -> apsw.Connection:
+    def _connect(self) -> apsw.Connection:
         return connect_sqlite(self._path, self._name, wait=self._wait, vfs=self._vfs)
 
-    def _open(self, connection: apsw.Connection | None) -> apsw.Connection:
+    def _require_open(self, connection: apsw.Connection | None) -> apsw.Connection:
         if connection is None:
-            raise LedgerUnavailable(f"the ledger `{self._name}` was closed")
+            raise LedgerUnavailable(f"ledger `{self._name}` was closed")
         return connection
 
-    def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
+    def _fetch_page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
         with self._readers.held(), translate_sqlite_errors(self._name):
-            connection = self._open(self._reader)
-            return _head(connection), _records(connection, sequence, limit)
+            connection = self._require_open(self._reader)
+            return _read_head(connection), _read_records(connection, sequence, limit)
 
-    def _begun(self) -> apsw.Connection:
-        connection = self._open(self._writer)
+    def _begin(self) -> apsw.Connection:
+        connection = self._require_open(self._writer)
         with translate_sqlite_errors(self._name):
-            if connection.in_transaction:  # a roll-back failed: start afresh
+            if connection.in_transaction:  # an earlier rollback failed: reconnect
                 connection.close(force=True)
-                connection = self._writer = self._connected()
+                connection = self._writer = self._connect()
             connection.execute("BEGIN IMMEDIATE")
         try:
             self._check_in_place()
@@ -146,8 +147,8 @@ class SqliteStore:
         except (apsw.Error, LedgerUnavailable) as error:
             self._roll_back(connection)
             raise LedgerUnavailable(
-                f"the ledger `{self._name}` could not confirm a commit: {error}; "
-                "the outcome is not known\nhelp: ask again with the same id"
+                f"ledger `{self._name}` did not confirm a commit: {error}; "
+                "the outcome is unknown\nhelp: retry with the same id"
             ) from error
 
     def _roll_back(self, connection: apsw.Connection) -> None:
@@ -155,28 +156,31 @@ class SqliteStore:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except apsw.Error:
-            return  # `_begun` notices, and what was written is not committed either way
+            return  # nothing was committed; `_begin` detects the open transaction and reconnects
 
-    def _found(self) -> tuple[tuple[int, int], ...]:
-        """Which files the ledger and its log are, whatever their names point to later."""
+    def _file_ids(self) -> tuple[tuple[int, int], ...]:
+        """Return device and inode of the ledger file and its log."""
         stats = [self._path.stat(), self._log_path.stat()]
         return tuple((stat.st_dev, stat.st_ino) for stat in stats)
 
     def _check_in_place(self) -> None:
-        """A file that was moved away still takes writes, and nobody would find them again."""
+        """Raise `LedgerUnavailable` if the path names another file than the open one.
+
+        SQLite would still write to a file that was moved away, and those records would be lost.
+        """
         try:
-            found: object = self._found()
+            current: object = self._file_ids()
         except FileNotFoundError:
-            found = None
-        if found != self._files:
+            current = None
+        if current != self._files:
             raise LedgerUnavailable(
-                f"the file of the ledger `{self._name}` was moved or replaced while in use\n"
-                "help: stop every process that uses it before you restore it, then start again"
+                f"the file of ledger `{self._name}` was moved or replaced while in use\n"
+                "help: stop all processes that use it, restore it, then start them again"
             )
 
 
 class _SqliteLog:
-    """The ledger while its transaction is open."""
+    """A log writer within one transaction."""
 
     def __init__(self, connection: apsw.Connection, name: str) -> None:
         self._connection = connection
@@ -185,17 +189,17 @@ class _SqliteLog:
         self.open = True
 
     def start(self) -> None:
-        """Read the head, which must be the last record."""
-        self._head = _head(self._connection)
+        """Read the head. Raise `LedgerDamaged` if it does not match the last record."""
+        self._head = _read_head(self._connection)
         last = [Head(*row) for row in self._connection.execute(_LAST)] or [Head()]
         if last[0] != self._head:
-            at = min(last[0].sequence, self._head.sequence)
-            raise LedgerDamaged(f"record {at + 1} is missing, or record {at} was changed")
+            number = min(last[0].sequence, self._head.sequence)
+            raise LedgerDamaged(f"record {number + 1} is missing, or record {number} was changed")
 
     def records_after(self, sequence: int) -> Iterator[Record]:
         if sequence == self._head.sequence:
             return iter(())
-        return read_in_pages(self._page, sequence)
+        return read_in_pages(self._fetch_page, sequence)
 
     def append(self, records: Sequence[Record]) -> None:
         self._check_open()
@@ -205,38 +209,38 @@ class _SqliteLog:
             self._connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
         self._head = head
 
-    def _page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
+    def _fetch_page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
         self._check_open()
         with translate_sqlite_errors(self._name):
-            return self._head, _records(self._connection, sequence, limit)
+            return self._head, _read_records(self._connection, sequence, limit)
 
     def _check_open(self) -> None:
         if not self.open:
-            raise InvariantBroken("a ledger is used after its writing has ended")
+            raise InvariantBroken("a log writer is used after its write block has ended")
 
 
-def _head(connection: apsw.Connection) -> Head:
+def _read_head(connection: apsw.Connection) -> Head:
     for sequence, digest in connection.execute(_HEAD):
         if isinstance(sequence, int) and _is_blob(digest):
             return Head(sequence, digest)
-    raise LedgerDamaged("the ledger does not say where it ends")
+    raise LedgerDamaged("the ledger has no head record")
 
 
-def _records(connection: apsw.Connection, sequence: int, limit: int) -> Sequence[Record]:
+def _read_records(connection: apsw.Connection, sequence: int, limit: int) -> Sequence[Record]:
     rows = connection.execute(_PAGE, (sequence, limit)).fetchall()
-    return [_record(number, digest, payload) for number, digest, payload in rows]
+    return [_check_row(number, digest, payload) for number, digest, payload in rows]
 
 
-def _record(number: object, digest: object, payload: object) -> Record:
+def _check_row(number: object, digest: object, payload: object) -> Record:
     if isinstance(number, int) and isinstance(digest, bytes) and isinstance(payload, bytes):
         return Record(number, digest, payload)
-    raise LedgerDamaged(f"record {number} is not made of bytes")
+    raise LedgerDamaged(f"record {number} is not stored as bytes")
 
 
-def _seal(connection: apsw.Connection, sequence: int, data: bytes) -> bytes:
-    """What ties a snapshot to the history that it is of."""
-    found = connection.execute("SELECT digest FROM record WHERE sequence = ?", (sequence,))
-    digests = [row[0] for row in found if _is_blob(row[0])]
+def _snapshot_hash(connection: apsw.Connection, sequence: int, data: bytes) -> bytes:
+    """Return the hash that ties a snapshot to the record that it was made at."""
+    rows = connection.execute("SELECT digest FROM record WHERE sequence = ?", (sequence,))
+    digests = [row[0] for row in rows if _is_blob(row[0])]
     return record_hash(digests[0] if digests else b"", sequence, data)
 
 

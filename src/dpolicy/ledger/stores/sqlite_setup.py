@@ -1,8 +1,8 @@
-"""A path → a connection to a ledger file that is safe to write, or the reason why there is none.
+"""Create ledger files and connect to them with settings that are safe to write with.
 
-Measured on every prefix of a commit's writes (`tests/faults`): a write-ahead log with
-`synchronous=FULL` loses nothing; Python's default settings do. Releases of SQLite before 3.51.3 can
-corrupt a write-ahead log that two connections use, so they are refused.
+`tests/faults` cuts the power after every write of a commit: a write-ahead log with
+`synchronous=FULL` loses nothing; the default settings of Python's `sqlite3` lose commits. SQLite
+before 3.51.3 can corrupt a write-ahead log that two connections use, so it is refused.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dpolicy.ledger.events import FORMAT
 from dpolicy.ledger.stores.file_systems import check_file_system
 from dpolicy.ledger.write_lock import lock_timeout_error
 
-#: The first release without the WAL-reset bug.
+#: The first version without the WAL-reset bug.
 MIN_SQLITE_VERSION = (3, 51, 3)
 
-#: What marks a SQLite file as a ledger: "dpol".
+#: Identifies a SQLite file as a ledger: "dpol" in ASCII.
 APPLICATION_ID = 0x64706F6C
 
-#: Every connection is set up so; the second column is what SQLite must answer.
+#: Settings of every connection, with the value that SQLite must confirm.
 SETTINGS = (
     ("journal_mode=WAL", "wal"),
     ("synchronous=FULL", 2),
-    ("fullfsync=ON", 1),  # macOS: through the disk's cache
+    ("fullfsync=ON", 1),  # macOS: flush the disk cache too
     ("checkpoint_fullfsync=ON", 1),
     ("cell_size_check=ON", 1),
     ("trusted_schema=OFF", 0),
@@ -79,26 +79,27 @@ COMMIT;
 
 
 def prepare_file(path: Path, name: str) -> None:
-    """Check that a ledger can be kept at a path, and create it if there is none."""
+    """Check that a path is safe for a ledger, and create the ledger if it does not exist."""
     check_library(apsw.sqlite_lib_version())
-    _check_place(path, name)
+    _check_path(path, name)
     if not path.exists():
-        _check_no_rest(path, name)
+        _check_no_orphaned_log(path, name)
         with translate_sqlite_errors(name):
             _create(path)
 
 
 def connect_sqlite(path: Path, name: str, *, wait: float, vfs: str | None) -> apsw.Connection:
-    """A connection to a ledger that exists, with durable settings that SQLite has confirmed."""
+    """Connect to an existing ledger. Raise `LedgerUnavailable` if SQLite refuses a safe setting."""
     with translate_sqlite_errors(name):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
             connection.set_busy_timeout(int(wait * 1000))
             _check_is_ledger(connection, name)
             for setting, confirmed in SETTINGS:
-                found = _one(connection, f"PRAGMA {setting}", f"PRAGMA {setting.split('=')[0]}")
-                if found != confirmed:
-                    raise LedgerUnavailable(f"SQLite refuses `{setting}` for `{name}`: {found}")
+                statements = (f"PRAGMA {setting}", f"PRAGMA {setting.split('=')[0]}")
+                value = _last_value(connection, *statements)
+                if value != confirmed:
+                    raise LedgerUnavailable(f"SQLite refuses `{setting}` for `{name}`: {value}")
             _check_tables(connection, name)
         except BaseException:
             connection.close(force=True)
@@ -107,42 +108,42 @@ def connect_sqlite(path: Path, name: str, *, wait: float, vfs: str | None) -> ap
 
 
 def flush(path: Path) -> None:
-    """Make durable what a process that was killed may have left unsynced, before it is relied on.
+    """Sync the log file and the folder of a ledger before its records are used.
 
-    Its last commit can be in the log file, and be recovered from there, without ever having been
-    synced; and the ledger itself may have been created a moment ago.
+    If a process was killed, SQLite can recover its last commit from the log file although the log
+    was never synced. The ledger file itself may also be new and its folder entry not yet synced.
     """
-    for place in (path.with_name(path.name + "-wal"), path.parent):
+    for target in (path.with_name(path.name + "-wal"), path.parent):
         with suppress(FileNotFoundError):
-            _sync(place)
+            _sync(target)
 
 
 def check_library(version: str) -> None:
-    """Raise `LedgerUnavailable` for a release of SQLite that can corrupt its log."""
+    """Raise `LedgerUnavailable` for a version of SQLite that can corrupt its log."""
     if tuple(int(part) for part in version.split(".")) < MIN_SQLITE_VERSION:
         oldest = ".".join(map(str, MIN_SQLITE_VERSION))
         raise LedgerUnavailable(
-            f"SQLite {version} can corrupt its write-ahead log; {oldest} is the first that cannot\n"
-            "help: install the `apsw` wheel, which brings its own SQLite"
+            f"SQLite {version} can corrupt its write-ahead log; version {oldest} fixes that\n"
+            "help: install the `apsw` wheel, which contains SQLite"
         )
 
 
 @contextmanager
 def translate_sqlite_errors(name: str) -> Iterator[None]:
-    """SQLite's errors → ours."""
+    """Translate errors of SQLite and the operating system to `DPolicyError`s."""
     try:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise lock_timeout_error(name) from error
     except _DAMAGE as error:
-        raise LedgerDamaged(f"the ledger `{name}` is damaged: {error}") from error
+        raise LedgerDamaged(f"ledger `{name}` is damaged: {error}") from error
     except (apsw.FullError, apsw.TooBigError) as error:
         raise LedgerUnavailable(
-            f"there is no room for the ledger `{name}`; nothing was written\n"
-            "help: make room; nothing needs repair"
+            f"the disk of ledger `{name}` is full; nothing was written\n"
+            "help: free some space; the ledger needs no repair"
         ) from error
     except (apsw.Error, OSError) as error:
-        raise LedgerUnavailable(f"the ledger `{name}` cannot be used: {error}") from error
+        raise LedgerUnavailable(f"cannot use ledger `{name}`: {error}") from error
 
 
 _DAMAGE = (
@@ -156,39 +157,41 @@ _DAMAGE = (
 )
 
 
-def _check_place(path: Path, name: str) -> None:
+def _check_path(path: Path, name: str) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise LedgerUnavailable(
-            f"the folder of the ledger `{name}` does not exist\nhelp: create it first"
+            f"the folder of ledger `{name}` does not exist\nhelp: create it first"
         )
     check_file_system(folder)
     if path.exists() and not path.is_file():
-        raise LedgerUnavailable(f"`{name}` is not a file\nhelp: name a file in that folder")
+        raise LedgerUnavailable(f"`{name}` is not a file\nhelp: give the path of a file")
     unwritable = [p for p in (folder, path) if p.exists() and not os.access(p, os.W_OK)]
     if unwritable:
         raise LedgerUnavailable(
-            f"the ledger `{name}` cannot be written here: `{unwritable[0].name}` is read-only\n"
-            "help: let this user write the file and its folder; SQLite keeps its log next to it"
+            f"cannot write ledger `{name}`: `{unwritable[0].name}` is read-only\n"
+            "help: give this user write access to the file and its folder; SQLite keeps a log there"
         )
 
 
-def _check_no_rest(path: Path, name: str) -> None:
+def _check_no_orphaned_log(path: Path, name: str) -> None:
     for ending in ("-wal", "-journal"):
         if path.with_name(path.name + ending).exists():
             raise LedgerDamaged(
-                f"`{name}` is missing, but the log of a ledger is there: `{path.name}{ending}`\n"
-                "help: put both back together; to start anew, move the log away"
+                f"`{name}` is missing, but its log file `{path.name}{ending}` exists\n"
+                "help: restore both files together; for a new ledger, move the log file away"
             )
 
 
 def _create(path: Path) -> None:
-    """A whole ledger appears under its name at once, or not at all; never over another."""
+    """Create a complete ledger at a path atomically; never replace an existing file."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         connection = apsw.Connection(str(fresh))
         try:
-            connection.execute(SCHEMA).fetchall()  # or it stops at the first row
+            connection.execute(
+                SCHEMA
+            ).fetchall()  # execute all statements, not only the first that returns a row
         finally:
             connection.close()
         _sync(fresh)
@@ -200,36 +203,36 @@ def _create(path: Path) -> None:
 
 
 def _check_is_ledger(connection: apsw.Connection, name: str) -> None:
-    application = _one(connection, "PRAGMA application_id")
+    application = _last_value(connection, "PRAGMA application_id")
     if application != APPLICATION_ID:
-        what = "an empty file" if Path(connection.filename).stat().st_size == 0 else "another file"
+        empty = Path(connection.filename).stat().st_size == 0
         raise LedgerDamaged(
-            f"`{name}` is not a ledger but {what}\n"
-            "help: if a ledger was there, put it back; else name a file that does not exist yet"
+            f"`{name}` is not a ledger but {'an empty file' if empty else 'another file'}\n"
+            "help: if it was a ledger, restore it; otherwise give a path that does not exist yet"
         )
-    version = _one(connection, "PRAGMA user_version")
+    version = _last_value(connection, "PRAGMA user_version")
     if version != FORMAT:
         raise LedgerDamaged(
-            f"the ledger `{name}` has format {version}; this version reads format {FORMAT}\n"
+            f"ledger `{name}` has format {version}; this version reads format {FORMAT}\n"
             "help: use the version of dpolicy that wrote it, or a newer one"
         )
 
 
 def _check_tables(connection: apsw.Connection, name: str) -> None:
-    found = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
     for table in ("record", "head", "snapshot"):
-        if table not in found:
-            raise LedgerDamaged(f"the ledger `{name}` has no table `{table}`")
+        if table not in names:
+            raise LedgerDamaged(f"ledger `{name}` has no table `{table}`")
 
 
-def _one(connection: apsw.Connection, *statements: str) -> object:
-    """The last value that statements answer with."""
+def _last_value(connection: apsw.Connection, *statements: str) -> object:
+    """Execute statements and return the last value that they return."""
     rows = [row for statement in statements for row in connection.execute(statement)]
     return rows[-1][0] if rows else None
 
 
-def _sync(place: Path) -> None:
-    descriptor = os.open(place, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

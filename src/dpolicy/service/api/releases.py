@@ -10,7 +10,7 @@ from typing import Any
 
 from dpolicy.errors import OperationRejected, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, release_body_in
+from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, event_author, release_body_in
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -204,7 +204,7 @@ def handle_void(call: ApiRequest) -> ApiResponse:
 def _find_own_release(call: ApiRequest) -> str:
     """Return the release id in the path. Raise `RequestRefused` unless the caller may end it."""
     release = call.path["release"]
-    ensure_owner(call, getattr(call.decision_point.find_release(release)[1], "by", ""))
+    ensure_owner(call, event_author(call.decision_point.find_release(release)[1]))
     return release
 
 
@@ -215,7 +215,7 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
         entry, event = call.decision_point.find_release(release)
     except OperationRejected:
         return _show_proposed_release(call, release)
-    _ensure_visible(call, getattr(event, "by", ""))
+    _ensure_visible(call, event_author(event))
     decision = json.loads(event.answer) if isinstance(event, ReleaseDecided) else None
     return ApiResponse(
         {
@@ -223,7 +223,7 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
             "status": entry.status,
             "sequence": entry.request_record,
             "charged-by": entry.charge_record,
-            "by": getattr(event, "by", ""),
+            "by": event_author(event),
             "at": event.at,
             "body": release_body_in(call.decision_point.event(entry.charge_record)),
             "decision": decision,

@@ -8,7 +8,7 @@ not bypass the check (threat T6). The policy must still be active when the opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -17,6 +17,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
+from dpolicy.releases.release_format import release_with_author
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.auth.principal import Role
@@ -34,7 +35,7 @@ def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
         raise RequestRefused(
             "forbidden", f"the release names the author `{release.by}`, but the caller is `{name}`"
         )
-    return replace(release, by=name, body={**release.body, "by": name})
+    return release_with_author(release, name)
 
 
 @dataclass(frozen=True, slots=True)

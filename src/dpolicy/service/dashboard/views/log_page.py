@@ -15,6 +15,7 @@ from dpolicy.ledger.events import (
     ProposalAnswered,
     ReleaseDecided,
     VoidProposed,
+    event_author,
     from_bytes,
 )
 from dpolicy.pdp.audit import AuditReport
@@ -114,7 +115,7 @@ def _build_row(record: Record, previous: str) -> LogRow:
         event.at,
         name,
         subject,
-        getattr(event, "by", ""),
+        event_author(event),
         getattr(event, "because", ""),
         record.digest.hex(),
         previous,

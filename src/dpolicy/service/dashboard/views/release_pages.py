@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Event, ReleaseDecided, release_body_in
+from dpolicy.ledger.events import Event, ReleaseDecided, event_author, release_body_in
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, ReleaseEntry
 from dpolicy.releases.decision import Decision
 from dpolicy.service.dashboard.pagination import Pagination, paginate
@@ -167,4 +167,4 @@ def _build_row(name: str, entry: ReleaseEntry, event: Event) -> ReleaseRow:
 
 def release_author(event: Event) -> str:
     """Return the author of the event, else that of the release body, else an empty string."""
-    return getattr(event, "by", "") or str(release_body_in(event).get("by", ""))
+    return event_author(event) or str(release_body_in(event).get("by", ""))

@@ -1,10 +1,10 @@
-"""What child processes do with a decision point; a nursery like `tests.faults.children`.
+"""Tasks of child processes that use a decision point (`python -m tests.faults.decision_tasks`).
 
-decide            ask, commit and void for ever in so many threads (`cap`); print each id and
-                  status once it was acknowledged
-decide-late       the canary: a store that commits only every third block
-submit            submit so many releases (`tries`), and as many that all the others submit too
-submit-unlocked   the canary: a store that locks only after the decision was made
+decide            submit, commit and void for ever in `cap` threads; print the id and the status
+                  of a release after the decision point has acknowledged it
+decide-late       the canary: a store that commits only every third write block
+submit            submit `tries` releases of this process, and `tries` that every child submits
+submit-unlocked   the canary: a store that takes the lock only after the decision
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from threading import Thread
 
-from tests.faults import children
-from tests.faults.requests import STEP, body, policy, step, story
-from tests.ledger.records import follow, head_of
+from tests.faults.fork_server import serve
+from tests.faults.lifecycles import COST_STEP, advance, body, lifecycle, policy
+from tests.ledger.records import chain_records, last_head
 
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.store import LedgerStore, LogWriter
@@ -27,8 +27,8 @@ from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 
 
-class Passing:
-    """A store that passes everything on to another; the canaries change one thing."""
+class DelegatingStore:
+    """A store that delegates every call to another store; each canary changes one method."""
 
     def __init__(self, store: LedgerStore) -> None:
         self.store = store
@@ -55,33 +55,33 @@ class Passing:
         self.store.close()
 
 
-class Late(Passing):
-    """Ends a block without a commit, and commits three blocks together."""
+class LateCommitStore(DelegatingStore):
+    """A store that commits three write blocks together."""
 
     def __init__(self, store: LedgerStore) -> None:
         super().__init__(store)
         self._blocks = 0
-        self._held = ExitStack()
+        self._transaction = ExitStack()
 
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
         if self._blocks % 3 == 0:
-            self._log = self._held.enter_context(self.store.open_for_writing())
+            self._log = self._transaction.enter_context(self.store.open_for_writing())
         self._blocks += 1
         yield self._log
         if self._blocks % 3 == 0:
-            self._held.close()
+            self._transaction.close()
 
 
-class Unlocked(Passing):
-    """Lets anybody decide at any time, and brings the records into line afterwards."""
+class UnlockedStore(DelegatingStore):
+    """A store whose writers decide without the lock; it renumbers their records afterwards."""
 
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
-        yield _Unlocked(self.store)
+        yield _UnlockedLog(self.store)
 
 
-class _Unlocked:
+class _UnlockedLog:
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
 
@@ -90,14 +90,14 @@ class _Unlocked:
 
     def append(self, records: Sequence[Record]) -> None:
         with self._store.open_for_writing() as log:
-            head = head_of(list(log.records_after(0)))
-            log.append(follow(head, [record.payload for record in records]))
+            head = last_head(list(log.records_after(0)))
+            log.append(chain_records(head, [record.payload for record in records]))
 
 
 def decide(store: LedgerStore, cap: int, tries: int) -> None:
-    """Tell stories in threads that share a decision point, and so its commits."""
+    """Run lifecycles of releases in threads that share a decision point and its commits."""
     point = DecisionPoint(store)
-    threads = [Thread(target=_tell, args=(point, thread)) for thread in range(cap)]
+    threads = [Thread(target=_run_lifecycles, args=(point, thread)) for thread in range(cap)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,12 +105,12 @@ def decide(store: LedgerStore, cap: int, tries: int) -> None:
 
 
 def decide_late(store: LedgerStore, cap: int, tries: int) -> None:
-    """The same, acknowledged too early."""
-    decide(Late(store), 1, tries)
+    """Run `decide` on a store that acknowledges too early."""
+    decide(LateCommitStore(store), 1, tries)
 
 
 def submit(store: LedgerStore, cap: int, tries: int) -> None:
-    """Spend as much as there is."""
+    """Submit releases until the budget is spent."""
     point = DecisionPoint(store)
     for number in range(tries):
         _submit(point, f"{os.getpid()}.0.{number}")
@@ -118,55 +118,56 @@ def submit(store: LedgerStore, cap: int, tries: int) -> None:
 
 
 def submit_unlocked(store: LedgerStore, cap: int, tries: int) -> None:
-    """The same, with a decision point that does not live to see its records renumbered."""
+    """Submit without the lock.
+
+    Each release gets a new decision point: an existing one would notice the renumbered records.
+    """
     for number in range(tries):
-        _submit(DecisionPoint(Unlocked(store)), f"{os.getpid()}.0.{number}")
+        _submit(DecisionPoint(UnlockedStore(store)), f"{os.getpid()}.0.{number}")
 
 
-def _tell(point: DecisionPoint, thread: int) -> None:
+def _run_lifecycles(point: DecisionPoint, thread: int) -> None:
     try:
         for number in count():
             release = f"{os.getpid()}.{thread}.{number}"
-            for status in story(release):
-                step(point, release, status)
-                _say(release, status)
+            for status in lifecycle(release):
+                advance(point, release, status)
+                _print_status(release, status)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
 
 
 def _submit(point: DecisionPoint, release: str) -> None:
-    decision = point.submit(body(release, STEP))
-    word = "allowed" if decision.allowed else "denied"
-    _say(release, f"{word} again" if decision.replayed else word)
+    decision = point.submit(body(release, COST_STEP))
+    status = "allowed" if decision.allowed else "denied"
+    _print_status(release, f"{status} again" if decision.replayed else status)
 
 
-def _say(release: str, status: str) -> None:
+def _print_status(release: str, status: str) -> None:
     os.write(1, f"{release} {status}\n".encode())
 
 
-children.TASKS.update(
-    {
-        "decide": decide,
-        "decide-late": decide_late,
-        "submit": submit,
-        "submit-unlocked": submit_unlocked,
-    }
-)
+TASKS = {
+    "decide": decide,
+    "decide-late": decide_late,
+    "submit": submit,
+    "submit-unlocked": submit_unlocked,
+}
 
 
 def _warm_up() -> None:
-    """Load and build what a child needs before it is born."""
+    """Load the libraries and fill the caches that children use, before forking."""
     __import__("dpolicy.ledger.stores.sqlite")
     __import__("dpolicy.ledger.stores.postgres")
     point = DecisionPoint(MemoryStore())
     point.apply(policy())
     for release in ("0.0.0", "0.0.1"):
-        for status in story(release):
-            step(point, release, status)
+        for status in lifecycle(release):
+            advance(point, release, status)
 
 
 if __name__ == "__main__":
     _warm_up()
-    gc.freeze()  # or each child copies what the collector touches
-    children._nursery()
+    gc.freeze()  # otherwise the collector touches these objects and each child copies them
+    serve(TASKS)

@@ -1,0 +1,152 @@
+"""Schema of the events in the ledger: format, fields, and the check of each field.
+
+A record states the format of its kind: 1, or 2 for the kinds that concern proposals. A ledger of
+format 1 is therefore a ledger of format 2 without proposals. `body` fields are checked by the
+release format (`releases/release_format.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from dpolicy.errors import LedgerDamaged
+from dpolicy.releases.release_format import RELEASE
+from dpolicy.text.shapes import ListShape, TextShape
+from dpolicy.text.value_checks import ValueCheck, is_boolean, is_number, is_text, value_check
+
+#: The newest format of a record that this code writes and reads.
+NEWEST_FORMAT = 2
+
+_is_text_list = value_check(ListShape(TextShape()))
+_is_body = value_check(RELEASE)
+
+
+def _is_record_number(value: Any) -> bool:
+    return type(value) in (int, Fraction) and value >= 1 and value == int(value)
+
+
+def _is_optional_text(value: Any) -> bool:
+    return value is None or is_text(value)
+
+
+def _is_optional_body(value: Any) -> bool:
+    return value is None or _is_body(value)
+
+
+def _is_source(value: Any) -> bool:
+    """Return whether a value is the name and the text of a policy file."""
+    return _is_text_list(value) and len(value) == 2
+
+
+def _is_source_list(value: Any) -> bool:
+    return type(value) is list and len(value) >= 1 and all(map(_is_source, value))
+
+
+_POLICY: Mapping[str, ValueCheck] = {
+    "at": is_text,
+    "by": is_text,
+    "because": is_text,
+    "digest": is_text,
+    "sources": _is_source_list,
+    "accepted": _is_text_list,
+}
+_VOID: Mapping[str, ValueCheck] = {
+    "at": is_text,
+    "by": is_text,
+    "release": is_text,
+    "because": is_text,
+}
+_RECORDED_RELEASE: Mapping[str, ValueCheck] = {
+    "at": is_text,
+    "by": is_text,
+    "because": is_text,
+    "release": is_text,
+    "body": _is_body,
+}
+
+#: The fields of each kind of event, with the check of a field's recorded value.
+EVENT_FIELDS: Mapping[str, Mapping[str, ValueCheck]] = {
+    "policy-applied": _POLICY,
+    "release-decided": {
+        "at": is_text,
+        "by": is_text,
+        "release": is_text,
+        "body": _is_body,
+        "allowed": is_boolean,
+        "reserved": is_boolean,
+        "expires": _is_optional_text,
+        "answer": is_text,
+    },
+    "release-committed": {
+        "at": is_text,
+        "by": is_text,
+        "release": is_text,
+        "body": _is_optional_body,
+    },
+    "release-voided": _VOID,
+    "release-expired": {"at": is_text, "release": is_text},
+    "release-imported": _RECORDED_RELEASE,
+    "release-relabelled": _RECORDED_RELEASE,
+    "release-proposed": {
+        "at": is_text,
+        "by": is_text,
+        "release": is_text,
+        "body": _is_body,
+        "reserve": is_boolean,
+    },
+    "void-proposed": _VOID,
+    "policy-proposed": _POLICY,
+    "proposal-answered": {
+        "at": is_text,
+        "by": is_text,
+        "because": is_text,
+        "proposal": _is_record_number,
+        "approved": is_boolean,
+    },
+}
+
+_PROPOSAL_EVENTS = ("release-proposed", "void-proposed", "policy-proposed", "proposal-answered")
+
+#: The format of each kind of record.
+EVENT_FORMATS: Mapping[str, int] = {
+    name: 2 if name in _PROPOSAL_EVENTS else 1 for name in EVENT_FIELDS
+}
+
+#: The checks of all keys of a record.
+_RECORD_FIELDS: Mapping[str, dict[str, ValueCheck]] = {
+    name: {"format": is_number, "event": is_text, **checks} for name, checks in EVENT_FIELDS.items()
+}
+
+
+def check_event(payload: Any, *, with_body: bool = True) -> str:
+    """Return the event type of a decoded record.
+
+    Raise `LedgerDamaged` unless the record has exactly the fields of its event type, and each
+    value has the shape of its field. `with_body=False` skips the release body.
+    """
+    if not isinstance(payload, dict) or "format" not in payload or "event" not in payload:
+        raise LedgerDamaged("record is not an event")
+    number, name = payload["format"], payload["event"]
+    if number not in range(1, NEWEST_FORMAT + 1):
+        raise LedgerDamaged(f"record has format {number}; this version reads up to {NEWEST_FORMAT}")
+    checks = _RECORD_FIELDS.get(name) if isinstance(name, str) else None
+    if checks is None:
+        raise LedgerDamaged(f"unknown event type `{name}`")
+    if EVENT_FORMATS[name] != number:
+        raise LedgerDamaged(f"record `{name}` has format {number}, not {EVENT_FORMATS[name]}")
+    if checks.keys() != payload.keys():
+        raise LedgerDamaged(f"record `{name}` does not have the fields of its event type")
+    for field, is_valid in checks.items():
+        if (with_body or field != "body") and not is_valid(payload[field]):
+            raise LedgerDamaged(f"record `{name}` has an invalid `{field}`")
+    if payload.get("reserved") and payload["expires"] is None:
+        raise LedgerDamaged("reservation record has no expiry time")
+    return str(name)
+
+
+def check_body(body: Any) -> None:
+    """Raise `LedgerDamaged` if a recorded value is not the body of a release."""
+    if not _is_body(body):
+        raise LedgerDamaged("record has an invalid `body`")
