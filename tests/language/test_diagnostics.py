@@ -115,7 +115,7 @@ def test_messages_are_written_for_people(example: str) -> None:
 
 
 def test_every_example_is_listed() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(PLACES)
+    assert {path.stem for path in EXAMPLES.glob("P*.yaml")} == set(PLACES)
 
 
 def test_every_code_has_an_example() -> None:
