@@ -66,11 +66,11 @@ def _shared_part(family: CodeFamily, headings: dict[str, str]) -> Iterator[str]:
         return
     yield ""
     links = [f"[`{name}`](#{_anchor(headings[name])})" for name in files if name in headings]
-    yield f"The examples use {', '.join(links)}." if links else "The examples use this policy:"
-    for name, text in files.items():
-        if name not in headings:
-            headings[name] = family.heading
-            yield from _files({name: text}, with_names=True)
+    new_files = {name: text for name, text in files.items() if name not in headings}
+    nouns = " and ".join([*links, "these files"] if new_files else links)
+    yield f"The examples use {nouns}{':' if new_files else '.'}"
+    yield from _files(new_files, with_names=True)
+    headings.update(dict.fromkeys(new_files, family.heading))
     if family.setup:
         yield ""
         yield "This command activates the policy before each example:"

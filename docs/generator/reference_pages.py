@@ -76,8 +76,8 @@ def modules_page() -> str:
     directories = sorted({path.parent for path in SOURCE.rglob("*.py")}, key=_layer)
     parts = [
         "# Modules\n",
-        "The first sentence of every module's docstring. Layers and data flow are in",
-        "[ARCHITECTURE.md](../ARCHITECTURE.md); paths are relative to `src/dpolicy/`.",
+        "This page lists every module with the first sentence of its docstring. Paths are relative to",
+        "`src/dpolicy/`. [ARCHITECTURE.md](../ARCHITECTURE.md) explains the layers and the data flow.",
     ]
     for directory in directories:
         name = directory.relative_to(SOURCE).as_posix()
