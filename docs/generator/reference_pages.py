@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dpolicy.cli.exit_codes import CASE_FAILED, DENIED, FAILURE, REJECTED, TAMPERED, USAGE
 from dpolicy.cli.main import COMMANDS, dpolicy
 from dpolicy.policy.json_schema import policy_schema
 from dpolicy.service.api.openapi import PROBLEMS_OF_EVERY_ENDPOINT as COMMON_PROBLEMS
@@ -29,11 +30,24 @@ LAYERS = (
 #: Width of help texts, independent of the terminal.
 COLUMNS = 90
 
+#: Meaning of each exit code of a command.
+EXIT_CODES = {
+    0: "success",
+    FAILURE: "internal or I/O failure",
+    DENIED: "release denied, or policy in conflict with recorded releases",
+    REJECTED: "errors in a file or a release ([diagnostics](diagnostics.md))",
+    CASE_FAILED: "failed case",
+    TAMPERED: "damaged ledger",
+    USAGE: "wrong usage",
+}
+
 
 def commands_page() -> str:
-    """Return the page with the help of every command."""
+    """Return the page with the help of every command, and the exit codes."""
     group = click.Context(dpolicy, info_name="dpolicy")
     parts = ["# Commands\n", "```text", _help(dpolicy), "```"]
+    parts += ["", "## Exit codes", "", "| exit code | meaning |", "|---|---|"]
+    parts += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     for name in sorted(COMMANDS):
         command = dpolicy.get_command(group, name)
         if command is not None:
@@ -76,8 +90,8 @@ def modules_page() -> str:
     directories = sorted({path.parent for path in SOURCE.rglob("*.py")}, key=_layer)
     parts = [
         "# Modules\n",
-        "This page lists every module with the first sentence of its docstring. Paths are relative to",
-        "`src/dpolicy/`. [ARCHITECTURE.md](../ARCHITECTURE.md) explains the layers and the data flow.",
+        "This page lists every module with the first sentence of its docstring. Paths are relative",
+        "to `src/dpolicy/`. [ARCHITECTURE.md](../ARCHITECTURE.md) explains layers and data flow.",
     ]
     for directory in directories:
         name = directory.relative_to(SOURCE).as_posix()
