@@ -121,7 +121,7 @@ def test_messages_follow_the_style_rules(example: str) -> None:
 
 
 def test_every_example_is_listed() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(POSITIONS)
+    assert {path.stem for path in EXAMPLES.glob("P*.yaml")} == set(POSITIONS)
 
 
 def test_every_code_has_an_example() -> None:

@@ -229,7 +229,7 @@ def test_a_round_over_http_parses_each_release_once(
     point: DecisionPoint, counter: ParseCounter
 ) -> None:
     body = {"releases": [plain("r1"), plain("r2")], "dry-run": True}
-    assert len(post(point, "/v1/allocate", body)["chosen"]) == 2
+    assert len(post(point, "/v1/allocate", body)["selected"]) == 2
     counter.assert_once("r1", "r2")
 
 

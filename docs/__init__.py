@@ -1,0 +1,1 @@
+"""Documentation; `docs/generator` generates the reference pages."""

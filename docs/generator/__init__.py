@@ -1,0 +1,1 @@
+"""Generator of the reference pages; `docs/generate.py` is its command."""

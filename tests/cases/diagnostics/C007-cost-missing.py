@@ -1,0 +1,10 @@
+import json
+from pathlib import Path
+
+from dpolicy.integrations.cohere import read_requests, read_schema
+
+schema, _ = read_schema(json.loads(Path("schema.json").read_text()))
+requests = json.loads(Path("requests_0.json").read_text())
+requests[0]["request_cost"]["User"]["Rdp"]["eps_values"] = [0.1]
+_, problems = read_requests(requests, schema)
+print(*problems, sep="\n")

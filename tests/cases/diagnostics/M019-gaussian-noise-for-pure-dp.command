@@ -1,0 +1,1 @@
+dpolicy calibrate --kind gaussian --epsilon 1 --delta 0

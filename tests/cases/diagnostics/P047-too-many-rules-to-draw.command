@@ -1,0 +1,1 @@
+dpolicy rules policy.yaml --graph rules.svg
