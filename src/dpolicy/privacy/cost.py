@@ -51,8 +51,11 @@ def single_run_bounds(
 
 
 def _sampled_bounds(mechanism: Mechanism, k: int, rate: Fraction) -> DivergenceBounds:
-    """Return the minimum of three bounds: the sampled curve through the chain bound, the bounds
-    that the sampled pure ε implies, and the bounds without sampling."""
+    """Return the minimum of three bounds.
+
+    They are the sampled curve through the chain bound, the bounds that the sampled pure ε implies,
+    and the bounds without sampling.
+    """
     one, group = mechanism.unsampled_bounds(1), mechanism.unsampled_bounds(k)
     curves = [smallest_curve(group)]
     sampled_pure = pure_dp_bounds(k * sampled_epsilon(float(one.pure), float(rate)))

@@ -109,8 +109,10 @@ def _epsilon_bound(
 
 
 def _orders_share(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
-    """Return the share of δ with which the orders may fail: the sum of the weights of an adaptive
-    profile, and the weight of one order for `static`."""
+    """Return the share of δ with which the orders may fail.
+
+    Adaptive profiles add the weights of all orders; `static` needs the weight of one order only.
+    """
     if not weights:
         return Fraction(0)
     if profile is Profile.CLASSIC:
