@@ -32,12 +32,12 @@ class Mechanism(ABC):
     sampling_rate: Fraction | None = None
 
     @abstractmethod
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of one run on all data, for a group of `k` units."""
 
     @property
     def run_count(self) -> int:
-        """Number of runs of `unsampled_bounds` that compose to the mechanism."""
+        """Number of runs of `bounds_without_sampling` that compose to the mechanism."""
         return self.count
 
     @property
@@ -53,7 +53,7 @@ class Mechanism(ABC):
         """Return one run on all data: the cache key of the sampled curve, besides the rate."""
         return replace(self, count=1, sampling_rate=None)
 
-    def amplified_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
+    def amplification_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
         """Return the bounds of a sampled run by a theorem of this kind; None: use the curve."""
         return None
 
