@@ -1,8 +1,8 @@
-"""How much fits an (ε, 10⁻⁷) budget under each profile, as factors over `classic` (theory 2.4).
+"""Capacity of an (ε, 10⁻⁷) budget under each profile, as factors over `classic` (theory 2.4).
 
-Three workloads: Gaussians (total ρ), Laplace mechanisms of ε = 0.1 (how many), DP-SGD with rate
-0.01 and noise 1 (how many steps). The rows marked `not sound` are there to show what soundness
-costs: no rule over releases can use them.
+There are three workloads: Gaussians (total ρ), Laplace mechanisms of ε = 0.1 (their number), and
+DP-SGD with rate 0.01 and noise 1 (number of steps). The rows marked `not sound` show the cost of
+soundness: no cumulative rule can use them.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ DELTA = Fraction("1e-7")
 EPSILONS = (3, 5, 7, 10, 15, 20)
 
 
-def with_all_of_delta(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBound:
-    """Every order converted with all of δ: sound for one order, not for several."""
-    rooms = [(renyi(order), epsilon - conversion_cost(order, DELTA, 1.0)) for order in orders]
-    usable = [(certificate, quanta_down(room)) for certificate, room in rooms if room >= 0]
-    every = [*usable, (PURE, quanta_down(epsilon))]
-    return BudgetBound(tuple(((certificate, most),) for certificate, most in every), Fraction(0))
+def bound_without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBound:
+    """Return a bound whose orders all use the whole δ: sound for one order, not for several."""
+    limits = [(renyi(order), epsilon - conversion_cost(order, DELTA, 1.0)) for order in orders]
+    usable = [(certificate, quanta_down(limit)) for certificate, limit in limits if limit >= 0]
+    thresholds = [*usable, (PURE, quanta_down(epsilon))]
+    return BudgetBound(tuple((threshold,) for threshold in thresholds), Fraction(0))
 
 
 def bounds(epsilon: int) -> dict[str, BudgetBound]:
-    """The profiles to compare."""
+    """Return the bounds to compare, by profile."""
     budget = EpsilonDelta(Fraction(epsilon), DELTA)
     anchor = anchor_order(budget.epsilon, DELTA)
     return {
         "classic": bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS),
         "anchored": bound_for_budget(budget, Profile.ANCHORED, DEFAULT_ORDERS),
-        "one order α*": with_all_of_delta(budget.epsilon, (anchor,)),
-        "no split (not sound)": with_all_of_delta(budget.epsilon, DEFAULT_ORDERS),
-        "no split, dense (not sound)": with_all_of_delta(budget.epsilon, STATIC_ORDERS),
+        "one order α*": bound_without_split(budget.epsilon, (anchor,)),
+        "no split (not sound)": bound_without_split(budget.epsilon, DEFAULT_ORDERS),
+        "no split, dense (not sound)": bound_without_split(budget.epsilon, STATIC_ORDERS),
     }
 
 
 def capacity(bound: BudgetBound, mechanism: Mechanism) -> float:
-    """How often the mechanism fits: the best that any certificate allows."""
+    """Return how often the mechanism fits, in the best certificate."""
     certificates = tuple(clause[0][0] for clause in bound.clauses)
     each = cost(mechanism, 1, NeighbouringRelation.ADD_REMOVE, certificates)
     fitting = [

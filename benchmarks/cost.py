@@ -1,4 +1,4 @@
-"""How long a cost table takes: every certificate for four units, from cold and from cache."""
+"""Time to compute the cost for four units in every certificate, cold and cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = (
 
 
 def families(n: int) -> dict[str, Mechanism]:
-    """Mechanisms with parameters that no cache has seen, for different n."""
+    """Return mechanisms with parameters that depend on `n`, so that no cache has them."""
     jitter = Fraction(n, 10**6)
     return {
         "gaussian": Gaussian(Fraction(10) + jitter, Fraction(1)),
@@ -31,7 +31,7 @@ def families(n: int) -> dict[str, Mechanism]:
 
 
 def seconds(mechanism: Mechanism) -> float:
-    """One cost table."""
+    """Return the time of one `cost_by_unit`."""
     start = time.perf_counter()
     context = GroupContext(UNITS)
     cost_by_unit(mechanism, UNITS[0], NeighbouringRelation.ADD_REMOVE, context, CERTIFICATES)
@@ -39,7 +39,7 @@ def seconds(mechanism: Mechanism) -> float:
 
 
 def main() -> None:
-    """Print the table: medians of a few hundred."""
+    """Print medians of 200 calls."""
     print(f"{'mechanism':<24}{'cold µs':>10}{'cached µs':>12}")
     for name in families(0):
         cold = sorted(seconds(families(n)[name]) for n in range(1, 201))[100]

@@ -48,25 +48,25 @@ def test_renyi_conversions(seed: int) -> None:
     classic = exact.real(r) + mp.log(1 / d) / (a - 1)
     improved = exact.real(r) + mp.log(1 - 1 / a) + mp.log(1 / (a * d)) / (a - 1)
     assert classic <= renyi_to_epsilon_classic(order, r, delta) <= classic * (1 + mp.mpf("1e-12"))
-    found = renyi_to_epsilon(order, r, delta)
-    assert max(improved, 0) <= found <= max(improved, 0) + classic * mp.mpf("1e-12")
+    epsilon = renyi_to_epsilon(order, r, delta)
+    assert max(improved, 0) <= epsilon <= max(improved, 0) + classic * mp.mpf("1e-12")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_zcdp_is_the_minimum_over_orders(seed: int) -> None:
     rng = random.Random(seed)
     rho, delta = decimal(rng, -6, 3), rng.choice(DELTAS)
-    found = zcdp_to_epsilon(rho, delta)
+    epsilon = zcdp_to_epsilon(rho, delta)
     orders = [1 + Fraction(10**n) for n in range(6)]
-    tried = [renyi_to_epsilon(order, rho * order, delta) for order in orders]
-    assert found <= min(tried) * (1 + 1e-12)
-    assert found <= zcdp_to_epsilon_bun_steinke(rho, delta)
-    # No order does better than the one found: compare with a fine grid around the optimum.
+    candidates = [renyi_to_epsilon(order, rho * order, delta) for order in orders]
+    assert epsilon <= min(candidates) * (1 + 1e-12)
+    assert epsilon <= zcdp_to_epsilon_bun_steinke(rho, delta)
+    # No order gives a smaller ε: compare with a fine grid around the optimum.
     best = min(
         exact.real(rho) * a + mp.log(1 - 1 / a) + mp.log(1 / (a * exact.real(delta))) / (a - 1)
         for a in (1 + mp.mpf(10) ** (mp.mpf(n) / 40) for n in range(-120, 240))
     )
-    assert max(best, 0) * (1 - mp.mpf("1e-2")) <= found <= max(best, 0) * (1 + mp.mpf("1e-9"))
+    assert max(best, 0) * (1 - mp.mpf("1e-2")) <= epsilon <= max(best, 0) * (1 + mp.mpf("1e-9"))
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -75,8 +75,8 @@ def test_gaussian_delta_is_stable(seed: int) -> None:
     mu, epsilon = 10 ** rng.uniform(-3, 1.3), 10 ** rng.uniform(-3, 2)
     with mp.workdps(400):
         logarithm = mp.log(exact.gaussian_delta(mp.mpf(mu), mp.mpf(epsilon)))
-    found = gaussian_log_delta(mu, epsilon)
-    assert logarithm <= found <= logarithm + mp.mpf("1e-7") + abs(logarithm) * mp.mpf("1e-12")
+    log_delta = gaussian_log_delta(mu, epsilon)
+    assert logarithm <= log_delta <= logarithm + mp.mpf("1e-7") + abs(logarithm) * mp.mpf("1e-12")
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -94,11 +94,11 @@ def test_gaussian_epsilon_inverts_delta(seed: int) -> None:
     assert not epsilon or mu * (1 - 1e-9) <= best <= mu * (1 + 1e-9)
 
 
-def test_nothing_costs_nothing() -> None:
+def test_zero_rho_gives_zero_epsilon() -> None:
     assert zcdp_to_epsilon(Fraction(0), Fraction(1, 10**6)) == 0
 
 
-def test_without_delta_only_pure_bounds_are_left() -> None:
+def test_without_delta_conversions_are_infinite() -> None:
     nothing = Fraction(0)
     assert renyi_to_epsilon(Fraction(2), Fraction(1), nothing) == math.inf
     assert renyi_to_epsilon_classic(Fraction(2), Fraction(1), nothing) == math.inf
@@ -107,7 +107,7 @@ def test_without_delta_only_pure_bounds_are_left() -> None:
     assert mu_within(Fraction(1), nothing) == 0
 
 
-def test_gaussian_delta_of_almost_nothing() -> None:
+def test_gaussian_conversions_of_a_tiny_mu() -> None:
     assert gaussian_to_epsilon(0.0, Fraction(1, 10**6)) == 0
     assert gaussian_to_epsilon(1e-9, Fraction(1, 10**6)) == 0
     assert gaussian_delta(1.0, 0.0) == pytest.approx(0.3829249, rel=1e-6)
@@ -129,14 +129,17 @@ def test_implied_and_group_delta(seed: int) -> None:
     epsilon, at, delta = decimal(rng, -4, 1), decimal(rng, -4, 1), rng.choice(DELTAS)
     e, other, d = exact.real(epsilon), exact.real(at), exact.real(delta)
     implied = d + (1 - d) * max(0, (mp.exp(e) - mp.exp(other)) / (1 + mp.exp(e)))
-    found_implied = exact.real(implied_delta(epsilon, delta, at))
-    assert implied * (1 - mp.mpf("1e-45")) <= found_implied <= implied * (1 + mp.mpf("1e-9"))
+    computed_implied = exact.real(implied_delta(epsilon, delta, at))
+    assert implied * (1 - mp.mpf("1e-45")) <= computed_implied <= implied * (1 + mp.mpf("1e-9"))
     k = rng.choice([2, 7, 31, 366])
-    grown, found = d * (mp.exp(k * e) - 1) / (mp.exp(e) - 1), group_delta(epsilon, delta, k)
-    if found is None:
+    grown, computed_grown = (
+        d * (mp.exp(k * e) - 1) / (mp.exp(e) - 1),
+        group_delta(epsilon, delta, k),
+    )
+    if computed_grown is None:
         assert grown >= 1 - mp.mpf("1e-9")
     else:
-        assert grown <= exact.real(found) <= grown * (1 + mp.mpf("1e-9"))
+        assert grown <= exact.real(computed_grown) <= grown * (1 + mp.mpf("1e-9"))
 
 
 def test_group_delta_at_the_edges() -> None:
@@ -161,7 +164,7 @@ def test_mu_of_a_pure_mechanism_is_increasing() -> None:
 
 
 @pytest.fixture
-def read_loss() -> Callable[..., Loss]:
+def build_loss() -> Callable[..., Loss]:
     certificates = (PURE, RHO, MU_SQUARED, renyi(8))
 
     def make(*amounts: float | None, delta: Fraction = Fraction(0)) -> Loss:
@@ -171,26 +174,26 @@ def read_loss() -> Callable[..., Loss]:
     return make
 
 
-def test_epsilon_for_people_is_the_best_certificate(read_loss: Callable[..., Loss]) -> None:
+def test_epsilon_at_uses_the_best_certificate(build_loss: Callable[..., Loss]) -> None:
     delta = Fraction(1, 10**6)
-    assert epsilon_at(read_loss(0.5, None, None, None), delta) == 0.5
-    rho = epsilon_at(read_loss(None, 0.015, None, None), delta)
+    assert epsilon_at(build_loss(0.5, None, None, None), delta) == 0.5
+    rho = epsilon_at(build_loss(None, 0.015, None, None), delta)
     assert rho == pytest.approx(0.77173, abs=1e-5)
-    mu = epsilon_at(read_loss(None, 0.015, 0.03, None), delta)
+    mu = epsilon_at(build_loss(None, 0.015, 0.03, None), delta)
     assert mu == pytest.approx(0.71469, abs=1e-5)
     order = renyi_to_epsilon(Fraction(8), Fraction("0.12"), delta)
-    assert epsilon_at(read_loss(None, None, None, 0.12), delta) == pytest.approx(order)
-    assert epsilon_at(read_loss(None, None, None, None), delta) == math.inf
+    assert epsilon_at(build_loss(None, None, None, 0.12), delta) == pytest.approx(order)
+    assert epsilon_at(build_loss(None, None, None, None), delta) == math.inf
 
 
-def test_the_delta_side_is_taken_from_delta(read_loss: Callable[..., Loss]) -> None:
+def test_the_delta_side_reduces_delta(build_loss: Callable[..., Loss]) -> None:
     delta = Fraction(1, 10**6)
-    assert epsilon_at(read_loss(0.5, 0.1, None, None, delta=2 * delta), delta) == math.inf
-    assert epsilon_at(read_loss(0.5, 0.0001, None, None, delta=delta), delta) == 0.5
-    assert epsilon_at(read_loss(0.5, 0.0001, None, None), Fraction(0)) == 0.5
+    assert epsilon_at(build_loss(0.5, 0.1, None, None, delta=2 * delta), delta) == math.inf
+    assert epsilon_at(build_loss(0.5, 0.0001, None, None, delta=delta), delta) == 0.5
+    assert epsilon_at(build_loss(0.5, 0.0001, None, None), Fraction(0)) == 0.5
 
 
-def test_floats_for_people_are_rounded_up() -> None:
+def test_float_up_rounds_up() -> None:
     for n in range(200):
         value = Fraction(random.Random(n).randrange(10**15), QUANTA_PER_UNIT)
         assert value <= Fraction(float_up(value)) <= value * (1 + Fraction(1, 10**15))

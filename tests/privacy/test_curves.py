@@ -64,7 +64,7 @@ def decimal(rng: random.Random, low: float, high: float) -> Fraction:
     return Fraction(f"{10 ** rng.uniform(low, high):.6g}")
 
 
-def some_order(rng: random.Random) -> Fraction:
+def random_order(rng: random.Random) -> Fraction:
     return rng.choice(
         [
             Fraction(rng.choice(["1.01", "1.5", "2", "2.5", "3", "8", "64", "1000000"])),
@@ -75,7 +75,7 @@ def some_order(rng: random.Random) -> Fraction:
 
 
 def check(m: Mechanism, certificate: Certificate, value: exact.Real, k: int = 1) -> None:
-    """The loss is the exact value, rounded up and no more."""
+    """Check that the loss is the exact value, rounded up once."""
     (quanta,) = cost(m, k, AR, (certificate,))
     expected = value * m.count * QUANTA_PER_UNIT
     if expected >= SATURATION * QUANTA_PER_UNIT:
@@ -91,8 +91,8 @@ def check(m: Mechanism, certificate: Certificate, value: exact.Real, k: int = 1)
 Curve = Callable[[exact.Real], exact.Real]
 
 
-def some_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]:
-    """A mechanism with its exact pure ε and curve for a group of k."""
+def random_pure(rng: random.Random, k: int) -> tuple[Mechanism, exact.Real, Curve]:
+    """Return a random mechanism with its exact pure ε and curve for a group of k."""
     count = rng.choice([1, 1, 10, 12345])
     size = decimal(rng, -6, 1.5)
     e = k * exact.real(size)
@@ -136,9 +136,9 @@ def test_pure_families(seed: int) -> None:
     with mp.workdps(80):  # the textbook forms cancel up to thirty digits
         for _ in range(30):
             k = rng.choice([1, 1, 2, 7, 31, 366])
-            m, e, curve = some_pure(rng, k)
+            m, e, curve = random_pure(rng, k)
             for _ in range(3):
-                order = some_order(rng)
+                order = random_order(rng)
                 check(m, renyi(order), curve(exact.real(order)), k)
             check(m, PURE, e, k)
             check(m, RHO, e * mp.tanh(e / 2), k)
@@ -146,8 +146,8 @@ def test_pure_families(seed: int) -> None:
                 check(m, MU_SQUARED, exact.pure_mu(e) ** 2, k)
 
 
-def some_gaussian(rng: random.Random, k: int) -> tuple[Mechanism, Fraction, bool]:
-    """A mechanism with its exact ρ for a group of k, and whether it has a μ."""
+def random_gaussian(rng: random.Random, k: int) -> tuple[Mechanism, Fraction, bool]:
+    """Return a random mechanism with its exact ρ for a group of k, and whether it has a μ."""
     noise, count = decimal(rng, -2, 4), rng.choice([1, 3, 1000])
     sensitivity = decimal(rng, -2, 2)
     match rng.randrange(5):
@@ -171,8 +171,8 @@ def some_gaussian(rng: random.Random, k: int) -> tuple[Mechanism, Fraction, bool
 def test_gaussian_families_are_exact(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
-        k, order = rng.choice([1, 2, 31, 366]), some_order(rng)
-        m, rho, has_mu = some_gaussian(rng, k)
+        k, order = rng.choice([1, 2, 31, 366]), random_order(rng)
+        m, rho, has_mu = random_gaussian(rng, k)
         total = rho * m.count
         for certificate, value in [(RHO, total), (renyi(order), total * order)]:
             (quanta,) = cost(m, k, AR, (certificate,))
@@ -238,9 +238,9 @@ def test_sampled_pure_mechanisms(seed: int) -> None:
         check(m, renyi(order), value)
         check(m, PURE, amplified)
         check(m, RHO, amplified * mp.tanh(amplified / 2))
-    leak = DeclaredPure(size, Fraction(1, 10**8), sampling_rate=q)
-    assert cost(leak, 1, AR, (PURE,)).delta == q / 10**8
-    check(leak, PURE, amplified)
+    approximate = DeclaredPure(size, Fraction(1, 10**8), sampling_rate=q)
+    assert cost(approximate, 1, AR, (PURE,)).delta == q / 10**8
+    check(approximate, PURE, amplified)
 
 
 def at_integer(
@@ -249,7 +249,7 @@ def at_integer(
     return curve(e, mp.mpf(n))
 
 
-def test_sampling_helps_only_where_it_is_proven() -> None:
+def test_sampling_amplifies_only_under_add_remove() -> None:
     certificates = (PURE, RHO, MU_SQUARED, renyi(8))
     mechanisms: list[Mechanism] = [
         Gaussian(Fraction(5)),
@@ -266,8 +266,8 @@ def test_sampling_helps_only_where_it_is_proven() -> None:
             b is None or (a is not None and a <= b) for a, b in zip(amplified, whole, strict=True)
         )
         assert amplified != whole
-        everyone = replace(m, sampling_rate=Fraction(1))
-        assert cost(everyone, 1, AR, certificates) == whole
+        full_sample = replace(m, sampling_rate=Fraction(1))
+        assert cost(full_sample, 1, AR, certificates) == whole
 
 
 ALL: list[Mechanism] = [
@@ -289,9 +289,9 @@ ALL: list[Mechanism] = [
 @pytest.mark.parametrize("m", ALL, ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("k", [1, 2, 7])
 def test_curves_are_monotone_and_log_convex(m: Mechanism, k: int) -> None:
-    """What 3 says of every curve, up to `MAX_ORDER`, where sampled ones change their formula.
+    """Every curve has both properties (theory 3) up to `MAX_ORDER`, where sampled curves change.
 
-    Not of chains of flat bounds: their weights kα/(kα−j) fall with the order.
+    Chains of flat bounds are excluded: their weights kα/(kα−j) fall with the order.
     """
     if m.sampling_rate and k > 1:
         return
@@ -302,7 +302,7 @@ def test_curves_are_monotone_and_log_convex(m: Mechanism, k: int) -> None:
     assert all(x <= y * (1 + 1e-12) for x, y in pairwise(values))
     assert values[-1] <= float(single_run_bounds(m, k, AR).pure)
     if isinstance(m, ExponentialMechanism) or m.sampling_rate:
-        return  # minima of convex curves need not be convex
+        return  # a minimum of convex curves need not be convex
     moments = [(a - 1) * v for a, v in zip(orders, values, strict=True)]
     slopes = [
         (moments[n + 1] - moments[n]) / (orders[n + 1] - orders[n]) for n in range(len(orders) - 1)
@@ -339,7 +339,7 @@ def test_chain_bound_is_above_exact_groups(k: int, order: float) -> None:
 
 @pytest.mark.parametrize(("k", "order"), [(2, 2), (3, 2), (2, 4), (3, 4)])
 def test_sampled_groups_by_quadrature(k: int, order: int) -> None:
-    """T8 for DP-SGD: the mixture of Ganesh 2024 is below what is charged; k² times one is not."""
+    """T8 for DP-SGD: the mixture of Ganesh 2024 is below the charge, but above k² times one."""
     q, s = Fraction(1, 100), Fraction(2)
     with mp.workdps(25):
         truth = exact.mixture_group(exact.real(s), exact.real(q), k, mp.mpf(order))
@@ -353,8 +353,8 @@ def test_sampled_groups_by_quadrature(k: int, order: int) -> None:
 
 def test_long_chains_stay_above_and_finite() -> None:
     whole = sum(1e5 * 2 / (1e5 * 2 - j) * pure_to_renyi(1e-5, 1e5 * 2 - j) for j in range(10**5))
-    pieces = group_divergence(lambda a: pure_to_renyi(1e-5, a), 10**5, 2.0)
-    assert whole <= pieces <= whole * 1.01
+    split = group_divergence(lambda a: pure_to_renyi(1e-5, a), 10**5, 2.0)
+    assert whole <= split <= whole * 1.01
     assert MAX_TERMS < 10**5
     skipped = group_divergence(lambda a: min(a / 8, 99.0), 40, 3.0, (50.0, 0.125))
     assert skipped == pytest.approx(
@@ -363,7 +363,7 @@ def test_long_chains_stay_above_and_finite() -> None:
     assert group_divergence(lambda _: math.inf, 5, 2.0) == math.inf
 
 
-def test_stated_curves_are_interpolated_and_end() -> None:
+def test_stated_curves_are_interpolated_and_infinite_above() -> None:
     m = DeclaredCurve(((Fraction(2), Fraction(1, 10)), (Fraction(4), Fraction(3, 10))), count=10)
     amounts = cost(m, 1, AR, tuple(map(renyi, ("1.5", "2", "3", "4", "5"))))
     unit = QUANTA_PER_UNIT
@@ -377,7 +377,7 @@ def test_stated_curves_are_interpolated_and_end() -> None:
     assert chain * unit <= two <= chain * unit * (1 + Fraction(1, 10**9)) + 1
 
 
-def test_stated_curves_on_a_sample_end_too() -> None:
+def test_sampled_stated_curves_are_infinite_above_too() -> None:
     m = DeclaredCurve(((Fraction(2), Fraction(1, 10)), (Fraction(4), Fraction(3, 10))))
     sampled = replace(m, sampling_rate=Fraction(1, 100))
     orders = tuple(map(renyi, ("2", "3", "4", "5")))
@@ -421,7 +421,7 @@ def test_decimals_stay_exact() -> None:
     assert cost(stated, 1, AR, (renyi("3.3"),)).amounts == (QUANTA_PER_UNIT,)
 
 
-def test_a_leak_that_is_certain_is_no_bound() -> None:
+def test_a_delta_side_of_one_is_no_bound() -> None:
     m = DeclaredPure(Fraction(1), Fraction(1, 10**6))
     assert cost(m, 7, AR, (PURE,)).delta > 7 * m.delta
     assert list(cost(m, 31, AR, (PURE, RHO))) == [None, None]
@@ -431,7 +431,7 @@ def test_a_leak_that_is_certain_is_no_bound() -> None:
     assert list(cost(nothing, 1, AR, (PURE, renyi(2)))) == [0, 0]
 
 
-def test_plans_do_not_pile_up() -> None:
+def test_cached_plans_belong_to_their_certificates() -> None:
     for n in range(2, 1000):
         certificates = (renyi(n),)
         assert rounding_plan(certificates).certificates is certificates

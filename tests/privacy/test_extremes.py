@@ -1,4 +1,4 @@
-"""Whatever is accepted has a cost: no overflow, no NaN, nothing slow, at any size and order."""
+"""Every accepted mechanism has a cost, at any size and order: no overflow, no NaN, not slow."""
 
 from __future__ import annotations
 
@@ -23,42 +23,44 @@ GROUPS = [1, 2, 31, 366, 10**4, 10**6, 4 * 10**6]
 EDGES = ["1e-9", "1e-6", "0.001", "0.1", "0.5", "1", "3", "40", "1000", "1e6", "1e9"]
 
 
-def some_number(rng: random.Random) -> Fraction:
+def random_number(rng: random.Random) -> Fraction:
     return Fraction(rng.choice(EDGES)) * Fraction(rng.choice(["1", "1/3", "0.999"]))
 
 
-def some_fields(rng: random.Random, kind: str) -> dict[str, object]:
+def random_fields(rng: random.Random, kind: str) -> dict[str, object]:
     rate = Fraction(rng.choice(["1e-9", "1e-5", "0.01", "0.5", "0.999999", "1"]))
     chance = Fraction(rng.choice(["0.500001", "0.6", "0.75", "0.99", "0.999999"]))
     whole = rng.choice([1, 2, 3, 1000, 10**9])
-    known: Mapping[str, tuple[dict[str, object], ...]] = {
+    options: Mapping[str, tuple[dict[str, object], ...]] = {
         "randomized-response": ({"truth": chance}, {"values": whole + 1, "noise": 1 - chance}),
         "report-noisy-max": tuple(
-            {"epsilon": some_number(rng), "noise": noise}
+            {"epsilon": random_number(rng), "noise": noise}
             for noise in ("gumbel", "laplace", "exponential")
         ),
         "declared": (
-            {"epsilon": some_number(rng)},
-            {"epsilon": some_number(rng), "delta": Fraction(1, 10 ** rng.randint(1, 99))},
-            {"rho": some_number(rng), "xi": some_number(rng)},
-            {"rho": some_number(rng)},
-            {"mu": some_number(rng)},
+            {"epsilon": random_number(rng)},
+            {"epsilon": random_number(rng), "delta": Fraction(1, 10 ** rng.randint(1, 99))},
+            {"rho": random_number(rng), "xi": random_number(rng)},
+            {"rho": random_number(rng)},
+            {"mu": random_number(rng)},
             {"renyi": {2: Fraction(1, 10), 64: Fraction(4), 10**6: Fraction(10**5)}},
         ),
         "sparse-vector": (
-            {"epsilon-threshold": some_number(rng), "epsilon-queries": some_number(rng)}
+            {"epsilon-threshold": random_number(rng), "epsilon-queries": random_number(rng)}
             | {"cutoff": whole},
         ),
-        "dp-sgd": ({"noise-multiplier": some_number(rng), "steps": whole, "sampling-rate": rate},),
-        "tree-aggregation": ({"noise-multiplier": some_number(rng), "steps": whole},),
-        "pate": ({"sigma": some_number(rng), "queries": whole},),
-        "exponential": ({"epsilon": some_number(rng)},),
+        "dp-sgd": (
+            {"noise-multiplier": random_number(rng), "steps": whole, "sampling-rate": rate},
+        ),
+        "tree-aggregation": ({"noise-multiplier": random_number(rng), "steps": whole},),
+        "pate": ({"sigma": random_number(rng), "queries": whole},),
+        "exponential": ({"epsilon": random_number(rng)},),
     }
     noise = "scale" if "laplace" in kind else "sigma"
     plain: tuple[dict[str, object], ...] = (
-        {noise: some_number(rng), "sensitivity": some_number(rng)},
+        {noise: random_number(rng), "sensitivity": random_number(rng)},
     )
-    fields: dict[str, object] = {"kind": kind, **rng.choice(known.get(kind, plain))}
+    fields: dict[str, object] = {"kind": kind, **rng.choice(options.get(kind, plain))}
     if rng.random() < 0.5:
         fields["sampling-rate"] = rate
     return fields
@@ -69,23 +71,23 @@ def test_every_accepted_mechanism_has_a_cost(kind: str) -> None:
     rng = random.Random(kind)
     slowest = 0.0
     for _ in range(60):
-        mechanism, problems = parse_mechanism(some_fields(rng, kind))
+        mechanism, problems = parse_mechanism(random_fields(rng, kind))
         if mechanism is None:
             assert {problem.code for problem in problems} <= {"M006"}
             continue
         k, relation = rng.choice(GROUPS), rng.choice(list(NeighbouringRelation))
         started = time.process_time()
-        found = cost(mechanism, k, relation, CERTIFICATES)
+        loss = cost(mechanism, k, relation, CERTIFICATES)
         slowest = max(slowest, time.process_time() - started)
-        assert 0 <= found.delta <= 1
-        assert all(amount is None or amount >= 0 for amount in found)
-        assert any(amount is None or amount > 0 for amount in found)
-        assert epsilon_at(found, Fraction(1, 10**6)) >= 0
+        assert 0 <= loss.delta <= 1
+        assert all(amount is None or amount >= 0 for amount in loss)
+        assert any(amount is None or amount > 0 for amount in loss)
+        assert epsilon_at(loss, Fraction(1, 10**6)) >= 0
     assert slowest < 0.5  # a guard against loops over k, not a benchmark
 
 
-def test_importing_costs_little() -> None:
-    """No array library, no accounting library: the command line starts with these modules."""
+def test_imports_are_light() -> None:
+    """No array library and no accounting library: the command line imports these modules."""
     heavy = "numpy scipy dp_accounting mpmath"
     code = (
         "import sys, dpolicy.privacy.units.group_privacy; "

@@ -1,4 +1,4 @@
-"""The filter is sound against adaptive adversaries, and the unsound variant is caught (T2)."""
+"""The filter is sound against adaptive adversaries; tests detect the unsound variant (T2)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ CASES = json.loads((Path(__file__).parent.parent / "data" / "oracles.json").read
 
 
 def oracle(kind: str) -> dict[str, object]:
-    found: dict[str, object] = next(c for c in CASES["cases"] if c["kind"] == kind)
-    return found
+    case: dict[str, object] = next(c for c in CASES["cases"] if c["kind"] == kind)
+    return case
 
 
 def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBound:
-    """The unsound variant: every order with all of δ."""
+    """Return the unsound variant: every order with all of δ."""
     thresholds = [(renyi(o), epsilon - conversion_cost(o, DELTA, 1.0)) for o in orders]
-    usable = [(c, quanta_down(room)) for c, room in thresholds if room >= 0]
+    usable = [(c, quanta_down(limit)) for c, limit in thresholds if limit >= 0]
     return BudgetBound(
-        tuple(((c, most),) for c, most in [*usable, (PURE, quanta_down(epsilon))]), DELTA
+        tuple(((c, limit),) for c, limit in [*usable, (PURE, quanta_down(epsilon))]), DELTA
     )
 
 
@@ -62,15 +62,15 @@ def test_canary_the_adversary_breaks_thresholds_without_a_split(epsilon: int) ->
     assert max(attack(unsplit, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
 
 
-def test_canary_leaks_on_top_of_all_orders_are_caught() -> None:
-    """Giving the δ-side all of δ as well is caught too."""
+def test_canary_a_delta_side_on_top_of_all_orders_is_unsound() -> None:
+    """The adversary breaks a bound that gives all of δ to the δ-side as well."""
     bound = bound_for_budget(EpsilonDelta(Fraction(3), DELTA), Profile.ANCHORED, DEFAULT_ORDERS)
     generous = Filter(Fraction(3), BudgetBound(bound.clauses, DELTA))
     assert max(attack(generous, seed, 1200) for seed in range(4)) > float(DELTA) * 1.05
 
 
 def test_counter_example_f1() -> None:
-    """Two branches pass at different orders; together they leak almost twice δ (theory 2.3)."""
+    """Two branches pass at different orders; together they fail with almost 2δ (theory 2.3)."""
     case = oracle("counterexample_exists_alpha_improved")
     params = case["params"]
     assert isinstance(params, dict)
@@ -98,13 +98,13 @@ def test_counter_example_f1() -> None:
     assert total > 1.9 * float(DELTA)
 
 
-def test_the_default_grid_leaves_something_of_delta() -> None:
+def test_the_weights_of_the_default_grid() -> None:
     assert weight_sum(DEFAULT_ORDERS) == pytest.approx(0.92872, abs=1e-5)
     paper = oracle("kappa_sum")
     params = paper["params"]
     assert isinstance(params, dict)
-    found = weight_sum([Fraction(o) for o in params["orders"] if o < 10**9])
-    assert float(found) == pytest.approx(float(str(paper["value"])), rel=1e-9)
+    total = weight_sum([Fraction(o) for o in params["orders"] if o < 10**9])
+    assert float(total) == pytest.approx(float(str(paper["value"])), rel=1e-9)
 
 
 CERTIFICATES = (PURE, renyi(2), renyi(8), renyi(64), RHO, MU_SQUARED)
@@ -126,19 +126,19 @@ budgets: st.SearchStrategy[Budget] = st.one_of(
 
 
 def naive(within: BudgetBound, spent: Loss) -> bool:
-    """The sentence of theory 1.4, word by word."""
-    known = dict(zip(spent.certificates, spent, strict=True))
+    """Return whether a loss is within a bound: the sentence of theory 1.4, literally."""
+    amounts = dict(zip(spent.certificates, spent, strict=True))
 
-    def certificate_holds(certificate: object, most: int) -> bool:
-        value = known[certificate]  # type: ignore[index]
-        return value is not None and value <= most
+    def certificate_holds(certificate: object, limit: int) -> bool:
+        value = amounts[certificate]  # type: ignore[index]
+        return value is not None and value <= limit
 
-    leaks = within.delta is None or spent.delta <= within.delta
-    return leaks and any(all(certificate_holds(c, m) for c, m in cl) for cl in within.clauses)
+    delta_holds = within.delta is None or spent.delta <= within.delta
+    return delta_holds and any(all(certificate_holds(c, m) for c, m in cl) for cl in within.clauses)
 
 
 @given(losses, losses, budgets)
-def test_fits_is_the_sentence_of_the_theory(spent: Loss, cost: Loss, budget: Budget) -> None:
+def test_fits_budget_is_the_sentence_of_the_theory(spent: Loss, cost: Loss, budget: Budget) -> None:
     bound = bound_for_budget(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
     together = make_loss(
         CERTIFICATES,
@@ -164,7 +164,7 @@ def test_an_unlimited_budget_never_denies() -> None:
     assert is_within(make_loss((PURE,), [None], Fraction(1, 2)), within)
 
 
-def test_a_bound_needs_its_certificates() -> None:
+def test_a_loss_must_have_the_certificates_of_the_bound() -> None:
     bound = bound_for_budget(Zcdp(Fraction(1)), Profile.CLASSIC, ())
     with pytest.raises(InvariantBroken):
         is_within(zero_loss((PURE,)), bound)
@@ -172,12 +172,12 @@ def test_a_bound_needs_its_certificates() -> None:
 
 
 @given(st.lists(losses, min_size=1, max_size=6), losses, budgets)
-def test_blocks_are_told_apart_as_one_by_one(spent: list[Loss], cost: Loss, budget: Budget) -> None:
+def test_cells_are_compared_as_one_by_one(spent: list[Loss], cost: Loss, budget: Budget) -> None:
     bound = bound_for_budget(budget, Profile.CLASSIC, (Fraction(2), Fraction(8), Fraction(64)))
     columns, cells = losses_to_array(spent).T, np.arange(len(spent))
-    broken, full = build_bound_arrays([bound], CERTIFICATES).violating_or_fullest_cells(
+    exceeded, fullest = build_bound_arrays([bound], CERTIFICATES).violating_or_fullest_cells(
         columns, cells, loss_to_row(cost)
     )
     one_by_one = [n for n, loss in enumerate(spent) if not fits_budget(loss, cost, bound)]
-    assert broken.tolist() == one_by_one
-    assert bool(len(full)) == (not one_by_one)
+    assert exceeded.tolist() == one_by_one
+    assert bool(len(fullest)) == (not one_by_one)

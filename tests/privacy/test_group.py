@@ -1,4 +1,4 @@
-"""The cost table: closure, counter-examples, and the paper's Wikimedia numbers (T4, theory 0.1)."""
+"""Group privacy: closure, counter-examples, and the Wikimedia numbers (T4, theory 0.1)."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def units(relation: NeighbouringRelation, entity: str = "user") -> tuple[Privacy
     return tuple(PrivacyUnit(name, entity, period, relation) for name, period in PERIODS.items())
 
 
-def named(name: str, relation: NeighbouringRelation) -> PrivacyUnit:
+def unit_named(name: str, relation: NeighbouringRelation) -> PrivacyUnit:
     return next(unit for unit in units(relation) if unit.name == name)
 
 
-def rho_of(loss: Loss) -> Fraction | None:
+def rho_in(loss: Loss) -> Fraction | None:
     quanta = amount_in(loss, RHO)
     return None if quanta is None else Fraction(quanta, QUANTA_PER_UNIT)
 
 
-def table(
+def costs(
     m: Mechanism,
     stated: str,
     relation: NeighbouringRelation,
@@ -63,7 +63,7 @@ def table(
 ) -> dict[str, Loss]:
     return cost_by_unit(
         m,
-        named(stated, relation),
+        unit_named(stated, relation),
         relation,
         GroupContext(units(relation), additive, days),
         CERTIFICATES,
@@ -79,29 +79,29 @@ def test_wikimedia_daily_releases_compose() -> None:
     """31 daily releases of ρ = 0.015: 31ρ for a month, not 961ρ (theory 4.3)."""
     m = DeclaredZcdp(Fraction("0.015"))
     start = date(2026, 10, 1)
-    tables = [table(m, "user-day", AR, one_day(start + timedelta(days=n))) for n in range(31)]
+    daily_costs = [costs(m, "user-day", AR, one_day(start + timedelta(days=n))) for n in range(31)]
     for name in ("user-month", "user"):
-        spent = reduce(add_losses, [t[name] for t in tables])
-        assert rho_of(spent) == Fraction("0.465")
-    assert rho_of(tables[0]["user-day"]) == Fraction("0.015")
+        spent = reduce(add_losses, [daily[name] for daily in daily_costs])
+        assert rho_in(spent) == Fraction("0.465")
+    assert rho_in(daily_costs[0]["user-day"]) == Fraction("0.015")
 
 
 def test_wikimedia_static_statement_needs_group_privacy() -> None:
-    found = table(DeclaredZcdp(Fraction("0.015")), "user-day", AR)
-    assert rho_of(found["user-month"]) == Fraction("14.415")
-    assert rho_of(found["user-week"]) == Fraction("0.735")
-    assert rho_of(found["user"]) is None
+    by_unit = costs(DeclaredZcdp(Fraction("0.015")), "user-day", AR)
+    assert rho_in(by_unit["user-month"]) == Fraction("14.415")
+    assert rho_in(by_unit["user-week"]) == Fraction("0.735")
+    assert rho_in(by_unit["user"]) is None
 
 
 def test_a_restated_sensitivity_for_the_month() -> None:
     """Theory 5.2: 70 a month instead of 10 a day is 49 times the ρ, not 961 times."""
     day, month = Gaussian(Fraction("57.8"), Fraction(10)), Gaussian(Fraction("57.8"), Fraction(70))
-    found = table(day, "user-day", AR, restatements={"user-month": month})
-    rho = rho_of(cost(day, 1, AR, CERTIFICATES))
+    by_unit = costs(day, "user-day", AR, restatements={"user-month": month})
+    rho = rho_in(cost(day, 1, AR, CERTIFICATES))
     assert rho is not None
-    assert rho_of(found["user-month"]) == rho_of(cost(month, 1, AR, CERTIFICATES))
-    assert rho_of(found["user-day"]) == rho
-    assert table(day, "user-day", AR)["user-month"] == cost(day, 31, AR, CERTIFICATES)
+    assert rho_in(by_unit["user-month"]) == rho_in(cost(month, 1, AR, CERTIFICATES))
+    assert rho_in(by_unit["user-day"]) == rho
+    assert costs(day, "user-day", AR)["user-month"] == cost(day, 31, AR, CERTIFICATES)
 
 
 def test_n1_a_user_guarantee_is_no_month_guarantee_under_add_remove() -> None:
@@ -115,10 +115,10 @@ def test_n1_a_user_guarantee_is_no_month_guarantee_under_add_remove() -> None:
     part = max(abs(g(u) - g(u - {n})) for u in users for n in range(4))
     assert (whole, part) == (1, 2)
     stated = Laplace(Fraction(1))
-    assert amount_in(table(stated, "user", AR)["user-month"], PURE) == part * QUANTA_PER_UNIT
-    additive = table(stated, "user", AR, additive=True)
+    assert amount_in(costs(stated, "user", AR)["user-month"], PURE) == part * QUANTA_PER_UNIT
+    additive = costs(stated, "user", AR, additive=True)
     assert amount_in(additive["user-month"], PURE) == QUANTA_PER_UNIT
-    assert amount_in(table(stated, "user", CH)["user-month"], PURE) == QUANTA_PER_UNIT
+    assert amount_in(costs(stated, "user", CH)["user-month"], PURE) == QUANTA_PER_UNIT
 
 
 def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
@@ -134,9 +134,9 @@ def test_a_month_cuts_weeks_so_six_week_steps_are_not_enough() -> None:
         subsets = [{d for n, d in enumerate(days) if bits >> n & 1} for bits in range(128)]
         change += max(abs(g(s) - g(s - set(july))) for s in subsets)
     assert change == 8
-    found = table(Laplace(Fraction(1)), "user-week", AR)
-    assert amount_in(found["user-month"], PURE) == 8 * QUANTA_PER_UNIT
-    assert amount_in(table(Laplace(Fraction(1)), "user-week", CH)["user-month"], PURE) == (
+    by_unit = costs(Laplace(Fraction(1)), "user-week", AR)
+    assert amount_in(by_unit["user-month"], PURE) == 8 * QUANTA_PER_UNIT
+    assert amount_in(costs(Laplace(Fraction(1)), "user-week", CH)["user-month"], PURE) == (
         6 * QUANTA_PER_UNIT
     )
 
@@ -148,24 +148,24 @@ def test_relations_of_one_unit() -> None:
         PrivacyUnit("c", "user", None, CH),
         PrivacyUnit("r", "user", None, RP),
     )
-    found = cost_by_unit(m, mixed[0], AR, GroupContext(mixed), CERTIFICATES)
-    assert found["a"] == cost(m, 1, AR, CERTIFICATES)
-    assert found["c"] == found["r"] == cost(m, 2, AR, CERTIFICATES)
+    by_unit = cost_by_unit(m, mixed[0], AR, GroupContext(mixed), CERTIFICATES)
+    assert by_unit["a"] == cost(m, 1, AR, CERTIFICATES)
+    assert by_unit["c"] == by_unit["r"] == cost(m, 2, AR, CERTIFICATES)
     changed = cost_by_unit(m, mixed[1], CH, GroupContext(mixed), CERTIFICATES)
     assert changed["a"] == changed["c"] == cost(m, 1, CH, CERTIFICATES)
     replaced = cost_by_unit(m, mixed[2], RP, GroupContext(mixed), CERTIFICATES)
     assert replaced["a"] == unbounded_loss(CERTIFICATES)  # nothing follows from replacement
 
 
-def test_what_is_not_derived_is_infinite() -> None:
-    found = table(Gaussian(Fraction(10)), "user-day", AR)
-    assert found["user"] == unbounded_loss(CERTIFICATES)
+def test_underived_costs_are_infinite() -> None:
+    by_unit = costs(Gaussian(Fraction(10)), "user-day", AR)
+    assert by_unit["user"] == unbounded_loss(CERTIFICATES)
     stranger = PrivacyUnit("device", "device", None, AR)
-    found = cost_by_unit(
+    by_unit = cost_by_unit(
         Gaussian(Fraction(10)), stranger, AR, GroupContext(units(AR)), CERTIFICATES
     )
-    assert set(found) == set(PERIODS)
-    assert all(loss == unbounded_loss(CERTIFICATES) for loss in found.values())
+    assert set(by_unit) == set(PERIODS)
+    assert all(loss == unbounded_loss(CERTIFICATES) for loss in by_unit.values())
 
 
 def test_entities_that_cover_others() -> None:
@@ -175,56 +175,56 @@ def test_entities_that_cover_others() -> None:
     m = Gaussian(Fraction(10))
     for relation, steps in ((CH, 1), (AR, 2)):
         home = PrivacyUnit("household", "household", None, relation)
-        known = (home, *units(relation))
-        found = cost_by_unit(m, home, relation, GroupContext(known, covers=covers), CERTIFICATES)
-        assert found["user"] == cost(m, steps, relation, CERTIFICATES)
-        assert found["user-week"] == cost(m, steps, relation, CERTIFICATES)
-        user = next(unit for unit in known if unit.name == "user")
-        up = cost_by_unit(m, user, relation, GroupContext(known, covers=covers), CERTIFICATES)
-        assert up["household"] == unbounded_loss(
-            CERTIFICATES
-        )  # nobody said how large a household is
+        all_units = (home, *units(relation))
+        by_unit = cost_by_unit(
+            m, home, relation, GroupContext(all_units, covers=covers), CERTIFICATES
+        )
+        assert by_unit["user"] == cost(m, steps, relation, CERTIFICATES)
+        assert by_unit["user-week"] == cost(m, steps, relation, CERTIFICATES)
+        user = next(unit for unit in all_units if unit.name == "user")
+        up = cost_by_unit(m, user, relation, GroupContext(all_units, covers=covers), CERTIFICATES)
+        assert up["household"] == unbounded_loss(CERTIFICATES)  # its size is unknown
         assert up["user"] == cost(m, 1, relation, CERTIFICATES)
 
 
 def test_sampling_survives_groups_but_not_change() -> None:
     m = DpSgd(Fraction(1), 100, sampling_rate=Fraction(1, 1000))
     plain = DpSgd(Fraction(1), 100)
-    assert table(m, "user", AR)["user"] != cost(plain, 1, AR, CERTIFICATES)
-    assert table(m, "user", CH)["user"] == cost(plain, 1, CH, CERTIFICATES)
+    assert costs(m, "user", AR)["user"] != cost(plain, 1, AR, CERTIFICATES)
+    assert costs(m, "user", CH)["user"] == cost(plain, 1, CH, CERTIFICATES)
 
 
 def test_p7_incoherent_statements_are_repaired() -> None:
     """A user that costs less than one of its months bounds the month (theory 1.5, P7)."""
     month, user = DeclaredZcdp(Fraction("14.4")), DeclaredZcdp(Fraction("0.3"))
-    found = table(month, "user-month", CH, restatements={"user": user})
-    assert rho_of(found["user-month"]) == rho_of(found["user"]) == Fraction("0.3")
+    by_unit = costs(month, "user-month", CH, restatements={"user": user})
+    assert rho_in(by_unit["user-month"]) == rho_in(by_unit["user"]) == Fraction("0.3")
 
 
 def test_restating_what_is_derived_changes_nothing() -> None:
     m = Laplace(Fraction(10))
-    plain = table(m, "user-day", CH)
-    again = table(
+    plain = costs(m, "user-day", CH)
+    restated = costs(
         m, "user-day", CH, restatements={"user-month": Laplace(Fraction(10), Fraction(31))}
     )
-    assert plain == again
+    assert plain == restated
 
 
 def test_bounds_with_different_delta_sides_are_not_mixed() -> None:
     small = DeclaredPure(Fraction(2), Fraction(1, 10**10))
     large = DeclaredPure(Fraction(1), Fraction(1, 10**9))
-    found = table(small, "user-day", CH, restatements={"user": large})
-    day = found["user-day"]
+    by_unit = costs(small, "user-day", CH, restatements={"user": large})
+    day = by_unit["user-day"]
     assert (amount_in(day, PURE), day.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**10))
     # The user's own statement is (1, 1e-9); it is raised so that no larger unit costs less.
-    user = found["user"]
+    user = by_unit["user"]
     assert (amount_in(user, PURE), user.delta) == (2 * QUANTA_PER_UNIT, Fraction(1, 10**9))
     assert is_at_most(day, user)
 
 
-def test_unknown_units_are_named() -> None:
+def test_unknown_units_are_rejected() -> None:
     with pytest.raises(InvalidValue, match="M018"):
-        table(Gaussian(Fraction(1)), "user", AR, restatements={"usr": Gaussian(Fraction(2))})
+        costs(Gaussian(Fraction(1)), "user", AR, restatements={"usr": Gaussian(Fraction(2))})
 
 
 MECHANISMS: list[Mechanism] = [
@@ -246,17 +246,17 @@ def random_days(rng: random.Random) -> TouchedDays | None:
 def test_closure_is_a_fixed_point(seed: int) -> None:
     """T4: no path through a third unit is shorter, for every setting of the closure."""
     rng = random.Random(seed)
-    known = tuple(
+    all_units = tuple(
         PrivacyUnit(f"{relation}-{period}", "user", period, relation)
         for relation, period in product((AR, CH), (None, DAY, WEEK, MONTH, YEAR, sliding(30)))
     )
-    setting = GroupContext(known, rng.random() < 0.5, random_days(rng))
-    rows = [steps_from(setting, n, unit.relation) for n, unit in enumerate(known)]
-    for a, b, c in product(range(len(known)), repeat=3):
+    context = GroupContext(all_units, rng.random() < 0.5, random_days(rng))
+    rows = [steps_from(context, n, unit.relation) for n, unit in enumerate(all_units)]
+    for a, b, c in product(range(len(all_units)), repeat=3):
         first, second, direct = rows[a][b], rows[b][c], rows[a][c]
         if first is not None and second is not None:
             assert direct is not None and direct <= first * second
-    assert all(rows[n][n] == 1 for n in range(len(known)))
+    assert all(rows[n][n] == 1 for n in range(len(all_units)))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -265,29 +265,31 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
     rng = random.Random(seed)
     relation = rng.choice([AR, CH])
     periods = {**PERIODS, "user-quarter": QUARTER, "user-30": sliding(30)}
-    known = tuple(PrivacyUnit(name, "user", period, relation) for name, period in periods.items())
-    stated = rng.choice(known)
+    all_units = tuple(
+        PrivacyUnit(name, "user", period, relation) for name, period in periods.items()
+    )
+    stated = rng.choice(all_units)
     restatements = {
-        unit.name: rng.choice(MECHANISMS) for unit in rng.sample(known, rng.randint(0, 3))
+        unit.name: rng.choice(MECHANISMS) for unit in rng.sample(all_units, rng.randint(0, 3))
     }
-    found = cost_by_unit(
+    by_unit = cost_by_unit(
         rng.choice(MECHANISMS),
         stated,
         relation,
-        GroupContext(known, relation is AR, random_days(rng)),
+        GroupContext(all_units, relation is AR, random_days(rng)),
         CERTIFICATES,
         restatements,
     )
-    for small, large in product(known, repeat=2):
+    for small, large in product(all_units, repeat=2):
         if period_within(small.period, large.period):
-            assert is_at_most(found[small.name], found[large.name]), (small, large)
+            assert is_at_most(by_unit[small.name], by_unit[large.name]), (small, large)
 
 
 @pytest.mark.parametrize("m", MECHANISMS, ids=lambda m: type(m).__name__)
-def test_a_smaller_statement_gives_a_smaller_table(m: Mechanism) -> None:
+def test_a_smaller_statement_gives_smaller_costs(m: Mechanism) -> None:
     for relation in (AR, CH):
         two = replace(m, count=2)
-        less, more = table(m, "user-day", relation), table(two, "user-day", relation)
+        less, more = costs(m, "user-day", relation), costs(two, "user-day", relation)
         assert all(is_at_most(less[name], more[name]) for name in PERIODS)
 
 
@@ -298,12 +300,12 @@ def user_and_day_losses(
     m: Mechanism, restatement: Mechanism | None = None, *, additive: bool = False
 ) -> tuple[list[float], list[float]]:
     """Return the losses for a user and for a day of a user, by order, of a statement for users."""
-    user, day = named("user", AR), named("user-day", AR)
+    user, day = unit_named("user", AR), unit_named("user-day", AR)
     restatements = {"user-day": restatement} if restatement else {}
     context = GroupContext((user, day), additive)
-    costs = cost_by_unit(m, user, AR, context, ORDERS, restatements)
+    by_unit = cost_by_unit(m, user, AR, context, ORDERS, restatements)
     by_user, by_day = (
-        [amount / QUANTA_PER_UNIT for amount in costs[unit.name].amounts] for unit in (user, day)
+        [amount / QUANTA_PER_UNIT for amount in by_unit[unit.name].amounts] for unit in (user, day)
     )
     return by_user, by_day
 

@@ -1,4 +1,4 @@
-"""Losses against plain fractions (T5): any order, never below the exact sum."""
+"""Losses against plain fractions (T5): the same in any order, and never below the exact sum."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ entries = st.tuples(
 )
 
 
-def of(entry: tuple[tuple[Fraction | None, ...], Fraction]) -> Loss:
+def build_loss(entry: tuple[tuple[Fraction | None, ...], Fraction]) -> Loss:
     amounts = [None if value is None else quanta_up(value) for value in entry[0]]
     return make_loss(CERTIFICATES, amounts, entry[1])
 
 
-losses = st.builds(of, entries)
+losses = st.builds(build_loss, entries)
 
 
 @settings(deadline=None)
@@ -61,28 +61,28 @@ def test_addition_is_commutative_and_associative(a: Loss, b: Loss, c: Loss) -> N
 
 @settings(deadline=None)
 @given(st.lists(losses, max_size=8))
-def test_rows_add_up_like_losses(terms: list[Loss]) -> None:
+def test_rows_add_like_losses(terms: list[Loss]) -> None:
     summed, row = zero_loss(CERTIFICATES), loss_to_row(zero_loss(CERTIFICATES))
     for term in terms:
         summed, row = add_losses(summed, term), add_saturating(row, loss_to_row(term))
-    found = row_to_loss(row, CERTIFICATES)
-    assert found.amounts == summed.amounts
+    from_row = row_to_loss(row, CERTIFICATES)
+    assert from_row.amounts == summed.amounts
     delta = min(summed.delta, Fraction(INFINITE, DELTA_QUANTA))
-    assert delta <= found.delta <= delta + Fraction(len(terms), DELTA_QUANTA)
+    assert delta <= from_row.delta <= delta + Fraction(len(terms), DELTA_QUANTA)
 
 
 @settings(deadline=None)
 @given(st.lists(entries, max_size=12), st.randoms())
-def test_never_below_the_exact_sum_and_free_of_order(
-    given_entries: list[tuple[tuple[Fraction | None, ...], Fraction]], rng: object
+def test_sums_are_never_below_the_exact_sum_in_any_order(
+    terms: list[tuple[tuple[Fraction | None, ...], Fraction]], rng: object
 ) -> None:
     exact, summed = ExactLoss(), zero_loss(CERTIFICATES)
-    for entry in given_entries:
+    for entry in terms:
         exact.add(*entry)
-        summed = add_losses(summed, of(entry))
-    shuffled = list(given_entries)
+        summed = add_losses(summed, build_loss(entry))
+    shuffled = list(terms)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert reduce(add_losses, map(of, shuffled), zero_loss(CERTIFICATES)) == summed
+    assert reduce(add_losses, map(build_loss, shuffled), zero_loss(CERTIFICATES)) == summed
     assert summed.delta == exact.delta()
     for position, quanta in enumerate(summed):
         bound = exact.total(position)
@@ -90,13 +90,13 @@ def test_never_below_the_exact_sum_and_free_of_order(
             assert quanta is None
         elif quanta is not None:
             assert 0 <= quanta - bound * QUANTA_PER_UNIT < max(1, len(exact.entries))
-        else:  # something saturated
+        else:  # an amount saturated
             assert bound >= SATURATION - 1
 
 
 @settings(deadline=None)
 @given(losses, losses)
-def test_least_and_most_are_the_lattice_of_no_more(a: Loss, b: Loss) -> None:
+def test_minimum_and_maximum_are_the_lattice_of_is_at_most(a: Loss, b: Loss) -> None:
     b = Loss(b.certificates, b.amounts, a.delta)
     assert is_at_most(elementwise_min(a, b), a) and is_at_most(elementwise_min(a, b), b)
     assert is_at_most(a, elementwise_max(a, b)) and is_at_most(b, elementwise_max(a, b))
@@ -122,7 +122,7 @@ def test_saturation() -> None:
     assert amount_in(add_losses(finite, finite), PURE) is None
 
 
-def test_amounts_that_are_not_kept_are_unknown() -> None:
+def test_a_missing_certificate_has_no_amount() -> None:
     assert amount_in(zero_loss((PURE,)), RHO) is None
     assert list(unbounded_loss((PURE, RHO))) == [None, None]
 
@@ -136,6 +136,6 @@ def test_amounts_that_are_not_kept_are_unknown() -> None:
         lambda: elementwise_min(zero_loss((PURE,)), Loss((PURE,), (0,), Fraction(1, 9))),
     ],
 )
-def test_broken_promises_stop(wrong: object) -> None:
+def test_invalid_losses_raise(wrong: object) -> None:
     with pytest.raises(InvariantBroken):
         wrong()  # type: ignore[operator]

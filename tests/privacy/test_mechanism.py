@@ -1,4 +1,4 @@
-"""Descriptors from what people write: every kind, and every mistake with its code."""
+"""Parser of mechanisms: every kind, and every problem with its code."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ GOOD: list[tuple[dict[str, object], object]] = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), GOOD, ids=lambda value: str(value)[:40])
-def test_every_kind_is_read(fields: Mapping[str, object], expected: object) -> None:
+def test_every_kind_is_parsed(fields: Mapping[str, object], expected: object) -> None:
     assert parse_mechanism(fields) == (expected, ())
 
 
@@ -115,7 +115,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "magic"}, "M001", "one of declared, discrete-gaussian"),
     ({"kind": 3}, "M001", "unknown kind `3`"),
     ({**GAUSSIAN, "sensitivty": 2}, "M002", "did you mean `sensitivity`?"),
-    ({**GAUSSIAN, "cutoff": 2}, "M002", "has no parameter `cutoff`"),
+    ({**GAUSSIAN, "cutoff": 2}, "M002", "has no parameter `cutoff`; known: `count`, "),
     ({**DECLARED, "rho": 1, "delta": F("1e-9")}, "M002", "has no parameter `delta`"),
     ({"kind": "gaussian"}, "M003", "needs `sigma`"),
     ({**SGD, "kind": "dp-sgd", "sampling-rate": None}, "M004", "must be a number"),
@@ -178,7 +178,9 @@ BAD: list[tuple[dict[str, object], str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "text"), BAD, ids=lambda value: str(value)[:60])
-def test_mistakes_are_named(fields: Mapping[str, object], code: str, text: str) -> None:
+def test_problems_have_codes_and_messages(
+    fields: Mapping[str, object], code: str, text: str
+) -> None:
     mechanism, problems = parse_mechanism(fields)
     assert mechanism is None
     assert [problem.code for problem in problems] == [code]
@@ -186,27 +188,27 @@ def test_mistakes_are_named(fields: Mapping[str, object], code: str, text: str) 
     assert problems[0].message[0].islower() or problems[0].message[0] == "`"
 
 
-def test_all_mistakes_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     _, problems = parse_mechanism(
         {"kind": "gaussian", "sigma": -1, "sensitivity": "x", "count": F("0.5"), "nose": 1}
     )
     assert sorted(problem.code for problem in problems) == ["M002", "M004", "M005", "M008"]
 
 
-def test_every_code_has_a_test_and_a_meaning() -> None:
+def test_every_code_has_a_test_and_a_title() -> None:
     elsewhere = {"M017", "M018", "M019"}  # restating, cost tables, calibration
     tested = {code for _, code, _ in BAD} | elsewhere
     assert tested == set(PROBLEMS)
 
 
 def test_rounded_tables_are_accepted() -> None:
-    """The decimals of a printed curve may bend it a little."""
+    """The rounded decimals of a printed curve may violate convexity slightly."""
     curve = {n: F(str(round(n * 0.0123457, 4))) for n in range(2, 40)}
     mechanism, problems = parse_mechanism({"kind": "declared", "renyi": curve})
     assert mechanism is not None, problems
 
 
-def test_restating_changes_what_is_relative_to_the_unit() -> None:
+def test_restatements_change_parameters_relative_to_the_unit() -> None:
     fields = {"kind": "gaussian", "sigma": 5, "sensitivity": 10}
     restated, problems = parse_restatements(fields, {"user-month": {"sensitivity": 70}})
     assert restated == {"user-month": Gaussian(F(5), F(70))} and not problems
@@ -215,7 +217,7 @@ def test_restating_changes_what_is_relative_to_the_unit() -> None:
     assert restated == {"user": DeclaredZcdp(F("0.1"), count=2)} and not problems
 
 
-def test_restating_the_noise_is_refused() -> None:
+def test_restating_the_noise_is_rejected() -> None:
     fields = {"kind": "gaussian", "sigma": 5}
     restated, problems = parse_restatements(
         fields, {"user": {"sigma": 50}, "user-day": {"sensitivity": -1}}

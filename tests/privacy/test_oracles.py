@@ -1,4 +1,4 @@
-"""Every number of `oracles.json` that losses, conversions or calendars must reproduce (T1)."""
+"""Losses, conversions and calendars reproduce the numbers of `oracles.json` (T1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DATA = Path(__file__).parent.parent / "data" / "oracles.json"
 ORACLES = json.loads(DATA.read_text("utf-8"))
 PAPER_ORDERS = [Fraction(str(a)) for a in ORACLES["meta"]["orders_paper"]]
 
-#: Kinds that concern budgets, thresholds, filters and pruning: tested with those modules.
+#: Kinds about budgets, thresholds, filters and pruning: the tests of those modules use them.
 ELSEWHERE = {
     "filter_adaptive_advanced",
     "filter_budget_classic",
@@ -59,30 +59,32 @@ Case = Mapping[str, Any]
 
 
 def number(value: float) -> Fraction:
-    """The decimal that was written, exactly."""
+    """Return the printed decimal of a float exactly."""
     return Fraction(repr(value))
 
 
 def mechanism(kind: str, **fields: object) -> Mechanism:
-    given = {name.replace("_", "-"): value for name, value in fields.items()}
-    exact = {n: number(v) if isinstance(v, float) else v for n, v in given.items()}
-    found, problems = parse_mechanism({"kind": kind, **exact})
-    assert found is not None, problems
-    return found
+    exact = {
+        name.replace("_", "-"): number(value) if isinstance(value, float) else value
+        for name, value in fields.items()
+    }
+    parsed, problems = parse_mechanism({"kind": kind, **exact})
+    assert parsed is not None, problems
+    return parsed
 
 
-def spent(m: Mechanism, certificate: Certificate, k: int = 1) -> float:
+def loss_in(m: Mechanism, certificate: Certificate, k: int = 1) -> float:
     (quanta,) = cost(m, k, NeighbouringRelation.ADD_REMOVE, (certificate,))
     return math.inf if quanta is None else quanta / QUANTA_PER_UNIT
 
 
 def at_order(case: Case, m: Mechanism, k: int = 1) -> float:
     order = case["alpha"]
-    return spent(m, PURE if order == "inf" else renyi(number(order)), k)
+    return loss_in(m, PURE if order == "inf" else renyi(number(order)), k)
 
 
-def stated(kind: str, **names: str) -> Callable[[Case], float]:
-    """A curve at one order: parameters of the case by the names that mechanisms have."""
+def curve_of_kind(kind: str, **names: str) -> Callable[[Case], float]:
+    """Return an evaluator of a curve; `names` maps parameters of the kind to those of the case."""
 
     def evaluate(case: Case) -> float:
         fields = {ours: case["params"][theirs] for ours, theirs in names.items()}
@@ -97,7 +99,7 @@ def sgd(case: Case, k: int = 1) -> float:
     return at_order(case, m, k)
 
 
-def converted(function: Callable[..., float], name: str) -> Callable[[Case], float]:
+def conversion(function: Callable[..., float], name: str) -> Callable[[Case], float]:
     def evaluate(case: Case) -> float:
         order = [number(case["alpha"])] if "alpha" in case else []
         return function(*order, number(case["params"][name]), number(case["delta"]))
@@ -119,9 +121,9 @@ def discrete_laplace(case: Case) -> float:
     )
 
 
-def declared_group(case: Case) -> float:
+def group_of_declared(case: Case) -> float:
     p = case["params"]
-    return spent(mechanism("declared", epsilon=p["eps"]), PURE, p["k"])
+    return loss_in(mechanism("declared", epsilon=p["eps"]), PURE, p["k"])
 
 
 def group_chain(case: Case) -> float:
@@ -147,52 +149,54 @@ def calendar(case: Case) -> float:
     return group_size(src, dst, None) or math.inf
 
 
-def implied(case: Case) -> float:
+def delta_at_smaller_epsilon(case: Case) -> float:
     p = case["params"]
     return float(implied_delta(number(p["eps_j"]), number(p["delta_j"]), number(p["eps_i"])))
 
 
-def grown_delta(case: Case) -> float:
+def delta_of_group(case: Case) -> float:
     p = case["params"]
     return float(group_delta(number(p["eps"]), number(p["delta"]), p["k"]) or math.inf)
 
 
-def item(given: Mapping[str, Any]) -> Mechanism:
-    count = given["count"]
-    match given["kind"]:
+def item_mechanism(fields: Mapping[str, Any]) -> Mechanism:
+    count = fields["count"]
+    match fields["kind"]:
         case "laplace":
-            return mechanism("laplace", scale=given["b"], count=count)
+            return mechanism("laplace", scale=fields["b"], count=count)
         case "gaussian":
-            return mechanism("gaussian", sigma=given["sigma"], count=count)
+            return mechanism("gaussian", sigma=fields["sigma"], count=count)
         case "pure":
-            return mechanism("declared", epsilon=given["eps"], count=count)
+            return mechanism("declared", epsilon=fields["eps"], count=count)
         case "rr":
-            return mechanism("randomized-response", truth=given["p_truth"], count=count)
-    fields = {"noise_multiplier": given["sigma"], "sampling_rate": given["q"]}
-    return mechanism("dp-sgd", **fields, steps=given["steps"], count=count)
+            return mechanism("randomized-response", truth=fields["p_truth"], count=count)
+    noise, rate, steps = fields["sigma"], fields["q"], fields["steps"]
+    return mechanism("dp-sgd", noise_multiplier=noise, sampling_rate=rate, steps=steps, count=count)
 
 
-def mixed(case: Case) -> float:
-    """The best improved ε over the paper's orders, after checking every order and the classic ε."""
+def composition_of_items(case: Case) -> float:
+    """Return the smallest improved ε over the orders of the paper; check all orders."""
     certificates = tuple(map(renyi, PAPER_ORDERS))
     items = case["params"]["items"]
-    losses = [cost(item(i), 1, NeighbouringRelation.ADD_REMOVE, certificates) for i in items]
+    losses = [
+        cost(item_mechanism(i), 1, NeighbouringRelation.ADD_REMOVE, certificates) for i in items
+    ]
     spent: Loss = reduce(add_losses, losses)
     spent_at = dict(zip(PAPER_ORDERS, spent, strict=True))
     delta = number(case["delta"])
     sampled = any(i["kind"] == "dpsgd" for i in items)
-    for order, known in zip(PAPER_ORDERS, case["expected"]["rdp_paper14"], strict=True):
+    for order, expected in zip(PAPER_ORDERS, case["expected"]["rdp_paper14"], strict=True):
         quanta = spent_at[order]
-        if quanta is not None and known not in (None, "inf"):
+        if quanta is not None and expected not in (None, "inf"):
             value = quanta / QUANTA_PER_UNIT
             # At fractional orders, sampled curves may be bounded more loosely than by the oracle.
             loose = sampled and order.denominator != 1
-            assert known * (1 - (0.05 if loose else 1e-8)) <= value
-            assert value <= known * (1.4 if loose else 1 + 1e-8) + 1e-10
-    found = {o: Fraction(q, QUANTA_PER_UNIT) for o, q in spent_at.items() if q is not None}
-    classic = min(renyi_to_epsilon_classic(o, r, delta) for o, r in found.items())
+            assert expected * (1 - (0.05 if loose else 1e-8)) <= value
+            assert value <= expected * (1.4 if loose else 1 + 1e-8) + 1e-10
+    divergences = {o: Fraction(q, QUANTA_PER_UNIT) for o, q in spent_at.items() if q is not None}
+    classic = min(renyi_to_epsilon_classic(o, r, delta) for o, r in divergences.items())
     assert classic == pytest.approx(case["expected"]["classic_paper14"], rel=1e-6)
-    return min(renyi_to_epsilon(o, r, delta) for o, r in found.items())
+    return min(renyi_to_epsilon(o, r, delta) for o, r in divergences.items())
 
 
 def blackbox(case: Case) -> float:
@@ -201,67 +205,67 @@ def blackbox(case: Case) -> float:
     orders += [Fraction(n) for n in (*range(11, 64), 128, 256, 512, 1024)]  # dp-accounting's
     certificates = tuple(map(renyi, orders))
     m = mechanism("declared", epsilon=p["eps_each"], delta=p["delta_each"], count=p["n"])
-    found = cost(m, 1, NeighbouringRelation.ADD_REMOVE, certificates)
-    assert float(found.delta) == pytest.approx(p["delta_total"] - p["delta_conversion"], rel=1e-9)
+    loss = cost(m, 1, NeighbouringRelation.ADD_REMOVE, certificates)
+    assert float(loss.delta) == pytest.approx(p["delta_total"] - p["delta_conversion"], rel=1e-9)
     delta = number(p["delta_conversion"])
     return min(
         renyi_to_epsilon(order, Fraction(quanta or 0, QUANTA_PER_UNIT), delta)
-        for order, quanta in zip(orders, found, strict=True)
+        for order, quanta in zip(orders, loss, strict=True)
     )
 
 
 EVALUATE: Mapping[str, Callable[[Case], float]] = {
-    "adp_implied_delta": implied,
+    "adp_implied_delta": delta_at_smaller_epsilon,
     "calendar_group_size": calendar,
     "calendar_group_size_sliding_dst": calendar,
     "calendar_group_size_sliding_src": calendar,
     "calibrate_gaussian_sigma": lambda c: 1 / mu_within(number(c["epsilon"]), number(c["delta"])),
     "composition_adp_blackbox": blackbox,
-    "composition_mix": mixed,
-    "conv_rdp_to_eps_classic": converted(renyi_to_epsilon_classic, "rdp"),
-    "conv_rdp_to_eps_improved": converted(renyi_to_epsilon, "rdp"),
-    "conv_zcdp_to_eps_bun_steinke": converted(zcdp_to_epsilon_bun_steinke, "rho"),
-    "conv_zcdp_to_eps_improved": converted(zcdp_to_epsilon, "rho"),
+    "composition_mix": composition_of_items,
+    "conv_rdp_to_eps_classic": conversion(renyi_to_epsilon_classic, "rdp"),
+    "conv_rdp_to_eps_improved": conversion(renyi_to_epsilon, "rdp"),
+    "conv_zcdp_to_eps_bun_steinke": conversion(zcdp_to_epsilon_bun_steinke, "rho"),
+    "conv_zcdp_to_eps_improved": conversion(zcdp_to_epsilon, "rho"),
     "counterexample_prune_delta": lambda c: gaussian_delta(
         math.sqrt(2 * c["params"]["gaussian_rho"]), c["epsilon"]
     ),
     "gdp_delta_exact": lambda c: gaussian_delta(c["params"]["mu"], c["epsilon"]),
     "gdp_epsilon_exact": lambda c: gaussian_to_epsilon(c["params"]["mu"], number(c["delta"])),
     "gdp_from_pure": lambda c: math.sqrt(
-        spent(mechanism("declared", epsilon=c["params"]["eps"]), MU_SQUARED)
+        loss_in(mechanism("declared", epsilon=c["params"]["eps"]), MU_SQUARED)
     ),
-    "group_adp_delta": grown_delta,
-    "group_pure": declared_group,
+    "group_adp_delta": delta_of_group,
+    "group_pure": group_of_declared,
     "group_rdp_chain_bound": group_chain,
     "group_rdp_gaussian": lambda c: at_order(
         c, mechanism("gaussian", sigma=c["params"]["sigma"]), c["params"]["k"]
     ),
     "group_rdp_laplace_exact": group_laplace,
-    "group_zcdp": lambda c: spent(
+    "group_zcdp": lambda c: loss_in(
         mechanism("declared", rho=c["params"]["rho"]), RHO, c["params"]["k"]
     ),
     "rdp_discrete_gaussian_bound": discrete_gaussian,
     "rdp_discrete_laplace": discrete_laplace,
-    "rdp_exponential_mechanism": stated("exponential", epsilon="bounded_range"),
-    "rdp_gaussian": stated("gaussian", sigma="sigma", sensitivity="l2_sensitivity"),
+    "rdp_exponential_mechanism": curve_of_kind("exponential", epsilon="bounded_range"),
+    "rdp_gaussian": curve_of_kind("gaussian", sigma="sigma", sensitivity="l2_sensitivity"),
     "rdp_group_poisson_gaussian": lambda c: sgd(c, c["params"]["k"]),
-    "rdp_kary_randomized_response": stated(
+    "rdp_kary_randomized_response": curve_of_kind(
         "randomized-response", values="num_buckets", noise="noise_parameter"
     ),
-    "rdp_laplace": stated("laplace", scale="b", sensitivity="l1_sensitivity"),
-    "rdp_pate_gnmax_data_independent": stated("pate", sigma="sigma", queries="queries"),
+    "rdp_laplace": curve_of_kind("laplace", scale="b", sensitivity="l1_sensitivity"),
+    "rdp_pate_gnmax_data_independent": curve_of_kind("pate", sigma="sigma", queries="queries"),
     "rdp_poisson_subsampled_gaussian": sgd,
     "rdp_poisson_subsampled_gaussian_fractional": sgd,
-    "rdp_pure_dp": stated("declared", epsilon="eps"),
-    "rdp_randomized_response": stated("randomized-response", truth="p_truth"),
-    "rdp_tree_aggregation": stated(
+    "rdp_pure_dp": curve_of_kind("declared", epsilon="eps"),
+    "rdp_randomized_response": curve_of_kind("randomized-response", truth="p_truth"),
+    "rdp_tree_aggregation": curve_of_kind(
         "tree-aggregation",
         steps="steps",
         noise_multiplier="noise_multiplier",
         participations="participations",
     ),
-    "rdp_zcdp": stated("declared", rho="rho", xi="xi"),
-    "zcdp_from_pure": lambda c: spent(mechanism("declared", epsilon=c["params"]["eps"]), RHO),
+    "rdp_zcdp": curve_of_kind("declared", rho="rho", xi="xi"),
+    "zcdp_from_pure": lambda c: loss_in(mechanism("declared", epsilon=c["params"]["eps"]), RHO),
 }
 
 CASES = [case for case in ORACLES["cases"] if case["kind"] in EVALUATE]
@@ -270,27 +274,27 @@ CASES = [case for case in ORACLES["cases"] if case["kind"] in EVALUATE]
 QUANTUM = 1 / QUANTA_PER_UNIT
 
 
-def test_every_kind_has_an_owner() -> None:
+def test_every_kind_is_used_by_a_test() -> None:
     kinds = {case["kind"] for case in ORACLES["cases"]}
     assert kinds == set(EVALUATE) | ELSEWHERE | NOT_IMPLEMENTED
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_oracle(case: Case) -> None:
-    found, value = EVALUATE[case["kind"]](case), case["value"]
+    result, value = EVALUATE[case["kind"]](case), case["value"]
     slack = max(case["tolerance"] * abs(value), case.get("abs_tolerance", 0.0)) + QUANTUM
     if case["kind"] == "rdp_group_poisson_gaussian":
-        # The exact mixture is below the chain bound, which is what we charge.
-        assert value * (1 - 1e-8) <= found
+        # The exact mixture is below the chain bound, which dpolicy charges.
+        assert value * (1 - 1e-8) <= result
         bound = case["crosscheck"]["upper:chain group bound"]
-        assert found <= bound * (1 + 1e-8) + QUANTUM
+        assert result <= bound * (1 + 1e-8) + QUANTUM
     elif case["direction"] == "lower_bound_for_implementation":
         top = case["crosscheck"]["info:interpolated"]
-        assert value * (1 - case["tolerance"]) <= found <= top * (1 + 1e-9) + QUANTUM
+        assert value * (1 - case["tolerance"]) <= result <= top * (1 + 1e-9) + QUANTUM
     elif case["direction"] == "must_exceed_delta_i":
-        assert found > case["params"]["rule_i"][1]
-        assert found == pytest.approx(value, rel=1e-6)
+        assert result > case["params"]["rule_i"][1]
+        assert result == pytest.approx(value, rel=1e-6)
     elif value > 2**20:
-        assert found == math.inf
+        assert result == math.inf
     else:
-        assert value - slack <= found <= value + slack
+        assert value - slack <= result <= value + slack

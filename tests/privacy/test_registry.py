@@ -105,7 +105,7 @@ class Unbounded(Mechanism):
 
     sigma: Fraction
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         return DivergenceBounds()
 
 

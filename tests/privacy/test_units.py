@@ -59,7 +59,7 @@ SLIDING = {
 }
 
 
-def key_of(period: Period) -> brute.Key:
+def block_key(period: Period) -> brute.Key:
     if period.kind in brute.KEYS:
         return brute.KEYS[str(period)]
     assert period.start is not None
@@ -117,19 +117,21 @@ def test_touched_days_by_brute_force(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(60):
         src, dst = random_period(rng), random_period(rng)
-        pieces = []
+        intervals = []
         for _ in range(rng.randint(1, 3)):
             first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
-            pieces.append((first, first + timedelta(days=rng.randrange(rng.choice([1, 40, 400])))))
-        read = {d for a, b in pieces for d in brute.days_between(a, b)}
-        dst_blocks = brute.blocks_of(key_of(dst), sorted(read))
-        days = touched_days(*pieces)
-        assert group_size(src, dst, days) == brute.most_met(key_of(src), dst_blocks), (src, dst)
-        assert group_size(src, None, days) == len({key_of(src)(d) for d in read})
+            intervals.append(
+                (first, first + timedelta(days=rng.randrange(rng.choice([1, 40, 400]))))
+            )
+        read = {d for a, b in intervals for d in brute.days_between(a, b)}
+        dst_blocks = brute.blocks_of(block_key(dst), sorted(read))
+        days = touched_days(*intervals)
+        assert group_size(src, dst, days) == brute.most_met(block_key(src), dst_blocks), (src, dst)
+        assert group_size(src, None, days) == len({block_key(src)(d) for d in read})
         size = add_remove_size(src, dst, days)
         assert size is not None
-        removed = max(brute.steps_to_remove(key_of(src), b, read) for b in dst_blocks)
-        assert removed <= size <= 2 * removed, (src, dst, pieces)
+        removed = max(brute.steps_to_remove(block_key(src), b, read) for b in dst_blocks)
+        assert removed <= size <= 2 * removed, (src, dst, intervals)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -140,7 +142,7 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
         first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
         last = first + timedelta(days=rng.randrange(120))
         read = brute.days_between(first, last)
-        expected = brute.most_met(key_of(src), brute.windows(read, length), set(read))
+        expected = brute.most_met(block_key(src), brute.windows(read, length), set(read))
         assert group_size(src, sliding(length), touched_days((first, last))) == expected
         cover = -(-min(length, len(read)) // 9)
         assert group_size(sliding(9), sliding(length), touched_days((first, last))) == cover
@@ -148,7 +150,7 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_cut_the_blocks_that_they_meet(seed: int) -> None:
-    """Steps of removal for sliding targets, where being inside of a window is not enough."""
+    """Removal steps for sliding targets, for which `period_within` is not enough."""
     rng = random.Random(200 + seed)
     assert period_within(WEEK, sliding(7)) and add_remove_size(WEEK, sliding(7), None) == 4
     assert add_remove_size(DAY, sliding(7), None) == 7
@@ -160,7 +162,7 @@ def test_windows_cut_the_blocks_that_they_meet(seed: int) -> None:
         for dst in (sliding(length), tumbling(length)):
             size = add_remove_size(src, dst, touched_days((days[0], days[-1])))
             windows = brute.windows(days, length)
-            removed = max(brute.steps_to_remove(key_of(src), w, set(days)) for w in windows)
+            removed = max(brute.steps_to_remove(block_key(src), w, set(days)) for w in windows)
             assert size is not None and removed <= size, (src, dst)
 
 
@@ -172,8 +174,12 @@ def test_tumbling_periods_by_brute_force() -> None:
         for phase in range(m):
             src = tumbling(n, origin)
             dst = tumbling(m, origin + timedelta(days=phase))
-            whole = [b for b in brute.blocks_of(key_of(dst), days) if len(b) == m]
-            assert group_size(src, dst, None) == brute.most_met(key_of(src), whole), (n, m, phase)
+            whole = [b for b in brute.blocks_of(block_key(dst), days) if len(b) == m]
+            assert group_size(src, dst, None) == brute.most_met(block_key(src), whole), (
+                n,
+                m,
+                phase,
+            )
         assert group_size(tumbling(n), sliding(m), None) == -(-(m - 1) // n) + 1
 
 
@@ -292,7 +298,7 @@ def test_bad_intervals() -> None:
         touched_days((date(9999, 12, 31), None))
 
 
-def test_every_code_has_a_meaning() -> None:
+def test_every_code_has_a_title() -> None:
     sources = [
         Path(module.__file__ or "").read_text("utf-8") for module in (calendar, privacy_units)
     ]
@@ -310,20 +316,24 @@ def test_intervals_are_joined() -> None:
 @pytest.mark.parametrize("period", [*CALENDAR, tumbling(10, date(2026, 1, 5))], ids=str)
 def test_blocks_by_brute_force(period: Period) -> None:
     first, last = date(2024, 2, 11), date(2026, 3, 3)
-    found = blocks_between(period, first, last)
-    expected = brute.blocks_of(key_of(period), brute.days_between(first, last))
-    assert len(found) == len(expected)
-    for block, days in zip(found, expected, strict=True):
+    blocks = blocks_between(period, first, last)
+    expected = brute.blocks_of(block_key(period), brute.days_between(first, last))
+    assert len(blocks) == len(expected)
+    for block, days in zip(blocks, expected, strict=True):
         assert block.first <= days[0] and days[-1] <= block.last
-        assert key_of(period)(block.first) == key_of(period)(block.last) == key_of(period)(days[0])
-    assert list(found) == sorted(found)
+        assert (
+            block_key(period)(block.first)
+            == block_key(period)(block.last)
+            == block_key(period)(days[0])
+        )
+    assert list(blocks) == sorted(blocks)
 
 
 def test_blocks_of_windows_are_all_windows() -> None:
     day = date(2026, 1, 10)
-    found = blocks_between(sliding(3), day, day)
-    assert [b.first.day for b in found] == [8, 9, 10]
-    assert blocks_between(tumbling(3), day, day) == found
+    windows = blocks_between(sliding(3), day, day)
+    assert [b.first.day for b in windows] == [8, 9, 10]
+    assert blocks_between(tumbling(3), day, day) == windows
     with pytest.raises(InvalidValue, match="U005"):
         blocks_between(DAY, date(1600, 1, 1), date(2600, 1, 1))
 

@@ -1,8 +1,8 @@
 """Random policy sets as plain dicts, and random releases for them (trust R9).
 
-Small on purpose, so that every mechanism that can be told apart can be listed, and rich in what
-breaks naive pruning: equivalent and contradictory predicates, equal budgets, mixed notions, units
-that no order joins, partitions that are also attributes.
+The sets are small, so that all distinguishable mechanisms can be listed. They have many features
+that break naive pruning: equivalent and contradictory predicates, equal budgets, mixed notions,
+incomparable units, and partitions that are also attributes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from math import floor, prod
 from random import Random
 from typing import Any
 
-from tests.properties.theorem_a import unit_covered
+from tests.properties.theorem_a import covers_unit
 from tests.reference.rules import GRID, Cost, Key, Mechanism, PolicyDict, Rule, number
 
 RISKS = ("low", "medium", "high")
 LEVELS = ("member", "strong", "weak")
-#: More rules than this make a set slow to check and no more telling.
-MOST_RULES = 32
+#: Largest number of rules in a section: more rules are slow to check and find no more problems.
+MAX_RULES = 32
 UNITS: dict[str, dict[str, Any]] = {
     "user": {},
     "user-year": {"period": "year"},
@@ -59,10 +59,10 @@ LABELS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             '"research" in labels.purpose && "product" in labels.purpose',
         ),
     ),
-    # May be left out: a predicate then has no answer, and the request is denied.
+    # The label may be missing: a predicate then fails, and the release is denied.
     "team": ({"values": ["ads", "maps"]}, ('labels.team == "ads"', 'labels.team != "maps"')),
 }
-#: One more than the predicates name: not to be `declared` is not to be `gaussian`.
+#: One kind more than the predicates name, so that `!= "declared"` is not `== "gaussian"`.
 KINDS = ("declared", "gaussian", "laplace")
 KIND_PREDICATES = ('mechanism == "gaussian"', 'mechanism != "declared"')
 _PARTS = (1, 1, Fraction(2, 3), Fraction(2, 3), Fraction(1, 2))
@@ -71,17 +71,17 @@ FIRST_DAY = date(2026, 1, 26)  # a Monday whose week ends in February
 
 @dataclass(frozen=True)
 class World:
-    """What several policy sets share: everything but the policies."""
+    """Everything that several policy sets share, except the policies."""
 
     head: PolicyDict
     predicates: tuple[str, ...]
     facts: tuple[Mechanism, ...]
-    #: The units, each after those that cover it, with the names of those.
+    #: Units, each after the units that cover it, with the names of those.
     larger: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def random_world(random: Random) -> World:
-    """Units, schema and accounting, with the predicates that make sense in it."""
+    """Return random units, schema and accounting, with predicates that fit them."""
     attributes = "abcdef"[: random.choice((1, 2, 2, 3, 3, 4, 5, 6))]
     labels = random.sample(sorted(LABELS), random.choice((0, 1, 1, 2)))
     head = {
@@ -98,10 +98,10 @@ def random_world(random: Random) -> World:
     predicates += chain.from_iterable(LABELS[name][1] for name in labels)
     kinds = KINDS if random.random() < 0.2 and len(labels) < 2 else KINDS[:1]
     predicates += KIND_PREDICATES if len(kinds) > 1 else ()
-    # `&&` binds tighter than `||`, and forgives an error on one side; the twin's Python does not.
+    # CEL ignores an error on one side of `||` and `&&`; the Python of the twin does not.
     plain = [text for text in predicates[1:] if "||" not in text and "labels.team" not in text]
-    some = [f"{a} && {b}" for a, b in combinations(plain, 2)]
-    predicates += random.sample(some, min(len(some), 2))
+    conjunctions = [f"{a} && {b}" for a, b in combinations(plain, 2)]
+    predicates += random.sample(conjunctions, min(len(conjunctions), 2))
     return World(
         head, tuple(predicates), tuple(_all_facts(attributes, labels, kinds)), _larger(head)
     )
@@ -109,17 +109,17 @@ def random_world(random: Random) -> World:
 
 def _larger(head: PolicyDict) -> tuple[tuple[str, tuple[str, ...]], ...]:
     names = sorted(head["units"])
-    above = {u: tuple(v for v in names if u != v and unit_covered(head, u, v)) for u in names}
+    above = {u: tuple(v for v in names if u != v and covers_unit(head, u, v)) for u in names}
     return tuple((u, above[u]) for u in sorted(names, key=lambda name: len(above[name])))
 
 
 def _accounting(random: Random) -> dict[str, Any]:
-    said: dict[str, Any] = {"delta": random.choice((1e-7, 1e-5))}
-    said["relation"] = random.choice(("add-remove", "change", "change", "replace"))
+    accounting: dict[str, Any] = {"delta": random.choice((1e-7, 1e-5))}
+    accounting["relation"] = random.choice(("add-remove", "change", "change", "replace"))
     if random.random() < 0.4:
-        said["require"] = "additive"
-    said["orders"] = random.choice(("default", [2, 8], [4, 16.5, 64]))
-    return said
+        accounting["require"] = "additive"
+    accounting["orders"] = random.choice(("default", [2, 8], [4, 16.5, 64]))
+    return accounting
 
 
 def _units(random: Random) -> dict[str, Any]:
@@ -133,14 +133,14 @@ def _units(random: Random) -> dict[str, Any]:
 
 def _schema(random: Random, attributes: str) -> dict[str, Any]:
     categories = [f"c{n}" for n in range(random.choice((0, 1, 1, 2, 3, 4)))]
-    said: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     for name in attributes:
-        said[name] = {"risk": random.choice(RISKS)}
+        definitions[name] = {"risk": random.choice(RISKS)}
         for category in categories:
             if random.random() < 0.5:
-                said[name].setdefault(random.choice(LEVELS), []).append(category)
+                definitions[name].setdefault(random.choice(LEVELS), []).append(category)
     return {
-        "attributes": said,
+        "attributes": definitions,
         "categories": {name: {"risk": random.choice(RISKS)} for name in categories},
     }
 
@@ -166,54 +166,54 @@ def _attribute_predicates(random: Random, attributes: str) -> list[str]:
 
 
 def _all_facts(attributes: str, labels: Sequence[str], kinds: Sequence[str]) -> list[Mechanism]:
-    """Every mechanism that a predicate could tell apart."""
+    """Return one mechanism for every input that a predicate can distinguish."""
     sizes = range(len(attributes) + 1)
     subsets = [frozenset(s) for size in sizes for s in combinations(attributes, size)]
     options = [[(name, value) for value in _values(name)] for name in labels]
     return [
-        Mechanism(used, {name: value for name, value in said if value is not None}, kind)
-        for used, said, kind in product(subsets, list(product(*options)), kinds)
+        Mechanism(used, {name: value for name, value in chosen if value is not None}, kind)
+        for used, chosen, kind in product(subsets, list(product(*options)), kinds)
     ]
 
 
 def _values(label: str) -> list[Any]:
-    said = LABELS[label][0]
-    if said.get("many"):
-        sizes = range(len(said["values"]) + 1)
-        return [tuple(sorted(s)) for n in sizes for s in combinations(said["values"], n)]
-    missing = [] if "default" in said or "required" in said else [None]
-    return [*said["values"], *missing]
+    definition = LABELS[label][0]
+    if definition.get("many"):
+        sizes = range(len(definition["values"]) + 1)
+        return [tuple(sorted(s)) for n in sizes for s in combinations(definition["values"], n)]
+    missing = [] if "default" in definition or "required" in definition else [None]
+    return [*definition["values"], *missing]
 
 
 def random_policies(random: Random, world: World) -> PolicyDict:
-    """A policy set in a world, of at most `MOST_RULES` rules a section."""
+    """Return a policy set of a world, with at most `MAX_RULES` rules per section."""
     while True:
         policy = {**world.head, "policies": _section(random, world, "p")}
         if random.random() < 0.3:
             policy["each-release"] = _section(random, world, "e")
         counts = [rule_count(policy, s) for s in ("policies", "each-release") if s in policy]
-        if all(count <= MOST_RULES for count in counts):
+        if all(count <= MAX_RULES for count in counts):
             return policy
 
 
 def rule_count(policy: PolicyDict, section: str) -> int:
-    """|R| = units × (custom + attributes + categories × levels) × settings (language 1)."""
-    schema, said = policy["schema"], policy.get(section, [])
+    """Return |R| = units × (custom + attributes + categories × levels) × settings (language 1)."""
+    schema, policies = policy["schema"], policy.get(section, [])
     scopes = {
         "custom": 1,
         "attribute": len(schema["attributes"]),
         "category": len(schema["categories"]) * len(LEVELS),
     }
-    bases = [p for p in said if p["kind"] != "extension"]
-    settings = prod(len(p["settings"]) for p in said if p["kind"] == "extension")
+    bases = [p for p in policies if p["kind"] != "extension"]
+    settings = prod(len(p["settings"]) for p in policies if p["kind"] == "extension")
     return settings * sum(len(p.get("units", [0])) * scopes[p["kind"]] for p in bases)
 
 
 def _section(random: Random, world: World, prefix: str) -> list[Any]:
-    """Base policies and extensions that mean something together: functions need one number."""
+    """Return base policies and extensions; budget functions only if all budgets are one number."""
     functions_allowed = random.random() < 0.6
     palette = [_budget(random, not functions_allowed) for _ in range(random.choice((1, 2, 3, 5)))]
-    said = [
+    policies = [
         _base(random, world, f"{prefix}{n}", palette, functions_allowed)
         for n in range(random.choice((1, 2, 2, 3, 4)))
     ]
@@ -227,23 +227,23 @@ def _section(random: Random, world: World, prefix: str) -> list[Any]:
             for k in range(random.choice((1, 2, 2, 3)))
         ]
         random.shuffle(settings)
-        said.append({"name": f"{prefix}x{n}", "kind": "extension", "settings": settings})
-    return said
+        policies.append({"name": f"{prefix}x{n}", "kind": "extension", "settings": settings})
+    return policies
 
 
 def _base(
     random: Random, world: World, name: str, palette: Sequence[Any], functions_allowed: bool
 ) -> dict[str, Any]:
-    known = sorted(world.head["units"])
-    units = random.sample(known, min(len(known), random.choice((1, 1, 2, 3))))
+    all_units = sorted(world.head["units"])
+    units = random.sample(all_units, min(len(all_units), random.choice((1, 1, 2, 3))))
     kind = random.choice(("custom", "custom", "attribute", "category"))
     base: dict[str, Any] = {"name": name, "kind": kind, "units": units}
     if kind == "custom":
         return {**base, "when": random.choice(world.predicates), "budget": random.choice(palette)}
     base["budgets"] = {risk: random.choice(palette) for risk in RISKS}
-    known = sorted(world.head["schema"]["attributes" if kind == "attribute" else "categories"])
-    if known and random.random() < 0.4:
-        base["except"] = {random.choice(known): random.choice(palette)}
+    names = sorted(world.head["schema"]["attributes" if kind == "attribute" else "categories"])
+    if names and random.random() < 0.4:
+        base["except"] = {random.choice(names): random.choice(palette)}
     if kind == "category" and functions_allowed and random.random() < 0.6:
         base["levels"] = {random.choice(LEVELS): _function(random)}
     return base
@@ -252,9 +252,9 @@ def _base(
 def _budget(random: Random, renyi: bool) -> Any:
     kind = random.choice("eeeeeerrmu" + "nn" * renyi)
     if kind == "e":
-        said = {"epsilon": random.choice((1, 2, 3, 5, 5.5, 7))}
+        budget = {"epsilon": random.choice((1, 2, 3, 5, 5.5, 7))}
         delta = random.choice((None, None, 0, 1e-12, 1e-7, 1e-5))
-        return said if delta is None else {**said, "delta": delta}
+        return budget if delta is None else {**budget, "delta": delta}
     if kind == "r":
         return {"rho": random.choice((0.1, 0.5, 1))}
     if kind == "m":
@@ -279,7 +279,7 @@ def _function(random: Random) -> Any:
 
 
 def certificates(policy: PolicyDict, rules: Sequence[Rule]) -> list[Key]:
-    """Every certificate that a rule or the grid knows."""
+    """Return every certificate of the rules and of the grid."""
     keys: dict[Key, None] = dict.fromkeys(("pure", "rho", "mu"))
     orders = policy["accounting"]["orders"]
     keys.update(dict.fromkeys(GRID if orders == "default" else map(number, orders)))
@@ -290,36 +290,36 @@ def certificates(policy: PolicyDict, rules: Sequence[Rule]) -> list[Key]:
 def random_mechanism(
     random: Random, world: World, rules: Sequence[Rule], keys: Sequence[Key], facts: Mechanism
 ) -> Mechanism:
-    """Facts with a region and coherent costs; often a cost that just fits one of the rules."""
+    """Return a mechanism with a region and consistent costs; often one that just fits a rule."""
     partitions = world.head["schema"]["partitions"]
     where = {p: frozenset(random.choice("xy")) for p in partitions if random.random() < 0.8}
     used = facts.attributes | (where.keys() & world.head["schema"]["attributes"].keys())
     costs: dict[str, Cost] = {}
-    tempting = random.choice(rules) if rules and random.random() < 0.7 else None
+    target_rule = random.choice(rules) if rules and random.random() < 0.7 else None
     for unit, larger in world.larger:
-        amounts, delta = _cost(random, keys, tempting)
-        for most, most_delta in (costs[name] for name in larger if name in costs):
-            amounts = _least(amounts, most)
-            delta = min(delta, most_delta)
+        amounts, delta = _cost(random, keys, target_rule)
+        for limits, delta_limit in (costs[name] for name in larger if name in costs):
+            amounts = _elementwise_min(amounts, limits)
+            delta = min(delta, delta_limit)
         costs[unit] = amounts, delta
     return Mechanism(used, facts.labels, facts.kind, facts.by, costs, where, _days(random))
 
 
-def _cost(random: Random, keys: Sequence[Key], tempting: Rule | None) -> Cost:
+def _cost(random: Random, keys: Sequence[Key], target_rule: Rule | None) -> Cost:
     step = Fraction(1, 1000)
-    some = [key for key in keys if random.random() < 0.6]
-    amounts = {key: random.choice((0, 100, 500, 1000, 2500)) * step for key in some}
+    chosen = [key for key in keys if random.random() < 0.6]
+    amounts = {key: random.choice((0, 100, 500, 1000, 2500)) * step for key in chosen}
     delta = random.choice((0, 0, 0, 1, 40)) * Fraction(1, 10**9)
-    if tempting is not None and tempting.clauses:
-        for key, most in random.choice(tempting.clauses).items():
-            # Two thirds fit alone and not together: what tells blocks that are kept apart.
-            amounts[key] = floor(most * random.choice(_PARTS) / step) * step
-        if tempting.delta and random.random() < 0.5:
-            delta = floor(tempting.delta * 10**15) * Fraction(1, 10**15)
+    if target_rule is not None and target_rule.clauses:
+        for key, limit in random.choice(target_rule.clauses).items():
+            # Two costs of ⅔ fit separate blocks, but not the same block.
+            amounts[key] = floor(limit * random.choice(_PARTS) / step) * step
+        if target_rule.delta and random.random() < 0.5:
+            delta = floor(target_rule.delta * 10**15) * Fraction(1, 10**15)
     return amounts, delta
 
 
-def _least(a: Mapping[Key, Fraction], b: Mapping[Key, Fraction]) -> dict[Key, Fraction]:
+def _elementwise_min(a: Mapping[Key, Fraction], b: Mapping[Key, Fraction]) -> dict[Key, Fraction]:
     return {key: min(x for x in (a.get(key), b.get(key)) if x is not None) for key in {*a, *b}}
 
 

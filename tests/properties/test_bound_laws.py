@@ -1,4 +1,4 @@
-"""The order of bounds: `binds` is a sound and complete preorder, `chains` covers it with chains."""
+"""Order of bounds: `implies_bound` is a sound and complete preorder, covered by `bound_chains`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDERS = st.sampled_from(("2", "8", "16", "64"))
 
 
 def fraction(text: str) -> Fraction:
-    """The decimal as written."""
+    """Return a decimal exactly."""
     return Fraction(text)
 
 
@@ -37,53 +37,53 @@ BUDGETS: st.SearchStrategy[Budget] = st.one_of(
     st.builds(Zcdp, AMOUNTS.map(fraction)),
     st.builds(Gdp, AMOUNTS.map(fraction)),
     st.dictionaries(ORDERS.map(fraction), AMOUNTS.map(fraction), min_size=1, max_size=3).map(
-        lambda said: Renyi(tuple(sorted(said.items())))
+        lambda orders: Renyi(tuple(sorted(orders.items())))
     ),
     st.just(Unlimited()),
 )
 GRIDS = st.sampled_from((DEFAULT_ORDERS, (Fraction(2), Fraction(8)), (Fraction(16), Fraction(64))))
 BOUNDS = st.builds(bound_for_budget, BUDGETS, st.sampled_from(Profile), GRIDS)
-#: What a loss is: quanta for each certificate, none where infinite, and a δ-side.
+#: A loss: quanta per certificate (absent if infinite), and the δ-side.
 Loss = tuple[dict[Certificate, int], Fraction]
 
 
 def holds(bound: BudgetBound, loss: Loss) -> bool:
-    """Theory 1.4, as plainly as it can be said."""
+    """Return whether a bound holds: the sentence of theory 1.4, literally."""
     amounts, delta = loss
     if bound.delta is not None and delta > bound.delta:
         return False
-    return any(all(c in amounts and amounts[c] <= most for c, most in k) for k in bound.clauses)
+    return any(all(c in amounts and amounts[c] <= limit for c, limit in k) for k in bound.clauses)
 
 
 def random_loss(random: Random, *bounds: BudgetBound) -> Loss:
-    """A loss on or beside the thresholds of some bounds, infinite in many certificates."""
+    """Return a loss at or near the thresholds of the bounds, infinite in many certificates."""
     amounts: dict[Certificate, int] = {}
     for certificate in (PURE, RHO, MU_SQUARED, *map(renyi, DEFAULT_ORDERS)):
         if random.random() < 0.3:
             amounts[certificate] = random.choice((0, 10**11, 10**12, 10**13))
     for bound in bounds:
-        for certificate, most in random.choice(bound.clauses):
+        for certificate, limit in random.choice(bound.clauses):
             if random.random() < 0.8:
-                amounts[certificate] = max(0, most + random.choice((-1, 0, 0, 1)))
+                amounts[certificate] = max(0, limit + random.choice((-1, 0, 0, 1)))
     sides = [bound.delta for bound in bounds if bound.delta is not None]
     return amounts, random.choice([Fraction(0), *sides, *(2 * side for side in sides)])
 
 
 def corners(bound: BudgetBound) -> list[Loss]:
-    """The largest losses that a bound admits, one a clause: everything else is infinite."""
+    """Return the largest loss of each clause: infinite in all other certificates."""
     side = Fraction(1) if bound.delta is None else bound.delta
     return [(dict(clause), side) for clause in bound.clauses]
 
 
 @settings(deadline=None)
 @given(BOUNDS)
-def test_a_bound_binds_itself(bound: BudgetBound) -> None:
+def test_a_bound_implies_itself(bound: BudgetBound) -> None:
     assert implies_bound(bound, bound)
 
 
 @settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS, BOUNDS)
-def test_binding_is_transitive(a: BudgetBound, b: BudgetBound, c: BudgetBound) -> None:
+def test_implication_is_transitive(a: BudgetBound, b: BudgetBound, c: BudgetBound) -> None:
     assert not (implies_bound(a, b) and implies_bound(b, c)) or implies_bound(a, c)
 
 
@@ -102,18 +102,16 @@ def test_a_loss_within_the_tighter_is_within_the_looser(
 
 @settings(max_examples=500, deadline=None)
 @given(BOUNDS, BOUNDS)
-def test_binding_says_no_only_where_a_loss_tells_the_two_apart(
-    a: BudgetBound, b: BudgetBound
-) -> None:
+def test_a_rejected_implication_has_a_counterexample(a: BudgetBound, b: BudgetBound) -> None:
     assert implies_bound(a, b) == all(holds(b, corner) for corner in corners(a))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(BOUNDS, max_size=12, unique=True))
 def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[BudgetBound]) -> None:
-    found = bound_chains(bounds)
-    assert sorted(number for chain in found for number in chain) == list(range(len(bounds)))
-    for chain in found:
+    chains = bound_chains(bounds)
+    assert sorted(number for chain in chains for number in chain) == list(range(len(bounds)))
+    for chain in chains:
         assert all(implies_bound(bounds[a], bounds[b]) for a, b in pairwise(chain))
         assert all(
             implies_bound(bounds[a], bounds[b]) for i, a in enumerate(chain) for b in chain[i:]

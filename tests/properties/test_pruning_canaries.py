@@ -1,4 +1,4 @@
-"""Pruning with one condition left out is caught, by Theorem A and by decisions on their own."""
+"""Pruning without one condition is detected, by Theorem A and by decisions separately."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
 from dpolicy.rules.rule import RuleProduct
 from dpolicy.rules.scope_order import ScopeComparer, preorder_from
 
-MOST_WORLDS = 200
+MAX_WORLDS = 200
 Variant = tuple[Arranger, Pruner]
 
 
-def with_binds(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
-    """Pruning that compares bounds in another way."""
+def with_bound_comparison(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
+    """Return pruning that compares bounds by `variant`."""
 
     def pruner(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
         with patch.object(pruning, "implies_bound", variant):
@@ -43,12 +43,12 @@ def with_binds(variant: Callable[[BudgetBound, BudgetBound], bool]) -> Variant:
 
 
 def delta_ignored(tighter: BudgetBound, looser: BudgetBound) -> bool:
-    """The δ-side is not compared."""
+    """Do not compare the δ-side."""
     return implies_bound(replace(tighter, delta=looser.delta), looser)
 
 
 def first_certificate_only(tighter: BudgetBound, looser: BudgetBound) -> bool:
-    """P1: of two ε budgets only ε is compared."""
+    """P1: compare only the ε of two (ε, δ) budgets."""
     return implies_bound(
         replace(tighter, clauses=tighter.clauses[:1], delta=looser.delta),
         replace(looser, clauses=looser.clauses[:1]),
@@ -56,23 +56,23 @@ def first_certificate_only(tighter: BudgetBound, looser: BudgetBound) -> bool:
 
 
 def notions_ignored(tighter: BudgetBound, looser: BudgetBound) -> bool:
-    """P2: numbers are compared, whatever they are numbers of."""
-    amounts = [[most for _, most in bound.clauses[0]] or [10**30] for bound in (tighter, looser)]
+    """P2: compare numbers of different notions."""
+    amounts = [[limit for _, limit in bound.clauses[0]] or [10**30] for bound in (tighter, looser)]
     return amounts[0] <= amounts[1]
 
 
 def scopes_only(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
-    """The budget is not compared at all: a wider scope is enough."""
+    """Do not compare budgets: a wider scope is enough."""
     numbers = range(len(rules))
-    above = {n: [m for m in numbers if wider(rules, arrangement, m, n)] for n in numbers}
+    above = {n: [m for m in numbers if is_wider(rules, arrangement, m, n)] for n in numbers}
     top = [min((len(above[m]), m) for m in above[n])[1] for n in numbers]
     return PruningResult(
         np.array(top, dtype=np.int32) == np.arange(len(rules)), np.array(top, np.int32)
     )
 
 
-def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int) -> bool:
-    """Whether one rule lies in the scope and unit of another, factor by factor."""
+def is_wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int) -> bool:
+    """Return whether `inner` lies in the scope and unit of `outer`, factor by factor."""
     (a, x), (b, y) = divmod(inner, rules.width), divmod(outer, rules.width)
     inside = arrangement.scopes.leq(arrangement.scope_of_base[a], arrangement.scope_of_base[b])
     inside = inside and arrangement.units.leq(
@@ -85,22 +85,22 @@ def wider(rules: RuleProduct, arrangement: FactorOrders, outer: int, inner: int)
 
 
 def mutual_cover(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult:
-    """P10: equal rules prune each other, and both vanish."""
+    """P10: let equal rules prune each other, so that both vanish."""
     real = prune(rules, arrangement)
     kept, witness = real.kept.copy(), real.implied_by.copy()
     for n in range(len(rules)):
         m = int(real.implied_by[n])
         same = rules.bound_numbers[n] == rules.bound_numbers[m]
-        if m != n and same and wider(rules, arrangement, n, m):
+        if m != n and same and is_wider(rules, arrangement, n, m):
             kept[m] = False
             witness[m] = n
     return PruningResult(kept, witness)
 
 
-def by_days(
+def units_by_days(
     rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
 ) -> FactorOrders:
-    """P5: units are ordered by how many days they have."""
+    """P5: order units by their number of days."""
     length = ["user-day", "user-week", "user-month", "user-year", "user", "household"]
     units = sorted({base.unit for base in rules.bases})
     order = preorder_from(len(units), lambda i, j: length.index(units[i]) <= length.index(units[j]))
@@ -110,10 +110,10 @@ def by_days(
 def relation_ignored(
     rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
 ) -> FactorOrders:
-    """P6: a larger unit implies a smaller one under every relation."""
-    known = checked.vocabulary.units
+    """P6: let a larger unit imply a smaller one under every relation."""
     units = {
-        name: replace(unit, relation=NeighbouringRelation.CHANGE) for name, unit in known.items()
+        name: replace(unit, relation=NeighbouringRelation.CHANGE)
+        for name, unit in checked.vocabulary.units.items()
     }
     vocabulary = replace(checked.vocabulary, units=units)
     return order_factors(rules, replace(checked, vocabulary=vocabulary), comparison)
@@ -122,37 +122,39 @@ def relation_ignored(
 def partitions_ignored(
     rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
 ) -> FactorOrders:
-    """P8: a rule that splits by a partition implies one that is about it."""
+    """P8: let a rule that splits by a partition imply a rule that reads its attribute."""
     policies = replace(checked.policies, partitions={})
     return order_factors(rules, replace(checked, policies=policies), comparison)
 
 
-def predicates_backwards(
+def scopes_reversed(
     rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
 ) -> FactorOrders:
-    """A stated order is believed instead of verified, and it is the wrong way round."""
+    """Use a reversed order of scopes without verification."""
     real = order_factors(rules, checked, comparison)
     count = len(real.scopes.classes)
     return replace(real, scopes=preorder_from(count, lambda i, j: real.scopes.leq(j, i)))
 
 
 CANARIES: dict[str, Variant] = {
-    "delta-ignored": with_binds(delta_ignored),
-    "only-epsilon": with_binds(first_certificate_only),
-    "notions-ignored": with_binds(notions_ignored),
+    "delta-ignored": with_bound_comparison(delta_ignored),
+    "only-epsilon": with_bound_comparison(first_certificate_only),
+    "notions-ignored": with_bound_comparison(notions_ignored),
     "bounds-ignored": (order_factors, scopes_only),
     "mutual-cover": (order_factors, mutual_cover),
-    "units-by-days": (by_days, prune),
+    "units-by-days": (units_by_days, prune),
     "relation-ignored": (relation_ignored, prune),
     "partitions-ignored": (partitions_ignored, prune),
-    "order-backwards": (predicates_backwards, prune),
+    "order-backwards": (scopes_reversed, prune),
 }
 
 
-def caught(variant: Variant, check: Callable[[Subject, Random], Iterable[str]]) -> int | None:
-    """The first world in which a check finds something; None if it never does."""
+def first_detection(
+    variant: Variant, check: Callable[[Subject, Random], Iterable[str]]
+) -> int | None:
+    """Return the seed of the first world in which a check detects the variant; None if none."""
     arranger, pruner = variant
-    for seed in range(MOST_WORLDS):
+    for seed in range(MAX_WORLDS):
         random = Random(seed)
         for subject in subjects(seed, 20, arranger=arranger, pruner=pruner):
             if any(check(subject, random)):
@@ -160,27 +162,27 @@ def caught(variant: Variant, check: Callable[[Subject, Random], Iterable[str]]) 
     return None
 
 
-def decisions(subject: Subject, random: Random) -> list[str]:
-    """Only whether the decisions differ, not which rules are broken."""
-    if len(subject.kept) == len(subject.rules):
+def different_decisions(subject: Subject, random: Random) -> list[str]:
+    """Return only the different decisions, not the differences between exceeded rules."""
+    if len(subject.kept_numbers) == len(subject.rules):
         return []
     releases = random_releases(random, subject, 6)
-    found = wrong_decisions(subject, subject.naive, releases)
-    return [words for words in found if words.startswith("decided otherwise")]
+    violations = wrong_decisions(subject, subject.naive, releases)
+    return [text for text in violations if text.startswith("different decision")]
 
 
 @pytest.mark.parametrize("name", CANARIES)
-def test_theorem_a_catches(name: str) -> None:
-    assert caught(CANARIES[name], lambda subject, _: wrong_witnesses(subject)) is not None
+def test_theorem_a_detects(name: str) -> None:
+    assert first_detection(CANARIES[name], lambda subject, _: wrong_witnesses(subject)) is not None
 
 
 @pytest.mark.parametrize("name", CANARIES)
-def test_decisions_catch(name: str) -> None:
-    assert caught(CANARIES[name], decisions) is not None
+def test_decisions_detect(name: str) -> None:
+    assert first_detection(CANARIES[name], different_decisions) is not None
 
 
-def test_the_real_pruning_is_not_caught() -> None:
+def test_the_real_pruning_has_no_violation() -> None:
     for seed in range(3):
         random = Random(seed)
         for subject in subjects(seed, 20):
-            assert not decisions(subject, random) and not wrong_witnesses(subject)
+            assert not different_decisions(subject, random) and not wrong_witnesses(subject)

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties.pruning_harness import (
     Truth,
-    needless,
+    compile_whole,
     problems,
     random_releases,
+    redundant_rules,
     subjects,
-    whole,
     wrong_decisions,
     wrong_witnesses,
 )
@@ -33,59 +33,62 @@ def test_pruned_rules_decide_as_all_rules_do(part: int) -> None:
     for seed in range(part * EACH, (part + 1) * EACH):
         random = Random(seed)
         for subject in subjects(seed, POLICIES_IN_A_WORLD):
-            found = problems(subject, random)
-            assert not found, (seed, subject.policy, found)
+            violations = problems(subject, random)
+            assert not violations, (seed, subject.policy, violations)
             sets += subject.section == "policies"
             sections += len(subject.rules) > 0
-            pruned += len(subject.rules) - len(subject.kept)
+            pruned += len(subject.rules) - len(subject.kept_numbers)
     assert sets == EACH * POLICIES_IN_A_WORLD
-    assert sections > sets and pruned > sets, "the generator has become too tame"
+    assert sections > sets and pruned > sets, "the random policy sets have too few rules to prune"
 
 
 def test_anchored_thresholds_obey_the_same_laws() -> None:
     for seed in range(25):
         random = Random(seed)
         for subject in subjects(seed, 10, profile="anchored"):
-            found = [*wrong_witnesses(subject.trusting), *needless(subject.trusting)]
-            releases = random_releases(random, subject.trusting, 3)
-            found += wrong_decisions(subject, subject.translated, releases)
-            assert not found, (seed, subject.policy, found)
+            violations = [
+                *wrong_witnesses(subject.with_code_bounds),
+                *redundant_rules(subject.with_code_bounds),
+            ]
+            releases = random_releases(random, subject.with_code_bounds, 3)
+            violations += wrong_decisions(subject, subject.naive_with_code_bounds, releases)
+            assert not violations, (seed, subject.policy, violations)
 
 
 def test_implication_agrees_with_all_mechanisms() -> None:
-    asked = 0
+    count = 0
     for seed in range(30):
         world = random_world(Random(seed))
-        schema = schema_of(world)
+        schema = release_schema(world)
         truth = Truth(world.facts)
         comparison = ScopeComparer(schema)
         for a in world.predicates:
             for b in world.predicates:
-                denied = truth.of(a)[1] | truth.of(b)[1]
-                expected = truth.inside((a,), (b,), denied)
-                assert comparison.is_inside(read(a, schema), read(b, schema)) == expected, (a, b)
-                asked += 1
-    assert asked > 3_000
+                denied = truth.masks(a)[1] | truth.masks(b)[1]
+                expected = truth.is_inside((a,), (b,), denied)
+                assert comparison.is_inside(parse(a, schema), parse(b, schema)) == expected, (a, b)
+                count += 1
+    assert count > 3_000
 
 
-def schema_of(world: World) -> ReleaseSchema:
-    """The vocabulary of a world."""
-    said = world.head["schema"]
+def release_schema(world: World) -> ReleaseSchema:
+    """Return the release schema of a world."""
+    definitions = world.head["schema"]
     labels = {
         name: Label(
             name,
-            tuple(about["values"]),
-            about.get("many", False),
-            about.get("default"),
-            about.get("required", False),
+            tuple(label["values"]),
+            label.get("many", False),
+            label.get("default"),
+            label.get("required", False),
         )
-        for name, about in said["labels"].items()
+        for name, label in definitions["labels"].items()
     }
-    return ReleaseSchema(frozenset(said["attributes"]), labels)
+    return ReleaseSchema(frozenset(definitions["attributes"]), labels)
 
 
-def read(text: str, schema: ReleaseSchema) -> Predicate:
-    """The predicate that the code makes of a text."""
+def parse(text: str, schema: ReleaseSchema) -> Predicate:
+    """Return the predicate of the code for a text."""
     if text == "always":
         return Always()
     predicate = parse_predicate(text, schema)
@@ -95,8 +98,8 @@ def read(text: str, schema: ReleaseSchema) -> Predicate:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
-def test_the_same_with_shrinking(random: Random) -> None:
+def test_random_policy_sets_with_shrinking(random: Random) -> None:
     world = random_world(random)
     policy = random_policies(random, world)
-    for subject in whole(policy, world, Truth(world.facts)):
+    for subject in compile_whole(policy, world, Truth(world.facts)):
         assert not problems(subject, random)

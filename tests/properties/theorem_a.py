@@ -1,6 +1,6 @@
-"""Theorem A of theory 1.5, pair by pair: when may one rule be dropped because of another?
+"""Theorem A of theory 1.5: the conditions under which one rule implies another.
 
-Each condition is a function of its own, so that a canary can leave one out.
+Each condition is a separate function, so that a canary can omit one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.reference.rules import Key, PolicyDict, Rule, block, reads
 
 @cache
 def period_inside(small: str | None, large: str | None) -> bool:
-    """Whether every block of one period meets only one block of another, over four years."""
+    """Return whether every block of `small` meets only one block of `large`, over four years."""
     met: dict[object, set[object]] = {}
     for ordinal in range(date(2023, 1, 1).toordinal(), date(2027, 1, 1).toordinal()):
         day = date.fromordinal(ordinal)
@@ -23,8 +23,8 @@ def period_inside(small: str | None, large: str | None) -> bool:
     return all(len(blocks) == 1 for blocks in met.values())
 
 
-def unit_covered(policy: PolicyDict, small: str, large: str) -> bool:
-    """Whether a cost for the larger unit bounds that for the smaller one (theory 0.1, A.3)."""
+def covers_unit(policy: PolicyDict, small: str, large: str) -> bool:
+    """Return whether a cost for the larger unit bounds one for the smaller (theory 0.1, A.3)."""
     units, accounting = policy["units"], policy.get("accounting", {})
     if small == large:
         return True
@@ -32,25 +32,28 @@ def unit_covered(policy: PolicyDict, small: str, large: str) -> bool:
         units[u].get("relation", accounting.get("relation", "add-remove")) for u in (small, large)
     }
     additive = relations == {"add-remove"} and accounting.get("require") == "additive"
-    whose = [u if "period" not in units[u] else "user" for u in (small, large)]
-    same_people = whose[0] == whose[1] or whose[0] in units[large].get("covers", ())
+    entities = [u if "period" not in units[u] else "user" for u in (small, large)]
+    same_people = entities[0] == entities[1] or entities[0] in units[large].get("covers", ())
     periods = (units[u].get("period") for u in (small, large))
     return (relations == {"change"} or additive) and same_people and period_inside(*periods)
 
 
-def bound_covered(tight: Rule, loose: Rule) -> bool:
-    """Whatever `tight` may rest on is enough for `loose` (A.5)."""
+def covers_bound(tight: Rule, loose: Rule) -> bool:
+    """Return whether every clause of `tight` implies a clause of `loose` (A.5)."""
     if loose.delta is not None and (tight.delta is None or tight.delta > loose.delta):
         return False
-    return all(any(_enough(have, want) for want in loose.clauses) for have in tight.clauses)
+    return all(
+        any(_implies_clause(offered, required) for required in loose.clauses)
+        for offered in tight.clauses
+    )
 
 
-def _enough(have: Mapping[Key, Fraction], want: Mapping[Key, Fraction]) -> bool:
-    return all(key in have and have[key] <= most for key, most in want.items())
+def _implies_clause(offered: Mapping[Key, Fraction], required: Mapping[Key, Fraction]) -> bool:
+    return all(key in offered and offered[key] <= limit for key, limit in required.items())
 
 
-def blocks_covered(policy: PolicyDict, inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """The outer rule splits by nothing that the inner one does not split by (A.4)."""
+def covers_blocks(policy: PolicyDict, inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    """Return whether the outer rule splits by no partition that the inner does not (A.4)."""
     partitions = policy.get("schema", {}).get("partitions", {})
-    about = [{p for p in partitions if reads(texts, p)} for texts in (inner, outer)]
-    return about[0] <= about[1]
+    inner_reads, outer_reads = ({p for p in partitions if reads(t, p)} for t in (inner, outer))
+    return inner_reads <= outer_reads

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.properties.pruning_harness import in_fractions
+from tests.properties.pruning_harness import bound_in_fractions
 from tests.reference import rules as twin
 
 from dpolicy.errors import PolicyRejected
@@ -124,7 +124,7 @@ def compiled(name: str) -> tuple[CompiledPolicy, Any, list[twin.Rule]]:
             spelled[rule.name, rule.unit].predicates,
             {},
             False,
-            *in_fractions(rule.bound),
+            *bound_in_fractions(rule.bound),
         )
         for rule in policy.cumulative.rules
     ]

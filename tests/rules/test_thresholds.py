@@ -33,19 +33,19 @@ CLOSE = Fraction(1, 10**9)
 
 
 def oracles(kind: str) -> list[Any]:
-    """The cases of one kind, named by their ids."""
+    """Return the cases of one kind, named by their ids."""
     return [pytest.param(case, id=case["id"]) for case in ORACLES if case["kind"] == kind]
 
 
 def threshold(bound: BudgetBound, order: Fraction) -> Fraction | None:
-    """What a bound allows at one order, if it offers it."""
+    """Return the limit of a bound at one order; None if it does not offer the order."""
     offered = dict(clause[0] for clause in bound.clauses)
     quanta = offered.get(renyi(order))
     return None if quanta is None else Fraction(quanta, QUANTA_PER_UNIT)
 
 
 def exact(epsilon: Fraction, order: Fraction, delta: Fraction, weight: Fraction) -> Fraction:
-    """b(α) of theory 2.4 to 45 digits, for a weight that is κ(α) or 1."""
+    """Return b(α) of theory 2.4 to 45 digits, for a weight that is κ(α) or 1."""
     gain = twin.log_of_inverse(twin.kappa(order) / weight) / (order - 1)
     return epsilon - twin.log_of_inverse(delta) / (order - 1) + gain
 
@@ -55,45 +55,45 @@ def test_classic_thresholds(case: dict[str, Any]) -> None:
     epsilon, order = Fraction(case["params"]["eps_budget"]), Fraction(case["alpha"])
     delta = Fraction(str(case["delta"]))
     bound = bound_for_budget(EpsilonDelta(epsilon, delta), Profile.CLASSIC, [order])
-    found = threshold(bound, order)
+    limit = threshold(bound, order)
     if case["value"] < 0:
-        assert found is None, "an order that nothing fits is not offered"
+        assert limit is None, "an order that no loss fits is not offered"
     else:
-        assert found is not None
-        assert found <= exact(epsilon, order, delta, twin.kappa(order))
-        assert abs(found - Fraction(case["value"])) < CLOSE
+        assert limit is not None
+        assert limit <= exact(epsilon, order, delta, twin.kappa(order))
+        assert abs(limit - Fraction(case["value"])) < CLOSE
 
 
 @pytest.mark.parametrize("case", oracles("filter_budget_improved_single_order"))
 def test_thresholds_of_a_single_order(case: dict[str, Any]) -> None:
     epsilon, order = Fraction(case["params"]["eps_budget"]), Fraction(case["alpha"])
     delta = Fraction(str(case["delta"]))
-    found = epsilon - conversion_cost(order, delta, 1.0)
-    assert found <= exact(epsilon, order, delta, Fraction(1))
-    assert abs(found - Fraction(case["value"])) < CLOSE
+    limit = epsilon - conversion_cost(order, delta, 1.0)
+    assert limit <= exact(epsilon, order, delta, Fraction(1))
+    assert abs(limit - Fraction(case["value"])) < CLOSE
 
 
 @pytest.mark.parametrize("case", oracles("kappa_sum"))
 def test_the_weights_of_a_grid(case: dict[str, Any]) -> None:
     orders = case["params"]["orders"]
-    if orders is None:  # that of dp-accounting, which the oracle names and does not list
+    if orders is None:  # the grid of dp-accounting, which the oracle does not list
         orders = [1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024]
     if len(orders) != case["params"]["n_orders"]:
         pytest.fail(f"the grid has {case['params']['n_orders']} orders, not {len(orders)}")
-    found = weight_sum([Fraction(str(order)) for order in orders])
+    total = weight_sum([Fraction(str(order)) for order in orders])
     true = sum((twin.kappa(Fraction(str(order))) for order in orders), Fraction(0))
-    assert true <= found, "an upper bound: what is left of δ must not be too much"
-    assert abs(found - Fraction(case["value"])) < CLOSE
+    assert true <= total, "an upper bound, so that the δ-side is not too large"
+    assert abs(total - Fraction(case["value"])) < CLOSE
 
 
 @pytest.mark.parametrize("case", oracles("counterexample_prune_delta"))
-def test_equal_rules_but_for_delta_are_told_apart_by_a_gaussian(case: dict[str, Any]) -> None:
+def test_a_gaussian_distinguishes_rules_that_differ_in_delta(case: dict[str, Any]) -> None:
     """P1: the δ of the Gaussian at ε 6 is above the δ of the rule that naive pruning drops."""
     mu = sqrt(2 * case["params"]["gaussian_rho"])
     (small, its), (large, other) = case["params"]["rule_j"], case["params"]["rule_i"]
     assert exp(gaussian_log_delta(mu, small)) <= its
-    found = exp(gaussian_log_delta(mu, large))
-    assert found > other and abs(found / case["value"] - 1) < 1e-9
+    delta = exp(gaussian_log_delta(mu, large))
+    assert delta > other and abs(delta / case["value"] - 1) < 1e-9
 
 
 @pytest.mark.parametrize("epsilon", ("0", "0.001", "1", "3.3", "20", "99999"))
@@ -104,17 +104,17 @@ def test_every_threshold_is_rounded_down(epsilon: str, delta: str) -> None:
     exactly = twin.classic(budget.epsilon, budget.delta, twin.GRID)
     assert len(bound.clauses) == len(exactly["clauses"])
     for order in DEFAULT_ORDERS:
-        found = threshold(bound, order)
+        limit = threshold(bound, order)
         true = exact(budget.epsilon, order, budget.delta, twin.kappa(order))
-        assert (found is None) == (true < 0)
-        assert found is None or 0 <= true - found < CLOSE
+        assert (limit is None) == (true < 0)
+        assert limit is None or 0 <= true - limit < CLOSE
     assert bound.delta is not None
     assert 0 <= exactly["delta"] - bound.delta <= budget.delta / 10**12
 
 
 @pytest.mark.parametrize("profile", (Profile.CLASSIC, Profile.ANCHORED))
 @pytest.mark.parametrize("epsilon", ("1", "7"))
-def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> None:
+def test_failure_masses_stay_within_delta(profile: Profile, epsilon: str) -> None:
     """The union of filters (theory 2.3): masses of the orders offered, plus the δ-side."""
     budget = EpsilonDelta(Fraction(epsilon), Fraction("1e-7"))
     bound = bound_for_budget(budget, profile, DEFAULT_ORDERS)
@@ -131,7 +131,7 @@ def test_what_may_fail_stays_within_delta(profile: Profile, epsilon: str) -> Non
     assert mass <= budget.delta
 
 
-def test_native_budgets_are_kept_as_they_are() -> None:
+def test_native_budgets_become_one_clause() -> None:
     zero = Fraction(0)
     half = Fraction(1, 2)
     assert bound_for_budget(Zcdp(half), Profile.CLASSIC, []) == BudgetBound(
@@ -148,7 +148,7 @@ def test_native_budgets_are_kept_as_they_are() -> None:
     assert pure == BudgetBound((((PURE, 5 * 10**11),),), zero), "δ 0 is pure DP: no order may fail"
 
 
-def test_the_default_grid_leaves_something_for_the_delta_side() -> None:
+def test_the_default_grid_leaves_a_delta_side() -> None:
     assert 0.92 < weight_sum(DEFAULT_ORDERS) < 0.93
     assert kappa(Fraction(2)) == 0.25
 
@@ -159,5 +159,5 @@ def test_static_offers_every_order_its_full_mass() -> None:
     classic = bound_for_budget(
         EpsilonDelta(Fraction(20), Fraction("1e-7")), Profile.CLASSIC, [Fraction(8)]
     )
-    found, base = threshold(bound, Fraction(8)), threshold(classic, Fraction(8))
-    assert found is not None and base is not None and found > base
+    limit, base = threshold(bound, Fraction(8)), threshold(classic, Fraction(8))
+    assert limit is not None and base is not None and limit > base

@@ -29,7 +29,7 @@ def renyi_to_epsilon(order: Fraction, divergence: Fraction, delta: Fraction) -> 
 
     Canonne, Kamath, Steinke 2020, Proposition 12.
     """
-    return max(0.0, _improved_epsilon(float(order), float(divergence), log_fraction(delta)))
+    return max(0.0, _epsilon_at_order(float(order), float(divergence), log_fraction(delta)))
 
 
 def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
@@ -135,7 +135,7 @@ def fraction_up(logarithm: float) -> Fraction:
     return Fraction(math.ceil(Fraction(scaled * (1 + error)) * 10**_DELTA_DIGITS), unit)
 
 
-def _improved_epsilon(order: float, divergence: float, log_delta: float) -> float:
+def _epsilon_at_order(order: float, divergence: float, log_delta: float) -> float:
     mass = -(math.log(order) + log_delta) / (order - 1)
     return _sum_up(divergence, math.log1p(-1 / order), mass)
 
@@ -156,7 +156,7 @@ def _zcdp_to_epsilon(rho: float, log_delta: float) -> float:
 
 
 def _zcdp_epsilon_at(order: float, rho: float, log_delta: float) -> float:
-    return _improved_epsilon(order, rho * order, log_delta)
+    return _epsilon_at_order(order, rho * order, log_delta)
 
 
 def _log_ratio(large: float, small: float) -> float:

@@ -23,7 +23,7 @@ from dpolicy.privacy.mechanisms.divergence_bounds import (
 )
 from dpolicy.privacy.mechanisms.group_chain import group_divergence
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
-from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments, sampled_epsilon
+from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments, epsilon_on_sample
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 
@@ -45,20 +45,23 @@ def single_run_bounds(
     """Return the bounds of one run, of which the mechanism composes `run_count`."""
     rate = mechanism.sampling_rate
     if rate is None or not mechanism.is_sampled or relation is not NeighbouringRelation.ADD_REMOVE:
-        return mechanism.unsampled_bounds(k)
-    amplified = mechanism.amplified_bounds(k, rate)
-    return _sampled_bounds(mechanism, k, rate) if amplified is None else amplified
+        return mechanism.bounds_without_sampling(k)
+    amplified = mechanism.amplification_bounds(k, rate)
+    return _bounds_on_sample(mechanism, k, rate) if amplified is None else amplified
 
 
-def _sampled_bounds(mechanism: Mechanism, k: int, rate: Fraction) -> DivergenceBounds:
-    """Return the minimum of three bounds: the sampled curve through the chain bound, the bounds
-    that the sampled pure ε implies, and the bounds without sampling."""
-    one, group = mechanism.unsampled_bounds(1), mechanism.unsampled_bounds(k)
+def _bounds_on_sample(mechanism: Mechanism, k: int, rate: Fraction) -> DivergenceBounds:
+    """Return the minimum of three bounds.
+
+    They are the sampled curve through the chain bound, the bounds that the sampled pure ε implies,
+    and the bounds without sampling.
+    """
+    one, group = mechanism.bounds_without_sampling(1), mechanism.bounds_without_sampling(k)
     curves = [smallest_curve(group)]
-    sampled_pure = pure_dp_bounds(k * sampled_epsilon(float(one.pure), float(rate)))
+    sampled_pure = pure_dp_bounds(k * epsilon_on_sample(float(one.pure), float(rate)))
     if sampled_pure.curve:
         curves.append(sampled_pure.curve)
-    sampled = _sampled_curve(mechanism.single_run(), rate)
+    sampled = _curve_on_sample(mechanism.single_run(), rate)
     # Unsampled Gaussians are straight, so above MAX_ORDER the terms of a chain need no curve.
     straight = (math.inf, 0.0) if one.curve else (float(MAX_ORDER), float(one.rho))
     curves.append(lambda order: group_divergence(sampled, k, order, straight))
@@ -71,6 +74,6 @@ def _sampled_bounds(mechanism: Mechanism, k: int, rate: Fraction) -> DivergenceB
 
 
 @lru_cache(maxsize=1024)
-def _sampled_curve(single_run: Mechanism, rate: Fraction) -> SampledMoments:
-    curve = smallest_curve(single_run.unsampled_bounds(1))
+def _curve_on_sample(single_run: Mechanism, rate: Fraction) -> SampledMoments:
+    curve = smallest_curve(single_run.bounds_without_sampling(1))
     return SampledMoments(curve, float(rate), single_run.sampling_factor)

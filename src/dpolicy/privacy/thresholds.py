@@ -34,6 +34,7 @@ from dpolicy.privacy.certificates import (
     quanta_up,
     renyi,
 )
+from dpolicy.privacy.conversion import log_fraction
 
 #: The grid of the paper, without the orders that would make the weights exceed 1 (theory 2.3).
 DEFAULT_ORDERS: tuple[Fraction, ...] = tuple(
@@ -109,8 +110,10 @@ def _epsilon_bound(
 
 
 def _orders_share(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
-    """Return the share of δ with which the orders may fail: the sum of the weights of an adaptive
-    profile, and the weight of one order for `static`."""
+    """Return the share of δ with which the orders may fail.
+
+    Adaptive profiles add the weights of all orders; `static` needs the weight of one order only.
+    """
     if not weights:
         return Fraction(0)
     if profile is Profile.CLASSIC:
@@ -168,15 +171,10 @@ def weight_sum(orders: Sequence[Fraction]) -> Fraction:
 def conversion_cost(order: Fraction, delta: Fraction, weight: float) -> Fraction:
     """Return an upper bound of ε − b(α), the part of ε that the conversion needs (theory 1.3)."""
     alpha = float(order)
-    mass = math.log(alpha) + _log(delta) + math.log(weight)
+    mass = math.log(alpha) + log_fraction(delta) + math.log(weight)
     terms = math.log1p(-1 / alpha), -mass / (alpha - 1)
     error = FLOAT_ERROR * Fraction(abs(terms[0]) + (abs(mass) + 1) / (alpha - 1))
     return Fraction(terms[0]) + Fraction(terms[1]) + error
-
-
-def _log(value: Fraction) -> float:
-    """Return the logarithm of a fraction that may be below any float."""
-    return math.log(value.numerator) - math.log(value.denominator)
 
 
 def _order_weights(
@@ -202,7 +200,7 @@ def anchor_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     def capacity(log_excess: float) -> float:
         alpha = 1 + math.exp(log_excess)
-        cost = math.log1p(-1 / alpha) - (math.log(alpha) + _log(delta)) / (alpha - 1)
+        cost = math.log1p(-1 / alpha) - (math.log(alpha) + log_fraction(delta)) / (alpha - 1)
         return (float(epsilon) - cost) / alpha
 
     low, high = math.log(0.02), math.log(1e5)

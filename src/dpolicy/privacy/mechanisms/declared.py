@@ -32,7 +32,7 @@ from dpolicy.privacy.mechanisms.parameters import (
     ParameterReader,
     format_number,
 )
-from dpolicy.privacy.mechanisms.subsampled import sampled_epsilon
+from dpolicy.privacy.mechanisms.subsampled import epsilon_on_sample
 
 #: Relative deviation from convexity that is accepted: printed tables have rounded decimals.
 CURVE_SLACK = Fraction(1, 1000)
@@ -50,15 +50,15 @@ class DeclaredPure(Mechanism):
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure kε; the δ of a group grows with e^{kε} (theory 4.1)."""
         return _approximate_dp_bounds(self.epsilon, self.delta, k)
 
-    def amplified_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
+    def amplification_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
         """Return the bounds of (log(1 + q(e^ε − 1)), qδ)-DP if there is a δ; otherwise None."""
         if not self.delta:
             return None
-        epsilon = sampled_epsilon(float(self.epsilon), float(rate))
+        epsilon = epsilon_on_sample(float(self.epsilon), float(rate))
         return _approximate_dp_bounds(epsilon, rate * self.delta, k)
 
 
@@ -69,7 +69,7 @@ class DeclaredZcdp(Mechanism):
     rho: Fraction
     xi: Fraction = Fraction(0)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return k²ρα, with ξ through the chain bound; ξ + ρα ≤ (ξ + ρ)α bounds ρ."""
         if not self.xi:
             return linear_bounds(k * k * self.rho)
@@ -94,7 +94,7 @@ class DeclaredGdp(Mechanism):
 
     mu: Fraction
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return ρ = (kμ)²/2."""
         mu_squared = (k * self.mu) ** 2
         return linear_bounds(mu_squared / 2, mu_squared)
@@ -106,7 +106,7 @@ class DeclaredCurve(Mechanism):
 
     points: Points
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the stated points for one unit, and the chain bound through them for a group."""
         orders = [float(order) for order, _ in self.points]
         moments = [float((order - 1) * value) for order, value in self.points]

@@ -27,7 +27,7 @@ class Gaussian(Mechanism):
     sigma: Fraction
     sensitivity: Fraction = Fraction(1)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return ρ = (kΔ)²/(2σ²) and μ² = (kΔ)²/σ²."""
         distance, scale = self.sensitivity.as_integer_ratio()
         return _gaussian_bounds(1, k * distance, self.sigma * scale)
@@ -40,7 +40,7 @@ class DiscreteGaussian(Mechanism):
     sigma: Fraction
     sensitivity: Fraction = Fraction(1)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the ρ of the continuous Gaussian, without its μ."""
         distance, scale = self.sensitivity.as_integer_ratio()
         return linear_bounds(_gaussian_bounds(1, k * distance, self.sigma * scale).rho)
@@ -58,7 +58,7 @@ class DpSgd(Mechanism):
         """Number of steps of all runs."""
         return self.steps * self.count
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of one step in which the batch contains every unit."""
         return _gaussian_bounds(1, k, self.noise_multiplier)
 
@@ -75,7 +75,7 @@ class TreeAggregation(Mechanism):
     steps: int
     participations: int = 1
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of ⌊log₂ n⌋ + 1 nodes for each participation of a unit."""
         nodes = self.steps.bit_length()
         return _gaussian_bounds(nodes, k * self.participations, self.noise_multiplier)
@@ -88,7 +88,7 @@ class Pate(Mechanism):
     sigma: Fraction
     queries: int
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of all queries with Δ = √2: a changed vote moves two counts.
 
         All queries are one run: the same teachers answer them, so one sample serves all queries.

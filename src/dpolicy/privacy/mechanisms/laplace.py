@@ -29,7 +29,7 @@ class Laplace(Mechanism):
     scale: Fraction
     sensitivity: Fraction = Fraction(1)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure ε = kΔ/b with the curve of the Laplace distribution."""
         epsilon = k * self.sensitivity / self.scale
         e = float(epsilon)
@@ -43,7 +43,7 @@ class DiscreteLaplace(Mechanism):
     scale: Fraction
     sensitivity: Fraction = Fraction(1)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure ε = kΔ/b with the curve of the discrete distribution."""
         step, shift = float(1 / self.scale), float(k * self.sensitivity)
         epsilon = k * self.sensitivity / self.scale

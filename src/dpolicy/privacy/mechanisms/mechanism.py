@@ -17,6 +17,9 @@ from typing import ClassVar, Self
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
 
+#: Parameters of every kind.
+COMMON_PARAMETERS = frozenset({"count", "sampling-rate", "data-dependent"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism(ABC):
@@ -29,12 +32,12 @@ class Mechanism(ABC):
     sampling_rate: Fraction | None = None
 
     @abstractmethod
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of one run on all data, for a group of `k` units."""
 
     @property
     def run_count(self) -> int:
-        """Number of runs of `unsampled_bounds` that compose to the mechanism."""
+        """Number of runs of `bounds_without_sampling` that compose to the mechanism."""
         return self.count
 
     @property
@@ -50,7 +53,7 @@ class Mechanism(ABC):
         """Return one run on all data: the cache key of the sampled curve, besides the rate."""
         return replace(self, count=1, sampling_rate=None)
 
-    def amplified_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
+    def amplification_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
         """Return the bounds of a sampled run by a theorem of this kind; None: use the curve."""
         return None
 
@@ -87,19 +90,18 @@ class MechanismKind:
     #: present, the optional parameters of the other variants are unknown parameters.
     variants: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
+    #: Allowed parameters by selected variant; None: no variant, or several, are selected.
+    _allowed: Mapping[str | None, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        everything = COMMON_PARAMETERS | self.parameters
+        optional = frozenset[str]().union(*self.variants.values())
+        allowed: dict[str | None, frozenset[str]] = {None: everything}
+        for selector, options in self.variants.items():
+            allowed[selector] = everything - (optional - options)
+        object.__setattr__(self, "_allowed", allowed)
+
     def allowed_parameters(self, fields: Mapping[str, object]) -> frozenset[str]:
         """Return the names of the parameters that are allowed beside the fields present."""
         selected = [name for name in self.variants if name in fields]
-        if len(selected) != 1:
-            return COMMON_PARAMETERS | self.parameters
-        foreign = {
-            option
-            for selector, options in self.variants.items()
-            if selector != selected[0]
-            for option in options
-        }
-        return COMMON_PARAMETERS | (self.parameters - foreign)
-
-
-#: Parameters of every kind.
-COMMON_PARAMETERS = frozenset({"count", "sampling-rate", "data-dependent"})
+        return self._allowed[selected[0] if len(selected) == 1 else None]

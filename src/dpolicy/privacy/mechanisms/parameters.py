@@ -92,15 +92,15 @@ class ParameterReader:
         value = self._number(name, None if default is None else Fraction(default))
         if value is None:
             return minimum
+        if value.denominator == 1 and minimum <= value <= MAX_COUNT:
+            return int(value)
         text = format_number(value)
         if value.denominator != 1:
             self.report("M008", f"`{name}` must be a whole number, not `{text}`")
         elif value <= 0:
             self.report("M005", f"`{name}` must be positive, not `{text}`")
-        elif not minimum <= value <= MAX_COUNT:
-            self.report("M006", f"`{name}` is `{text}`, outside {minimum} to {MAX_COUNT}")
         else:
-            return int(value)
+            self.report("M006", f"`{name}` is `{text}`, outside {minimum} to {MAX_COUNT}")
         return minimum
 
     def rate(self, name: str = "sampling-rate") -> Fraction | None:

@@ -21,7 +21,7 @@ class RandomizedResponse(Mechanism):
 
     truth: Fraction
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure ε = k·log(p/(1−p))."""
         return pure_dp_bounds(k * math.log1p(float((2 * self.truth - 1) / (1 - self.truth))))
 
@@ -37,7 +37,7 @@ class KaryResponse(Mechanism):
     values: int
     noise: Fraction
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure ε = k·log(hi/lo); for one unit, with the exact curve."""
         low = self.noise / self.values
         epsilon = math.log1p(float((1 - self.noise) / low))

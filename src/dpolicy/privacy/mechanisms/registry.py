@@ -78,8 +78,10 @@ def parse_restatements(
 def _restate(
     fields: Mapping[str, object], changes: Mapping[str, object], kind: MechanismKind | None
 ) -> dict[str, object]:
-    """Return the fields with changes. A restatement of a kind with variants may select another
-    variant, so it keeps no restatable parameter."""
+    """Return the fields with changes.
+
+    A restatement may select another variant of the kind, so it keeps no restatable parameter then.
+    """
     if kind is None or not kind.variants:
         return {**fields, **changes}
     kept = {name: value for name, value in fields.items() if name not in kind.restatable}

@@ -31,9 +31,9 @@ class ExponentialMechanism(Mechanism):
 
     epsilon: Fraction
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of a range kη."""
-        return _bounded_range(k * self.epsilon)
+        return _range_bounds(k * self.epsilon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class ReportNoisyMax(Mechanism):
     epsilon: Fraction
     noise: NoisyMaxNoise
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of a range kε for Gumbel noise, and pure kε for other noise."""
         if self.noise is NoisyMaxNoise.GUMBEL:
-            return _bounded_range(k * self.epsilon)
+            return _range_bounds(k * self.epsilon)
         return pure_dp_bounds(k * self.epsilon)
 
 
@@ -62,13 +62,13 @@ class SparseVector(Mechanism):
     cutoff: int
     epsilon_values: Fraction = Fraction(0)
 
-    def unsampled_bounds(self, k: int) -> DivergenceBounds:
+    def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure k(ε₁ + ε₂ + ε₃)."""
         epsilon = self.epsilon_threshold + self.epsilon_queries + self.epsilon_values
         return pure_dp_bounds(k * epsilon)
 
 
-def _bounded_range(eta: Fraction) -> DivergenceBounds:
+def _range_bounds(eta: Fraction) -> DivergenceBounds:
     """Return the bounds of pure η with the smaller of its ρ and the exact η²/8."""
     bounds = pure_dp_bounds(eta)
     return replace(bounds, rho=min(eta * eta / 8, bounds.rho))

@@ -31,7 +31,7 @@ class SampledMoments:
         self.base = base
         self._rate = rate
         self._moments: dict[int, float] = {}
-        self._terms, self._size = _scaled_terms(base, rate, factor)
+        self._terms, self._size = _log_terms(base, rate, factor)
         if factor > 1:
             self._make_monotone()
 
@@ -82,7 +82,7 @@ class SampledMoments:
         return max(log_sum, 0.0) + math.log1p(math.exp(-abs(log_sum)))
 
 
-def _scaled_terms(
+def _log_terms(
     base: Callable[[float], float], rate: float, factor: int
 ) -> tuple[list[float], list[float]]:
     """Return log((e^x − 1)·(q/(1−q))^n / n!) for n = 2…, and the largest summand up to each n."""
@@ -104,7 +104,7 @@ def _log_gain(x: float, factor: int) -> float:
     return x + math.log(factor - math.exp(-x))
 
 
-def sampled_epsilon(epsilon: float, rate: float) -> float:
+def epsilon_on_sample(epsilon: float, rate: float) -> float:
     """Return log(1 + q(e^ε − 1)): the pure ε on a Poisson sample."""
     if epsilon < 700:  # e^ε does not overflow
         return math.log1p(rate * math.expm1(epsilon))

@@ -148,8 +148,10 @@ def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
 
 
 def _make_monotone(costs: list[Loss], context: GroupContext) -> list[Loss]:
-    """Raise the cost of a unit to that of any smaller unit: the choice of δ-sides, or sampling,
-    may have put it below."""
+    """Raise the cost of a unit to the cost of every smaller unit.
+
+    The choice of δ-sides, or sampling, may have put it below.
+    """
     raised = list(costs)
     for larger, unit in enumerate(context.units):
         for smaller, steps in enumerate(steps_from(context, larger, unit.relation)):
