@@ -35,7 +35,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     Conjunction,
     Eq,
     In,
-    Intervals,
+    CohereIntervals,
 )
 from dpolicy.integrations.value_reader import Problems
 from dpolicy.privacy.budget import EpsilonDelta, Unlimited, format_budget
@@ -274,7 +274,7 @@ def _request(
     axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
     exported = _units_to_export(policy)
     conjunctions = [_conjunction(box, rules, axes, cohort) for box, rules in charge.boxes]
-    selection: dict[str, Intervals] = {}
+    selection: dict[str, CohereIntervals] = {}
     for position, axis in enumerate(axes):
         if axis.name == cohort:
             runs = region_from_boxes((box[position],) for box, _ in charge.boxes).boxes

@@ -27,7 +27,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     Dnf,
     Eq,
     In,
-    Intervals,
+    CohereIntervals,
     Neq,
 )
 from dpolicy.integrations.value_reader import Problems
@@ -133,7 +133,7 @@ def _mechanism_body(
 
 
 def boxes_from_formula(
-    dnf: Dnf, schema: CohereSchema, cohort: str | None = None, intervals: Intervals | None = None
+    dnf: Dnf, schema: CohereSchema, cohort: str | None = None, intervals: CohereIntervals | None = None
 ) -> list[dict[str, Any]]:
     """Return boxes whose union is the region of a formula; no boxes if it selects no users.
 
@@ -231,7 +231,7 @@ def _group_rules(dnf: Dnf, schema: CohereSchema) -> tuple[_RuleGroup, ...]:
     )
 
 
-def _select_intervals(request: CohereRequest, cohort: str | None) -> Intervals | None:
+def _select_intervals(request: CohereRequest, cohort: str | None) -> CohereIntervals | None:
     """Return the union of selected privacy units over all units with a cost; None for all."""
     if cohort is None or any(unit not in request.selection for unit in request.costs):
         return None

@@ -94,7 +94,7 @@ Conjunction = Mapping[str, CohereTest]
 Dnf = tuple[Conjunction, ...]
 
 #: Closed intervals of integers.
-Intervals = tuple[tuple[int, int], ...]
+CohereIntervals = tuple[tuple[int, int], ...]
 
 #: Cost at each order; None where there is no bound.
 CohereCosts = tuple[Fraction | None, ...]
@@ -122,7 +122,7 @@ class CohereRequest:
     profit: int
     costs: Mapping[str, CohereCosts]
     dnf: Dnf
-    selection: Mapping[str, Intervals] = field(default_factory=dict)
+    selection: Mapping[str, CohereIntervals] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
 
 
@@ -142,7 +142,7 @@ class CohereBlock:
     unit: str
     created: int
     retired: int | None
-    selection: Intervals | None
+    selection: CohereIntervals | None
     budget: EpsilonDelta | None
     sections: tuple[CohereSection, ...] = ()
     request_ids: tuple[int, ...] = ()
@@ -217,7 +217,7 @@ def _cost_json(cost: Fraction | None) -> float:
     return float(SATURATION) if cost is None else round_up_to_printed_float(cost)
 
 
-def _intervals_json(intervals: Intervals) -> list[list[int]]:
+def _intervals_json(intervals: CohereIntervals) -> list[list[int]]:
     return [list(interval) for interval in intervals]
 
 

@@ -27,7 +27,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     Dnf,
     Eq,
     In,
-    Intervals,
+    CohereIntervals,
     Neq,
 )
 from dpolicy.integrations.value_reader import MISSING, ProblemCodes, Problems, ValueReader, shorten
@@ -195,10 +195,10 @@ class _RoundReader(_CohereReader):
             if name not in self._schema.units:
                 self.report("C004", path, f"the schema has no unit `{shorten(name)}`")
 
-    def _read_intervals(self, data: Any, path: str) -> Intervals:
+    def _read_intervals(self, data: Any, path: str) -> CohereIntervals:
         return tuple(self.read_list(data, path, self.read_interval))
 
-    def _read_selection(self, data: Any, path: str) -> dict[str, Intervals]:
+    def _read_selection(self, data: Any, path: str) -> dict[str, CohereIntervals]:
         """Read intervals by unit; a list without units applies to every unit of the schema."""
         if data is None:
             return {}
