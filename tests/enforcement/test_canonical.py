@@ -19,7 +19,7 @@ from dpolicy.ledger.canonical import (
     decode_canonical,
     encode_canonical,
 )
-from dpolicy.ledger.chain import Record, check_chain, next_record
+from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.event_schema import EVENT_FIELDS
 from dpolicy.ledger.events import (
     KINDS,
@@ -39,6 +39,7 @@ from dpolicy.ledger.events import (
     event_author,
     from_bytes,
     mechanism_bytes,
+    next_record,
     to_bytes,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
