@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 from tests.ledger.postgres_servers import running
 
-from dpolicy.ledger.chain import next_record
-from dpolicy.ledger.events import ReleaseDecided
+from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.ledger.stores.postgres import PostgresStore

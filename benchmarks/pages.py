@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks.decide import ANSWER, bodies, policy
 from starlette.testclient import TestClient
 
-from dpolicy.ledger.chain import Record, next_record
-from dpolicy.ledger.events import PolicyApplied, ReleaseDecided
+from dpolicy.ledger.chain import Record
+from dpolicy.ledger.events import PolicyApplied, ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.journal import read_event

@@ -26,8 +26,7 @@ from benchmarks.decide import policy as many_rules
 from tests.ledger.postgres_servers import running
 from tests.service.servers import Server, access, activate_policy, release, serving, token
 
-from dpolicy.ledger.chain import next_record
-from dpolicy.ledger.events import ReleaseDecided
+from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request

@@ -12,7 +12,7 @@ from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure,
 
 from dpolicy.allocation.round import allocate
 from dpolicy.errors import OperationRejected, ReleaseRejected
-from dpolicy.ledger.chain import Record, next_record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -23,6 +23,7 @@ from dpolicy.ledger.events import (
     ReleaseProposed,
     VoidProposed,
     from_bytes,
+    next_record,
 )
 from dpolicy.ledger.store_address import open_store
 from dpolicy.ledger.stores.memory import MemoryStore

@@ -18,7 +18,7 @@ from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
 from dpolicy.errors import DPolicyError, LedgerUnavailable
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
-from dpolicy.ledger.chain import Record, next_record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import (
     Event,
     ReleaseCommitted,
@@ -28,6 +28,7 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
+    next_record,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import audit

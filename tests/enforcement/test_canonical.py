@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.errors import InvariantBroken, LedgerDamaged
+from dpolicy.errors import InvariantBroken, LedgerDamaged, PolicyRejected
 from dpolicy.ledger.canonical import (
     canonical_text,
     decode_canonical,
     encode_canonical,
 )
-from dpolicy.ledger.chain import Record, check_chain, next_record
+from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.event_schema import EVENT_FIELDS
 from dpolicy.ledger.events import (
     KINDS,
@@ -35,16 +35,18 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     VoidProposed,
+    check_body,
     decode_event_fast,
     event_author,
     from_bytes,
     mechanism_bytes,
+    next_record,
     to_bytes,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.releases.release_format import RELEASE
+from dpolicy.releases.release_format import RELEASE, release_from_plain
 from dpolicy.text.decimals import format_decimal
 from dpolicy.text.shapes import NameShape, RecordShape
 
@@ -306,6 +308,26 @@ def test_a_body_of_the_wrong_shape_is_damage(body: dict[str, Any]) -> None:
             from_bytes(to_bytes(event))
         with pytest.raises(LedgerDamaged, match=BODY_DAMAGE):
             LedgerState().fold([next_record(None, event)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "not — a name", "unit": "", "key-of-a-later-version": {"any": [1]}},
+        {"mechanism": {"kind": "kind-of-a-later-version"}},
+        {"where": [], "labels": {}, "attributes": [], "also": {}, "time": {}},
+        {"where": [{"age": {"from": Fraction("0.5"), "to": 10**13, "step": 2}}]},
+        {"time": {"from": "20261028"}},
+    ],
+)
+def test_a_recorded_body_may_break_rules_of_files(changes: dict[str, Any]) -> None:
+    """The ledger checks structure only: a later version may change names, limits and keys."""
+    body = {"release": "r", "mechanisms": [{**MECHANISM, **changes}]}
+    with pytest.raises(PolicyRejected):
+        release_from_plain({**body, "another": 1})
+    check_body(body)
+    check_body({**body, "another": 1})
+    assert from_bytes(to_bytes(ReleaseImported(AT, "", "", "r", body))) is not None
 
 
 def test_a_reservation_without_an_expiry_time_is_damage() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
-from dpolicy.ledger.chain import next_record
-from dpolicy.ledger.events import ReleaseVoided, from_bytes
+from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget

@@ -1,4 +1,4 @@
-"""Regions are sets of points in their only form (theory 6.1)."""
+"""Regions are sets of points in canonical form (theory 6.1)."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from dpolicy.releases.regions import (
 
 SIZE = 5
 
-unhurried = settings(deadline=None)
+without_deadline = settings(deadline=None)
 
 
-def boxes_of(dimension: int) -> st.SearchStrategy[list[Box]]:
-    """Boxes of one dimension in a small cube; some overlap, and some are empty."""
+def box_lists(dimension: int) -> st.SearchStrategy[list[Box]]:
+    """Generate lists of boxes in a small cube; some overlap, and some are empty."""
     interval = st.tuples(st.integers(0, SIZE), st.integers(0, SIZE))
     return st.lists(st.tuples(*[interval] * dimension), max_size=6)
 
 
-two_lists = st.integers(0, 3).flatmap(lambda d: st.tuples(boxes_of(d), boxes_of(d)))
+two_lists = st.integers(0, 3).flatmap(lambda d: st.tuples(box_lists(d), box_lists(d)))
 
 
 def check_form(region: Region) -> None:
-    """Disjoint, not empty and in rising order."""
+    """Check that the boxes are disjoint, not empty and in ascending order."""
     boxes = region.boxes
     assert list(boxes) == sorted(boxes)
     assert sum(len(points([box])) for box in boxes) == len(points(boxes))
     assert all(low < high for box in boxes for low, high in box)
 
 
-@unhurried
+@without_deadline
 @given(two_lists)
-def test_operations_are_those_of_sets(lists: tuple[list[Box], list[Box]]) -> None:
+def test_operations_agree_with_those_of_sets(lists: tuple[list[Box], list[Box]]) -> None:
     a, b = (region_from_boxes(boxes) for boxes in lists)
     in_a, in_b = (points(boxes) for boxes in lists)
     expected = {
@@ -69,7 +69,7 @@ def test_operations_are_those_of_sets(lists: tuple[list[Box], list[Box]]) -> Non
     assert all(region_covers(a, box) == (points([box]) <= in_a) for box in lists[1])
 
 
-@unhurried
+@without_deadline
 @given(two_lists)
 def test_equal_sets_are_equal_values(lists: tuple[list[Box], list[Box]]) -> None:
     a, b = (region_from_boxes(boxes) for boxes in lists)
@@ -80,7 +80,7 @@ def test_equal_sets_are_equal_values(lists: tuple[list[Box], list[Box]]) -> None
     assert both == region_from_boxes(singles)
 
 
-@unhurried
+@without_deadline
 @given(two_lists)
 def test_a_product_pairs_all_points(lists: tuple[list[Box], list[Box]]) -> None:
     a, b = (region_from_boxes(boxes) for boxes in lists)
@@ -89,10 +89,10 @@ def test_a_product_pairs_all_points(lists: tuple[list[Box], list[Box]]) -> None:
     assert both == region_from_boxes(both.boxes)
 
 
-@unhurried
-@given(st.integers(1, 3).flatmap(lambda d: st.tuples(boxes_of(d), st.integers(0, d - 1))))
-def test_widening_forgets_one_axis(given_: tuple[list[Box], int]) -> None:
-    boxes, axis = given_
+@without_deadline
+@given(st.integers(1, 3).flatmap(lambda d: st.tuples(box_lists(d), st.integers(0, d - 1))))
+def test_widening_removes_the_limits_of_one_axis(case: tuple[list[Box], int]) -> None:
+    boxes, axis = case
     wide = widen_axis(region_from_boxes(boxes), axis, (0, SIZE))
     check_form(wide)
     expected = {(*p[:axis], x, *p[axis + 1 :]) for p in points(boxes) for x in range(SIZE)}
@@ -104,14 +104,14 @@ def test_all_values_listed_are_one_box() -> None:
     assert listed.boxes == (((0, 20), (0, 30)),)
 
 
-def test_without_axes_there_is_everything_or_nothing() -> None:
+def test_a_region_without_axes_is_everything_or_nothing() -> None:
     assert region_from_boxes([()]) == region_from_boxes([(), ()]) == EVERYTHING
     assert region_from_boxes([]) == region_difference(EVERYTHING, EVERYTHING) == NOWHERE
     assert contains(EVERYTHING, ()) and region_covers(EVERYTHING, ())
     assert not contains(NOWHERE, ()) and not region_covers(NOWHERE, ())
 
 
-def test_boxes_of_different_dimensions_do_not_mix() -> None:
+def test_boxes_with_different_numbers_of_axes_are_refused() -> None:
     with pytest.raises(InvariantBroken):
         region_from_boxes([((0, 1),), ((0, 1), (0, 1))])
 
@@ -125,10 +125,10 @@ def test_too_many_boxes_are_refused() -> None:
         region_product(line, region_from_boxes([((0, 1),), ((2, 3),)]))
 
 
-def test_a_large_selection_is_refused_soon() -> None:
-    chance = random.Random(1)
+def test_a_large_selection_is_refused_quickly() -> None:
+    generator = random.Random(1)
     cubes = [
-        tuple((x, x + 40) for x in (chance.randrange(10_000) for _ in range(3)))
+        tuple((x, x + 40) for x in (generator.randrange(10_000) for _ in range(3)))
         for _ in range(20_000)
     ]
     start = time.process_time()
@@ -137,7 +137,7 @@ def test_a_large_selection_is_refused_soon() -> None:
     assert time.process_time() - start < 5
 
 
-def test_crossing_boxes_are_refused_soon() -> None:
+def test_crossing_boxes_are_refused_quickly() -> None:
     rows = region_from_boxes([((0, 20_000), (2 * x, 2 * x + 1)) for x in range(3_000)])
     dots = region_from_boxes([((2 * x, 2 * x + 1), (2 * x, 2 * x + 1)) for x in range(3_000)])
     for operation in (region_union, region_intersection, region_difference):

@@ -1,4 +1,7 @@
-"""Hash chain: records with number and hash, and the check of each link."""
+"""Hash chain: records with number and hash, and the check of each link.
+
+The HTTP client imports this module, so it must not depend on the format of events or releases.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import hashlib
 from dataclasses import dataclass
 
 from dpolicy.errors import LedgerDamaged
-from dpolicy.ledger.events import Event, to_bytes
 
 #: The hash that the first record follows.
 GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
@@ -24,14 +26,6 @@ class Record:
 def record_hash(previous: bytes, sequence: int, payload: bytes) -> bytes:
     """Return the hash of a record. It covers all earlier records through `previous`."""
     return hashlib.sha256(previous + sequence.to_bytes(8, "big") + payload).digest()
-
-
-def next_record(previous: Record | None, event: Event) -> Record:
-    """Return the record that stores an event after `previous`, or as the first record."""
-    payload = to_bytes(event)
-    sequence = previous.sequence + 1 if previous else 1
-    digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
-    return Record(sequence, digest, payload)
 
 
 def check_chain(previous: Record | None, record: Record) -> None:

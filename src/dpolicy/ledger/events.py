@@ -16,6 +16,7 @@ from typing import Any
 
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
+from dpolicy.ledger.chain import GENESIS, Record, record_hash
 from dpolicy.ledger.event_schema import EVENT_FORMATS, check_event
 from dpolicy.ledger.event_schema import check_body as check_body
 
@@ -198,6 +199,14 @@ def to_bytes(event: Event) -> bytes:
     values = {f.name: getattr(event, f.name) for f in fields(event)}
     name = _NAMES[type(event)]
     return encode_canonical({"format": EVENT_FORMATS[name], "event": name, **values})
+
+
+def next_record(previous: Record | None, event: Event) -> Record:
+    """Return the record that stores an event after `previous`, or as the first record."""
+    payload = to_bytes(event)
+    sequence = previous.sequence + 1 if previous else 1
+    digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
+    return Record(sequence, digest, payload)
 
 
 def from_bytes(payload: bytes) -> Event:

@@ -14,7 +14,7 @@ from typing import Any
 from dpolicy.decisions.decide import decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvalidValue, ReleaseRejected
-from dpolicy.ledger.chain import Record, next_record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import (
     Event,
     PolicyApplied,
@@ -25,6 +25,7 @@ from dpolicy.ledger.events import (
     ReleaseRelabelled,
     ReleaseVoided,
     from_bytes,
+    next_record,
 )
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
 from dpolicy.releases.body import release_from_body

@@ -15,9 +15,9 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from dpolicy.errors import DPolicyError
-from dpolicy.ledger.chain import Record, next_record
+from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
-from dpolicy.ledger.events import Event, ReleaseExpired, from_bytes
+from dpolicy.ledger.events import Event, ReleaseExpired, from_bytes, next_record
 from dpolicy.ledger.store import LedgerStore, LogWriter
 from dpolicy.pdp.ledger_state import LedgerState, first_day_of_month
 from dpolicy.pdp.snapshot import read_snapshot, write_snapshot
