@@ -125,7 +125,7 @@ def _call(request: Request, query: dict[str, Any], body: Any) -> ApiRequest:
 def _response(endpoint: Endpoint, answer: ApiResponse, request: Request) -> Response:
     if answer.chunks is not None:
         return StreamingResponse(answer.chunks, answer.status, media_type=endpoint.media_type)
-    head = request.app.state.point.position
+    head = request.app.state.point.head
     value: Any = answer.value
     if answer.includes_position:
         position = {"sequence": head.sequence, "head": head.digest.hex()}
