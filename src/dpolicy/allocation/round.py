@@ -28,14 +28,15 @@ from dpolicy.allocation.round_result import (
 )
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.balances.balances import Balances
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.request_evaluation import ensure_not_pending, no_policy_error, parse_request
+from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
 from dpolicy.privacy.budget import budget_amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
@@ -53,7 +54,7 @@ class _Seen:
 
     sequence: int
     today: int
-    policy: CompiledPolicy
+    enforced: EnforcedPolicy
     balances: Balances
     recorded_releases: tuple[Release, ...]
     new_releases: tuple[Release, ...]
@@ -81,6 +82,7 @@ def allocate(
     *,
     dry_run: bool = False,
     market: CarriedPrices | None = None,
+    expected_policy: ExpectedPolicy = ANY_POLICY,
 ) -> AllocationResult:
     """Choose among releases and charge the winners together, or only say what would be chosen.
 
@@ -101,7 +103,7 @@ def allocate(
                 found = _chosen(_seen(state, asked), chooses, market)
             return found.submitted
 
-        decisions = point.submit_batch(choose, by)
+        decisions = point.submit_batch(choose, by, expected_policy=expected_policy)
     return replace(found.result, not_selected=_with_offers(found), decisions=decisions)
 
 
@@ -117,22 +119,18 @@ def _strategy(strategy: Strategy | str) -> Strategy:
 
 def _seen(state: LedgerState, releases: Sequence[Release]) -> _Seen:
     """A look at a state."""
-    policy = state.policy
-    if policy is None:
-        raise no_policy_error()
+    enforced = active_policy(state)
     known = tuple(release for release in releases if release.id in state.entries)
     asked = tuple(release for release in releases if release.id not in state.entries)
     for release in asked:
         ensure_not_pending(state, release.id)  # before anything of the round is written
-    return _Seen(state.sequence, state.today, policy, state.balances.copy(), known, asked)
+    return _Seen(state.sequence, state.today, enforced, state.balances.copy(), known, asked)
 
 
 def _chosen(view: _Seen, strategy: Strategy, market: CarriedPrices | None) -> _Choice:
     """Who would win, and what to submit: those known before, then the winners."""
-    candidates = [_candidate(view.policy, release, view.today) for release in view.new_releases]
-    problem = build_problem(
-        enforced_sections(view.policy)[0], view.balances, candidates, market=market
-    )
+    candidates = [_candidate(view.enforced, release, view.today) for release in view.new_releases]
+    problem = build_problem(view.enforced.cumulative, view.balances, candidates, market=market)
     allocation = strategy(problem)
     losers = _losers(view, candidates, problem, allocation)
     winners = np.flatnonzero(allocation.selected).tolist()
@@ -146,7 +144,7 @@ def _chosen(view: _Seen, strategy: Strategy, market: CarriedPrices | None) -> _C
         tuple(view.new_releases[number].id for number in winners),
         tuple(release.id for release in view.recorded_releases),
         losers,
-        _prices(view.policy, problem, allocation),
+        _prices(view.enforced.policy, problem, allocation),
         carried_prices=market and market.with_round(problem, allocation),
     )
     return _Choice(
@@ -169,9 +167,9 @@ def _with_offers(choice: _Choice) -> tuple[RejectedCandidate, ...]:
 
 def _offers(view: _Seen, release: Release) -> tuple[Mapping[str, Any], ...]:
     verdict = decide(
-        view.policy, view.balances, resolve_or_reject(release, view.policy), view.today
+        view.enforced, view.balances, resolve_or_reject(release, view.enforced), view.today
     )
-    return find_counter_offers(view.policy, view.balances, view.today, release.body, verdict)
+    return find_counter_offers(view.enforced, view.balances, view.today, release.body, verdict)
 
 
 def _utility(release: Release) -> float:
@@ -179,18 +177,18 @@ def _utility(release: Release) -> float:
     return 1.0 if release.utility is None else float(release.utility)
 
 
-def _candidate(policy: CompiledPolicy, release: Release, today: int) -> Candidate:
+def _candidate(enforced: EnforcedPolicy, release: Release, today: int) -> Candidate:
     try:
-        mechanisms = resolve_or_reject(release, policy)
+        mechanisms = resolve_or_reject(release, enforced)
     except ReleaseRejected as error:
         raise error.for_release(release.id) from None
-    return make_candidate(policy, release.id, _utility(release), mechanisms, today)
+    return make_candidate(enforced, release.id, _utility(release), mechanisms, today)
 
 
 def _losers(
     view: _Seen, candidates: Sequence[Candidate], problem: AllocationProblem, allocation: Solution
 ) -> tuple[RejectedCandidate, ...]:
-    binding = _binding(view.policy, problem, allocation)
+    binding = _binding(view.enforced.policy, problem, allocation)
     found = []
     for number, release in enumerate(view.new_releases):
         if allocation.selected[number]:
@@ -215,7 +213,7 @@ def _losers(
 def _alone(view: _Seen, release: Release) -> list[BindingRule]:
     """The rules that refuse a release whatever the others do."""
     verdict = decide(
-        view.policy, view.balances, resolve_or_reject(release, view.policy), view.today
+        view.enforced, view.balances, resolve_or_reject(release, view.enforced), view.today
     )
     return [
         BindingRule(

@@ -25,8 +25,8 @@ from dpolicy.allocation.unlocking import (
     UnlockingSchedule,
     unlocked_shares_in_round,
 )
-from dpolicy.balances.enforced_policy import enforced_sections
-from dpolicy.balances.partition_space import PartitionSpace, partition_space_for
+from dpolicy.balances.enforced_policy import enforce
+from dpolicy.balances.partition_space import PartitionSpace
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss_arrays import loss_width
@@ -92,9 +92,10 @@ class Simulation:
         clock: Seconds = lambda: 0.0,
     ) -> None:
         self.policy, self.strategy, self.schedule, self._clock = policy, strategy, schedule, clock
-        self.of, _ = enforced_sections(policy)
+        self.enforced = enforce(policy)
+        self.of = self.enforced.cumulative
         self._waiting: list[Arrival] = []
-        self.cohorts = find_cohort_axis(partition_space_for(policy), schedule.rotation)
+        self.cohorts = find_cohort_axis(self.enforced.space, schedule.rotation)
         self.tracks: SpentByRule | None = None
         self.market = CarriedPrices.empty(len(self.of.full_extent))
 
@@ -162,7 +163,7 @@ class Simulation:
         if any(m.region == NOWHERE for m in mechanisms):
             why = "a mechanism selects no cohort that is active"
             return Candidate(arrival.id, arrival.utility, (), (why,))
-        return make_candidate(self.policy, arrival.id, arrival.utility, mechanisms)
+        return make_candidate(self.enforced, arrival.id, arrival.utility, mechanisms)
 
     def _unlocked(self, number: int) -> UnlockedShares:
         rotation, unlocking = self.schedule.rotation, self.schedule.unlocking

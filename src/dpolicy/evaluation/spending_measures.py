@@ -19,27 +19,26 @@ from numpy.typing import NDArray
 from dpolicy.allocation.problem.step_functions import sum_costs
 from dpolicy.allocation.simulation import Arrival, find_cohort_axis
 from dpolicy.allocation.unlocking import CohortRotation
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.errors import OperationRejected
 from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT
 from dpolicy.privacy.loss_arrays import LossArray, loss_width
-from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
 _Numbers = NDArray[np.int64]
 
 
 def largest_spending(
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     rule: Rule,
     chosen: Sequence[Arrival],
     rotation: CohortRotation,
     cohorts: Sequence[int],
 ) -> float:
     """The most that was spent in the scope of a rule, over all places of some cohorts."""
-    charged = _charged(policy, rule, chosen, rotation)
-    sizes = enforced_sections(policy)[0].formatter_for(rule.number).ranking_keys
+    charged = _charged(enforced, rule, chosen, rotation)
+    sizes = enforced.cumulative.formatter_for(rule.number).ranking_keys
     worst = max(
         (int(sizes(rows).max()) for cohort in cohorts for rows in _rows(charged, cohort, rotation)),
         default=0,
@@ -60,14 +59,14 @@ class _Charged:
 
 
 def _charged(
-    policy: CompiledPolicy, rule: Rule, chosen: Sequence[Arrival], rotation: CohortRotation
+    enforced: EnforcedPolicy, rule: Rule, chosen: Sequence[Arrival], rotation: CohortRotation
 ) -> _Charged:
-    of, _ = enforced_sections(policy)
+    of = enforced.cumulative
     cohort = find_cohort_axis(of.granularities.space, rotation)
     others = [axis for axis in range(len(of.granularities.space.axes)) if axis != cohort]
     if cohort is None or len(others) != 1:
         raise OperationRejected("what was spent is measured over cohorts and one other partition")
-    unit = list(policy.checked_policy_set.vocabulary.units).index(rule.unit)
+    unit = list(enforced.policy.units).index(rule.unit)
     known: dict[bytes, int] = {}
     table: list[LossArray] = []
     boxes: list[tuple[int, ...]] = []

@@ -21,7 +21,7 @@ from typing import Any
 
 from dpolicy.allocation.scenario_file import load_scenario
 from dpolicy.allocation.simulation import Arrival
-from dpolicy.balances.enforced_policy import certificates_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
 from dpolicy.privacy.certificates import format_order
@@ -150,7 +150,8 @@ schema:
 def resolve_arrivals(workload: Workload, policy: CompiledPolicy) -> list[Arrival]:
     """The requests of a workload, resolved for a policy; cohorts are left to the rounds."""
     curves = [_curve(said, workload.orders, policy) for said in workload.mechanisms]
-    return [_arrival(said, curves[said["mechanism"]], policy) for said in workload.requests]
+    enforced = enforce(policy)
+    return [_arrival(said, curves[said["mechanism"]], enforced) for said in workload.requests]
 
 
 def curve_points(
@@ -172,13 +173,11 @@ def _curve(
     return mechanism
 
 
-def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy) -> Arrival:
+def _arrival(fields: Mapping[str, Any], curve: Mechanism, enforced: EnforcedPolicy) -> Arrival:
     where: tuple[Mapping[str, Selection], ...] = tuple(
         {"slot": (low, high)} for low, high in fields["ranges"]
     )
-    month = (
-        fields.get("month") if "user-month" in policy.checked_policy_set.vocabulary.units else None
-    )
+    month = fields.get("month") if "user-month" in enforced.policy.units else None
     request = MechanismRequest(
         name="query",
         kind="declared",
@@ -193,7 +192,7 @@ def _arrival(fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy
         days_read=None if month is None else month_days(month),
     )
     release = Release(str(fields["id"]), "", None, (request,), {})
-    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
+    mechanisms, problems = resolve_release(release, enforced)
     if problems:
         raise ReleaseRejected(problems)
     return Arrival(release.id, fields["round"], float(fields["utility"]), mechanisms)

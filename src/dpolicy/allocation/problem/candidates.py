@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Charge, disjoint_charges
-from dpolicy.balances.enforced_policy import EnforcedSection, enforced_sections
-from dpolicy.balances.partition_space import RuleGranularities
+from dpolicy.balances.enforced_policy import EnforcedPolicy, EnforcedSection
+from dpolicy.balances.granularities import RuleGranularities
 from dpolicy.decisions.decide import charges_by_region, check_charges
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Box, Region
-from dpolicy.rules.compiler import CompiledPolicy
 
 #: Bounds of boxes, axes × boxes.
 CandidatePositions = NDArray[np.int64]
@@ -72,20 +71,20 @@ class RuleDemand:
 
 
 def make_candidate(
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     name: str,
     utility: float,
     mechanisms: Sequence[ResolvedMechanism],
     today: int = 0,
 ) -> Candidate:
     """A resolved release as a candidate; `today` as for `decide`."""
-    of, each_release = enforced_sections(policy)
+    of, each_release = enforced.cumulative, enforced.each_release
     try:
         matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
         refused = _refused_alone(each_release, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
-    if not policy.policy_set.accounting.allow_uncovered:
+    if not enforced.policy.accounting.allow_uncovered:
         pairs = zip(mechanisms, matches, strict=True)
         bare = [m.name for m, match in pairs if not len(of.compiled.index.rules_for_match(match))]
         refused += [f"`{name}` is covered by no rule over all releases" for name in bare]

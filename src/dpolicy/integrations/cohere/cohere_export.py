@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import count
 
-from dpolicy.balances.enforced_policy import enforced_sections
-from dpolicy.balances.partition_space import PartitionAxis, partition_space_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
+from dpolicy.balances.partition_space import PartitionAxis, build_partition_space
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.integrations.cohere.cohere_model import (
@@ -70,7 +70,7 @@ def export_schema(
         return None, problems
     domains: dict[str, CohereDomain] = {
         axis.name: axis.values or CohereRange(axis.extent[0], axis.extent[1] - 1)
-        for axis in partition_space_for(policy).axes
+        for axis in build_partition_space(policy).axes
         if axis.name != cohort
     }
     domains[RULES] = tuple(dict.fromkeys(rule.name for rule in written.values()))
@@ -124,12 +124,13 @@ def export_requests(
     problems += [InvalidValue("C006", f"the release `{name}` stands twice") for name in twice]
     if problems:
         return None, tuple(problems)
+    enforced = enforce(policy)
     requests = []
     for number, release in zip(_numbers(releases), releases, strict=True):
-        charged, found = _charged(release, policy)
+        charged, found = _charged(release, enforced)
         problems += [InvalidValue(p.code, f"`{release.id}`: {p.message}") for p in found]
         if charged is not None:
-            requests.append(_request(number, created, release, charged, policy, cohort))
+            requests.append(_request(number, created, release, charged, enforced, cohort))
     return (None if problems else tuple(requests)), tuple(problems)
 
 
@@ -177,7 +178,7 @@ def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[Inv
     for unit in _units(policy):
         if dpolicy_unit_name(cohere_unit_name(unit)) != unit:
             yield InvalidValue("C021", f"the unit `{unit}` would come back under another name")
-    axes = {axis.name: axis for axis in partition_space_for(policy).axes}
+    axes = {axis.name: axis for axis in build_partition_space(policy).axes}
     if RULES in axes and cohort != RULES:
         yield InvalidValue("C021", f"the partition `{RULES}` has the name that rules ride under")
     if cohort is not None and (cohort not in axes or axes[cohort].values):
@@ -200,8 +201,8 @@ class _Charged:
     attributes: tuple[str, ...]
 
 
-def _charged(release: Release, policy: CompiledPolicy) -> tuple[_Charged | None, Problems]:
-    mechanisms, problems = resolve_release(release, policy, _certificates(policy))
+def _charged(release: Release, enforced: EnforcedPolicy) -> tuple[_Charged | None, Problems]:
+    mechanisms, problems = resolve_release(release, enforced, _certificates(enforced.policy))
     if problems:
         return None, problems
     found: list[InvalidValue] = []
@@ -209,7 +210,7 @@ def _charged(release: Release, policy: CompiledPolicy) -> tuple[_Charged | None,
     rows = []
     for mechanism in mechanisms:
         try:
-            drawn = _boxes(mechanism, policy)
+            drawn = _boxes(mechanism, enforced)
         except (InvalidValue, PredicateFailed) as error:
             code = error.code if isinstance(error, InvalidValue) else "C024"
             shown = error.message if isinstance(error, InvalidValue) else str(error)
@@ -233,12 +234,12 @@ def _certificates(policy: CompiledPolicy) -> Certificates:
 
 
 def _boxes(
-    mechanism: ResolvedMechanism, policy: CompiledPolicy
+    mechanism: ResolvedMechanism, enforced: EnforcedPolicy
 ) -> list[tuple[Box, tuple[str, ...]]]:
     """The boxes that a mechanism is charged in, each with the rules that are charged there."""
-    of, _ = enforced_sections(policy)
+    of, policy = enforced.cumulative, enforced.policy
     numbers = of.compiled.index.matching_rules(mechanism.predicate_input)
-    if not numbers and not policy.policy_set.accounting.allow_uncovered:
+    if not numbers and not policy.accounting.allow_uncovered:
         raise InvalidValue("C023", "no rule over all releases bounds it")
     written, units = _written(policy), list(policy.checked_policy_set.vocabulary.units)
     by_box: dict[Box, list[str]] = {}
@@ -258,10 +259,11 @@ def _request(
     created: int,
     release: Release,
     charged: _Charged,
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     cohort: str | None,
 ) -> CohereRequest:
-    axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
+    policy, axes = enforced.policy, enforced.space.axes
+    units = list(policy.units)
     drawn = [_conjunction(box, rules, axes, cohort) for box, rules in charged.boxes]
     selection: dict[str, Intervals] = {}
     for place, axis in enumerate(axes):

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from dpolicy.decisions.resolution import mechanism_unit
 from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.pdp.request_evaluation import parse_request
@@ -109,7 +110,7 @@ def entry_text(entry: Mapping[str, Any]) -> str:
 def _loss(release: Release, policy: CompiledPolicy) -> dict[str, Any]:
     """The loss for the first unit that has a bound, beginning with those that are stated."""
     costs, delta = _totals(release, policy), policy.policy_set.accounting.delta or _DELTA
-    own = [_unit_name(request, policy) for request in release.mechanisms]
+    own = [mechanism_unit(request, policy.units) or "" for request in release.mechanisms]
     for name in dict.fromkeys([*own, *costs] if costs else []):
         found = _parameters(costs[name], delta)
         if found is None:
@@ -177,7 +178,9 @@ def _parameters(costs: CostReport, delta: Fraction) -> tuple[str, dict[str, floa
 def _totals(release: Release, policy: CompiledPolicy) -> dict[str, CostReport]:
     """The loss of all mechanisms together, by unit; nothing if a unit is not the policy's."""
     units = policy.checked_policy_set.vocabulary.units
-    named = {name for m in release.mechanisms for name in (_unit_name(m, policy), *m.restatements)}
+    named = {
+        name for m in release.mechanisms for name in (mechanism_unit(m, units), *m.restatements)
+    }
     if not named <= units.keys():
         return {}
     rows = [_costs(request, policy) for request in release.mechanisms]
@@ -186,17 +189,11 @@ def _totals(release: Release, policy: CompiledPolicy) -> dict[str, CostReport]:
 
 def _costs(request: MechanismRequest, policy: CompiledPolicy) -> list[CostReport]:
     vocabulary = policy.checked_policy_set.vocabulary
-    units, name = vocabulary.units, _unit_name(request, policy)
+    units, name = vocabulary.units, mechanism_unit(request, vocabulary.units) or ""
     relation, place = request.relation or units[name].relation, list(units).index(name)
     every = tuple(units.values())
     setting = GroupContext(every, request.additive, request.days_read, vocabulary.covers)
     return report_costs(request.mechanism, place, request.restatements, relation, setting, ())
-
-
-def _unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str:
-    """The unit that a mechanism states, or the only sensible one."""
-    units = policy.checked_policy_set.vocabulary.units
-    return request.unit or (next(iter(units)) if len(units) == 1 else "user")
 
 
 def _sum(costs: Sequence[CostReport]) -> CostReport:

@@ -45,10 +45,13 @@ _ROUND = RecordShape(
 def handle_import(call: ApiRequest) -> ApiResponse:
     """Charge releases that have already happened; all of them can be read, or none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
-    policy = call.decision_point.policy
-    claimed_inputs(call, releases, policy)
-    point, by = call.decision_point.bound_to_policy(policy), call.principal.name
-    numbers = {r.id: point.import_past(r, because, by) for r in releases}
+    enforced, by = call.decision_point.enforced_policy, call.principal.name
+    claimed_inputs(call, releases, enforced)
+    policy = enforced.policy if enforced else None
+    numbers = {
+        r.id: call.decision_point.import_past(r, because, by, expected_policy=policy)
+        for r in releases
+    }
     exceeded = [b.as_json() for b in call.decision_point.budgets() if not b.holds]
     return ApiResponse({"imported": numbers, "exceeded": exceeded})
 
@@ -57,12 +60,19 @@ def handle_allocate(call: ApiRequest) -> ApiResponse:
     """Choose among releases, and charge the winners together."""
     releases, strategy = call.body["releases"], str(call.body["strategy"])
     dry_run = call.body["dry-run"]
-    second, point = authorize_releases(call, releases)
+    second, policy = authorize_releases(call, releases)
     if second and not dry_run:
         raise RequestRefused(
             "forbidden", "a release that needs a second person cannot win in a round"
         )
-    found = allocated(point, releases, strategy, call.principal.name, dry_run=dry_run)
+    found = allocated(
+        call.decision_point,
+        releases,
+        strategy,
+        call.principal.name,
+        dry_run=dry_run,
+        expected_policy=policy,
+    )
     return ApiResponse({"strategy": strategy, "dry-run": dry_run, **found.as_json()})
 
 

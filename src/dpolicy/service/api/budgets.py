@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dpolicy.balances.partition_space import partition_space_for
 from dpolicy.errors import RequestRefused
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses, used_share
@@ -26,9 +25,7 @@ def handle_budgets(call: ApiRequest) -> ApiResponse:
         )
 
     def look(state: LedgerState) -> list[RuleStatus]:
-        place = (
-            partition_space_for(state.policy).parse_location(at) if at and state.policy else None
-        )
+        place = state.enforced.space.parse_location(at) if at and state.enforced else None
         return rule_statuses(state, place, wanted if filtered else None, query["limit"])
 
     found = call.decision_point.read_state(look)

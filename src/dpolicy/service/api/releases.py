@@ -10,6 +10,7 @@ from typing import Any
 from dpolicy.errors import OperationRejected, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, release_body_in
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -93,11 +94,14 @@ def handle_submit(call: ApiRequest) -> ApiResponse:
 def _decided(call: ApiRequest, release: Release, reserve: bool) -> Decision | Proposal:
     """What is decided under the policy by which it was judged whether this needs two persons."""
     by = call.principal.name
-    second, point = authorize_releases(call, [release])
+    second, policy = authorize_releases(call, [release])
+    point = call.decision_point
     try:
         if second:
-            return point.propose(release, by, reserve=reserve)
-        return point.reserve(release, by) if reserve else point.submit(release, by)
+            return point.propose(release, by, reserve=reserve, expected_policy=policy)
+        if reserve:
+            return point.reserve(release, by, expected_policy=policy)
+        return point.submit(release, by, expected_policy=policy)
     except OperationRejected as error:
         if error.code != "policy-changed":
             raise
@@ -136,16 +140,19 @@ def handle_check(call: ApiRequest) -> ApiResponse:
 
 def handle_commit(call: ApiRequest) -> ApiResponse:
     """End a reservation that was used."""
-    release, used, point = _own(call), None, call.decision_point
+    release, used = _own(call), None
+    policy: ExpectedPolicy = ANY_POLICY
     if call.body is not None:
         used = with_caller_as_author(call, call.body)
-        second, point = authorize_releases(call, [used])
+        second, policy = authorize_releases(call, [used])
         if second:
             _check_approved(call, release)
         if call.access.approval.void:
             _check_whole(call, release, used)
             used = None
-    sequence = point.commit(release, used, call.principal.name)
+    sequence = call.decision_point.commit(
+        release, used, call.principal.name, expected_policy=policy
+    )
     return ApiResponse({"release": release, "status": "committed", "sequence": sequence})
 
 

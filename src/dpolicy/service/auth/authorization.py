@@ -2,7 +2,8 @@
 whether a second person has to agree.
 
 Labels are read as the policy in force reads them, defaults included, so that leaving one out is no
-way around (threat T6). That policy must still be in force when something is done (`judged`).
+way around (threat T6). That policy must still be active when the
+release is written (`expected_policy`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import PredicateFailed, RequestRefused
-from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
@@ -43,32 +45,34 @@ def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
     return authorize_releases(call, releases)[0]
 
 
-def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> tuple[bool, DecisionPoint]:
-    """The same, and the point that does something only while that holds."""
+def authorize_releases(
+    call: ApiRequest, releases: Sequence[Release]
+) -> tuple[bool, ExpectedPolicy]:
+    """Return whether a release needs approval, and the policy under which that was decided."""
     when, restricted = call.access.approval.when, call.access.restricted
     if when is None and not restricted:
-        return False, call.decision_point
-    policy = call.decision_point.policy
-    if policy is None:
+        return False, ANY_POLICY
+    enforced = call.decision_point.enforced_policy
+    if enforced is None:
         raise no_policy_error()
-    facts = claimed_inputs(call, releases, policy)
-    second = when is not None and any(_matches(when, policy, one) for one in facts)
-    return second, call.decision_point.bound_to_policy(policy)
+    facts = claimed_inputs(call, releases, enforced)
+    second = when is not None and any(_matches(when, enforced.policy, one) for one in facts)
+    return second, enforced.policy
 
 
 def claimed_inputs(
-    call: ApiRequest, releases: Sequence[Release], policy: CompiledPolicy | None
+    call: ApiRequest, releases: Sequence[Release], enforced: EnforcedPolicy | None
 ) -> Sequence[PredicateInput]:
     """What releases say of themselves, as a policy reads it, or as it stands where there is none.
     Raises `Refused` for a label that the caller may not claim.
     """
-    if policy is None:
+    if enforced is None:
         facts = [
             PredicateInput(labels=m.labels) for release in releases for m in release.mechanisms
         ]
     else:
         facts = [
-            m.predicate_input for release in releases for m in resolve_or_reject(release, policy)
+            m.predicate_input for release in releases for m in resolve_or_reject(release, enforced)
         ]
     for one in facts:
         _check_labels(call, one)

@@ -137,7 +137,7 @@ def overview_page(
     policy = state.policy
     if policy is None:
         return None
-    now = rule_status_table(state, policy)
+    now = rule_status_table(state)
     used = used_shares(now)
     scopes = _ranked(policy, now, used, _wanted(policy, now, filters))
     shown = paginate(page, len(scopes))

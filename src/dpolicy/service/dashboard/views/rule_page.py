@@ -197,7 +197,7 @@ def _kept(
     """How a rule over all releases was used, if it is enforced."""
     if rule.each_release or not policy.cumulative.pruning.kept[rule.number]:
         return None, None, (), (), 0, ()
-    now = rule_status_table(state, policy)
+    now = rule_status_table(state)
     position = int(np.searchsorted(now.numbers, rule.number))
     told, point = rule_status_row(now, position), now.worst_points.get(position)
     followed = rule_burndown(state, now.section, rule.number, point, today)
