@@ -19,13 +19,13 @@ from dpolicy.allocation.problem.problem_builder import (
 from dpolicy.allocation.problem.step_functions import SpentByRule, sum_costs
 from dpolicy.allocation.unlocking import ALL_UNLOCKED
 from dpolicy.balances.balances import Balances
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import loss_width
 
 
 def spent(world: World) -> Balances:
-    balances = enforced_sections(world.policy)[0].empty_balances()
+    balances = enforce(world.policy).cumulative.empty_balances()
     for charge in chain.from_iterable(candidate.charges for candidate in world.past):
         balances.add(charge, 1)
     return balances
@@ -34,7 +34,7 @@ def spent(world: World) -> Balances:
 @pytest.mark.parametrize("seed", range(16))
 def test_a_problem_admits_what_every_block_admits(seed: int) -> None:
     world = random_world(seed)
-    of, balances = enforced_sections(world.policy)[0], spent(world)
+    of, balances = enforce(world.policy).cumulative, spent(world)
     problem = build_problem(of, balances, world.candidates, world.unlocked)
     numbers = range(len(world.candidates))
     touched = points()
@@ -49,7 +49,7 @@ def test_the_twin_sees_sets_of_both_kinds() -> None:
     seen = set()
     for seed in range(8):
         world = random_world(seed)
-        of, balances = enforced_sections(world.policy)[0], spent(world)
+        of, balances = enforce(world.policy).cumulative, spent(world)
         for n in range(len(world.candidates) - 1):
             pair = world.candidates[n : n + 2]
             alone = all(fits(of, balances, [c], points(), world.unlocked) for c in pair)
@@ -61,7 +61,7 @@ def test_the_twin_sees_sets_of_both_kinds() -> None:
 def test_any_axis_may_be_swept(axis: int) -> None:
     for seed in range(6):
         world = random_world(seed, 4)
-        of, balances = enforced_sections(world.policy)[0], spent(world)
+        of, balances = enforce(world.policy).cumulative, spent(world)
         asked = demands_by_rule(of.granularities, world.candidates)
         tracks = SpentByRule.from_balances(balances, axis, list(asked))
         one = build_problem_on_steps(of, tracks, world.candidates, asked)
@@ -73,7 +73,7 @@ def test_any_axis_may_be_swept(axis: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_lanes_hold_what_balances_hold(seed: int) -> None:
     world = random_world(seed, 8)
-    of, balances = enforced_sections(world.policy)[0], spent(world)
+    of, balances = enforce(world.policy).cumulative, spent(world)
     everybody = [c for c in [*world.past, *world.candidates] if not c.refusal_reasons]
     asked = demands_by_rule(of.granularities, everybody)
     axis = most_varied_axis(asked, ALL_UNLOCKED, len(of.full_extent))

@@ -14,7 +14,7 @@ from dpolicy.allocation.problem.candidates import demands_by_rule
 from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow, Solution
 from dpolicy.allocation.simulation import Arrival, RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.balances.enforced_policy import certificates_for, enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import compile_policy
@@ -44,7 +44,7 @@ def after(market: CarriedPrices, paid: list[naive.Paid]) -> CarriedPrices:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_market_is_the_naive_one(seed: int) -> None:
     draw, policy = Random(seed), small_policy()
-    of = enforced_sections(policy)[0]
+    of = enforce(policy).cumulative
     asking = [candidate(policy, draw, f"r{n}") for n in range(4)]
     cohorts = draw.choice([None, 1])
     rounds = [paid_rows(draw, len(of.compiled.rules)) for _ in range(draw.randrange(1, 30))]
@@ -75,7 +75,7 @@ def test_what_was_dear_where_it_is_asked_is_kept_for_later() -> None:
     def arrival(name: str, number: int, utility: float, country: str) -> Arrival:
         said = {"mechanism": {"kind": "declared", "epsilon": 0.3}, "where": {"country": [country]}}
         release = parse_request({"release": name, "mechanisms": [said]})
-        mechanisms, _ = resolve_release(release, policy, certificates_for(policy))
+        mechanisms, _ = resolve_release(release, enforce(policy))
         return Arrival(name, number, utility, mechanisms)
 
     simulation = Simulation(policy, STRATEGIES["price"], RoundSchedule())

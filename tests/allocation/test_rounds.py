@@ -21,7 +21,7 @@ from dpolicy.allocation.unlocking import (
     scale_threshold,
     unlocked_shares_in_round,
 )
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Region
@@ -80,7 +80,7 @@ def arrivals(seed: int) -> list[Arrival]:
 def slow(arriving: list[Arrival]) -> list[list[str]]:
     """The same on ordinary balances, built anew each round, each winner charged by itself."""
     policy = small_policy()
-    of = enforced_sections(policy)[0]
+    of = enforce(policy).cumulative
     balances, waiting, accepted = of.empty_balances(), list[Arrival](), []
     rotation, unlocking = SCHEDULE.rotation, SCHEDULE.unlocking
     assert rotation is not None and unlocking is not None
@@ -103,13 +103,13 @@ def slow(arriving: list[Arrival]) -> list[list[str]]:
 
 def _candidate(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
     policy = small_policy()
-    space, active = enforced_sections(policy)[0].full_extent, rotation.active_cohorts(number)
+    space, active = enforce(policy).cumulative.full_extent, rotation.active_cohorts(number)
     moved = [
         replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms
     ]
     if any(not m.region.boxes for m in moved if m.region):
         return Candidate(arrival.id, arrival.utility, (), ("nobody",))
-    return make_candidate(policy, arrival.id, arrival.utility, moved)
+    return make_candidate(enforce(policy), arrival.id, arrival.utility, moved)
 
 
 @pytest.mark.parametrize("seed", range(4))

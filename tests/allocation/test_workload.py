@@ -15,7 +15,7 @@ import pytest
 from dpolicy.allocation.problem.candidates import make_candidate
 from dpolicy.allocation.simulation import Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.decide import decide
 from dpolicy.evaluation.workload import (
     SCHEDULE,
@@ -79,7 +79,7 @@ def test_requests_arrive_and_rounds_stay_within_budgets(workload: Workload) -> N
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     outcomes = list(simulation.run(arrivals, range(11, 14)))
     assert 0 < sum(len(outcome.accepted) for outcome in outcomes) < 12
-    of = enforced_sections(policy)[0]
+    of = enforce(policy).cumulative
     assert simulation.tracks is not None
     for rule, lanes in simulation.tracks.lanes.items():
         gate = of.bounds_for(np.array([rule]))
@@ -108,7 +108,8 @@ def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strateg
     """All of a round's winners, on whole budgets, by the same `decide` as single releases."""
     found = generate_workload(scenario, 7)
     policy = policy_for_workload(found, 3)
-    of, rotation = enforced_sections(policy)[0], SCHEDULE.rotation
+    enforced, rotation = enforce(policy), SCHEDULE.rotation
+    of = enforced.cumulative
     assert rotation is not None
     arrivals = {
         a.id: a for a in resolve_arrivals(found, policy) if a.round == 11 and int(a.id) < 80
@@ -122,8 +123,8 @@ def test_whoever_is_chosen_is_allowed_one_after_the_other(scenario: str, strateg
             replace(m, region=restrict_axis(m.region, of.full_extent, 1, active))
             for m in arrivals[winner].mechanisms
         ]
-        assert decide(policy, balances, mechanisms).allowed
-        for charge in make_candidate(policy, winner, 1, mechanisms).charges:
+        assert decide(enforced, balances, mechanisms).allowed
+        for charge in make_candidate(enforced, winner, 1, mechanisms).charges:
             balances.add(charge, 1)
 
 

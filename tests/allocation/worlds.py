@@ -12,7 +12,7 @@ from typing import Any
 
 from dpolicy.allocation.problem.candidates import Candidate, make_candidate
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares
-from dpolicy.balances.enforced_policy import certificates_for
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases.regions import Point
@@ -90,7 +90,7 @@ def random_world(seed: int, count: int = 5) -> World:
 
 def candidate(policy: CompiledPolicy, draw: Random, name: str, *, few: bool = False) -> Candidate:
     return make_candidate(
-        policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few)
+        enforce(policy), name, draw.randrange(1, 9), mechanisms(policy, draw, name, few=few)
     )
 
 
@@ -99,7 +99,7 @@ def mechanisms(
 ) -> tuple[ResolvedMechanism, ...]:
     said = [_mechanism(draw, n, few) for n in range(draw.choice([1, 1, 2]))]
     release = parse_request({"release": name, "mechanisms": said})
-    found, problems = resolve_release(release, policy, certificates_for(policy))
+    found, problems = resolve_release(release, enforce(policy))
     assert not problems
     return found
 

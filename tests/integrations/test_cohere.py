@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.balances.partition_space import (
     ALL_TIME,
     PartitionAxis,
     PartitionSpace,
-    partition_space_for,
+    build_partition_space,
 )
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.integrations.cohere.cohere_export import _certificates
@@ -615,8 +615,8 @@ def test_a_written_release_is_charged_where_ours_is(said: dict[str, Any]) -> Non
     assert schema is not None and requests is not None, problems
     (request,) = requests
     assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
-    of, _ = enforced_sections(POLICY)
-    (mechanism,), _ = resolve_release(release, POLICY, _certificates(POLICY))
+    of = enforce(POLICY).cumulative
+    (mechanism,), _ = resolve_release(release, enforce(POLICY), _certificates(POLICY))
     matched = of.compiled.index.matching_rules(mechanism.predicate_input)
     names = {
         of.compiled.rules[n].name: of.granularities.blocks(mechanism.region, n) for n in matched
@@ -640,8 +640,8 @@ def test_a_written_release_is_never_charged_less(said: list[dict[str, Any]]) -> 
     requests, problems = export_requests(POLICY, [release], created=0, cohort="cohort")
     assert schema is not None and requests is not None, problems
     (request,) = requests
-    of, _ = enforced_sections(POLICY)
-    mechanisms, _ = resolve_release(release, POLICY, _certificates(POLICY))
+    of = enforce(POLICY).cumulative
+    mechanisms, _ = resolve_release(release, enforce(POLICY), _certificates(POLICY))
     day = date(2026, 1, 11).toordinal()
     for point in every_point({**schema.domains, "cohort": CohereRange(0, 4)}):
         cohort = int(point.pop("cohort"))
@@ -675,10 +675,10 @@ def test_what_was_written_can_be_read_and_submitted() -> None:
     assert point.submit(body).allowed
     again = parse_request(body)
     (one,), (other,) = (
-        resolve_release(r, POLICY, _certificates(POLICY))[0] for r in (asked, again)
+        resolve_release(r, enforce(POLICY), _certificates(POLICY))[0] for r in (asked, again)
     )
     assert one.region == other.region and (one.costs == other.costs).all()
-    assert partition_space_for(POLICY).axes[2].name == "cohort"
+    assert build_partition_space(POLICY).axes[2].name == "cohort"
 
 
 def test_ids_that_are_no_numbers_are_numbered() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.cli.main import exit_code
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -166,10 +166,10 @@ def test_the_schema_can_fail() -> None:
 
 def at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
     """Whether no rule is charged less for the one than for the other, in any block."""
-    of, _ = enforced_sections(policy)
+    of = enforce(policy).cumulative
 
     def charged(asked: Release) -> Any:
-        found = resolve_or_reject(asked, policy)
+        found = resolve_or_reject(asked, enforce(policy))
         return charges_by_region(
             of, found, [of.compiled.index.match(m.predicate_input) for m in found]
         )
@@ -203,8 +203,8 @@ def test_the_law_can_fail() -> None:
 
 def losses(asked: Release, policy: CompiledPolicy) -> list[Any]:
     """What all mechanisms of a release lose together, by unit."""
-    of, _ = enforced_sections(policy)
-    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(asked, policy)])
+    of = enforce(policy).cumulative
+    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(asked, enforce(policy))])
     return [row_to_loss(row, of.certificates) for row in rows]
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, body, mechanism, policy
 from tests.pages.conftest import NOW, Fetch, asked
+from tests.pdp.builders import GLOBAL, body, mechanism, policy
 
 from dpolicy.demo.demo_server import PAGES, serve_in_thread
 from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
@@ -174,7 +174,7 @@ def test_what_waits_can_be_approved(fetch_own: Fetch) -> None:
     done = fetch_own("/releases/student-travel-index", accept="application/json").json
     assert done["status"] == "allowed"
     again = fetch_own(f"/approvals/{waiting['number']}", [("answer", "approve")])
-    assert "was approved before" in again.text
+    assert "is already approved" in again.text
 
 
 def test_only_what_is_shown_of_what_waits_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from tests.enforcement.scenes import ZIP, body, mechanism, started
 from tests.pages.conftest import NOW
+from tests.pdp.builders import ZIP, body, mechanism, started
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
@@ -136,7 +136,7 @@ def test_an_attribute_filter_finds_every_rule_that_reads_it(company: DecisionPoi
 def test_the_burn_down_ends_where_the_balance_is(company: DecisionPoint) -> None:
     def followed(state: LedgerState) -> int:
         assert state.policy is not None
-        now = rule_status_table(state, state.policy)
+        now = rule_status_table(state)
         for position, number in enumerate(now.numbers.tolist()):
             found = rule_burndown(state, now.section, number, now.worst_points.get(position), TODAY)
             spent = next(iter(now.section.formatter_for(number)(now.losses[position]).values()))
@@ -151,8 +151,8 @@ def test_a_budget_is_gone_on_the_day_the_pace_breaks_it(company: DecisionPoint) 
     assert company.policy is not None
     rule = find_rule(company.policy, RuleKey("attribute[home-zone] × standard", "rider"))
     assert rule is not None
-    of, _ = enforced_sections(company.policy)
-    now = company.read_state(lambda state: rule_status_table(state, state.policy))  # type: ignore[arg-type]
+    of = enforce(company.policy).cumulative
+    now = company.read_state(rule_status_table)
     position = now.numbers.tolist().index(rule.number)
     point = now.worst_points.get(position)
     rows: list[tuple[int, LossArray]] = company.read_state(

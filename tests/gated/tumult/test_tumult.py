@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 from tmlt.analytics import (
     AddOneRow,
     AddRowsWithID,
