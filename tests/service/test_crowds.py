@@ -162,10 +162,10 @@ def test_a_ledger_that_is_away_is_waited_for(postgres: PostgresServer, tmp_path:
 
 #: A server that answers before anything is written.
 HASTY = """\
-from dpolicy.pdp.journal import Journal, Writing
+from dpolicy.pdp.journal import Journal, WriteTransaction
 def hasty(self, work):
     with self._writer:
-        return work(Writing(self._state, None, self._clock()))
+        return work(WriteTransaction(self._state, None, self._clock()))
 Journal.write = hasty
 from dpolicy.cli.main import run
 run()
