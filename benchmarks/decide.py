@@ -1,9 +1,9 @@
-"""How long a decision takes with many rules and a long history, and what sharing commits is worth.
+"""Benchmark of decisions with many rules and a long ledger, and of shared commits.
 
-Prints three tables: decisions after a history, how fast a ledger is read again with and without its
-snapshot, and durable decisions per second alone and with 64 waiting clients, on both stores. A
-history is of pipelines that ask the same again and again (`--pipelines` of them), or of releases
-that are all different. Sizes can be given; the defaults take a few minutes.
+It prints three tables: time per decision after recorded releases, time to open the ledger with and
+without its snapshot, and durable decisions per second with one client and with 64 waiting clients,
+on both stores. The recorded releases come from pipelines that repeat the same mechanisms
+(`--pipelines` of them), or are all different. The default sizes take a few minutes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dpolicy.text.yaml_reader import Source
 
 ATTRIBUTES = 370
 
-#: An answer as long as those that are kept.
+#: An answer of typical length.
 ANSWER = "x" * 1200
 
 Result = TypeVar("Result")
 
 
 def policy(attributes: int = ATTRIBUTES) -> CompiledPolicy:
-    """About 10,000 kept rules: 370 attributes × 27 contexts, and a global one."""
+    """Return a policy with about 10,000 kept rules: 370 attributes × 27 settings, and one more."""
     lines = ["dpolicy: 1", "accounting: {delta: 1e-7}", "schema:", "  attributes:"]
     lines += [f"    a{number}: {{risk: high}}" for number in range(attributes)]
     lines.append("  labels:")
@@ -65,7 +65,7 @@ def policy(attributes: int = ATTRIBUTES) -> CompiledPolicy:
 def bodies(
     count: int, prefix: str, pipelines: int = 10**9, attributes: int = ATTRIBUTES
 ) -> list[dict[str, Any]]:
-    """Small releases of three attributes each, the same every time."""
+    """Return small releases of three attributes each; the same in every run."""
     chosen = random.Random(0)
     kinds = [
         {
@@ -82,21 +82,23 @@ def bodies(
 
 
 def timed(call: Callable[[], Result]) -> tuple[float, Result]:
-    """Seconds of one call, and its result."""
+    """Return the seconds that a call takes, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
 
 
 def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
-    """Print how long one decision takes after a history, and how fast that is read again."""
+    """Print the time per decision after recorded releases, and the time to open the ledger."""
     store = MemoryStore()
     point = DecisionPoint(store)
     point.apply(compiled)
     records = list(store.records_after(0))
-    for body in bodies(history, "past", pipelines):  # as they are written, without deciding
-        asked = parse_request(body)
-        event = ReleaseDecided("2026-10-28", "", asked.id, asked.body, True, False, None, ANSWER)
+    for body in bodies(history, "past", pipelines):  # written without deciding
+        request = parse_request(body)
+        event = ReleaseDecided(
+            "2026-10-28", "", request.id, request.body, True, False, None, ANSWER
+        )
         records.append(next_record(records[-1], event))
     past = MemoryStore(records)
     reading, point = timed(lambda: DecisionPoint(past))
@@ -116,7 +118,7 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
 def durable(
     name: str, make: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int
 ) -> None:
-    """Print durable decisions per second, alone and with 64 clients that wait."""
+    """Print durable decisions per second, with one client and with 64 waiting clients."""
     point = DecisionPoint(make())
     point.apply(compiled)
     alone, _ = timed(lambda: [point.submit(body) for body in bodies(count, "alone", 200, 3)])
@@ -136,7 +138,7 @@ def main() -> None:
     parser.add_argument("--durable", type=int, default=300)
     chosen = parser.parse_args()
     compiled = policy()
-    print(f"{compiled.kept_count:,} kept rules; decisions in memory, then a ledger is read again")
+    print(f"{compiled.kept_count:,} kept rules; decisions in memory, then opening the ledger")
     print(
         f"{'past':>9}{'different':>11}{'p50 ms':>9}{'p99 ms':>9}{'events/s':>12}"
         f"{'and added':>12}{'opening':>9}{'MB':>8}"

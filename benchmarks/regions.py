@@ -17,7 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.balances.enforced_policy import certificates_for, enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.decisions.decide import charges_by_region, decide
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.releases.body import release_from_body
@@ -89,12 +89,12 @@ def boxes(chosen: random.Random, _: int) -> dict[str, Any]:
 
 def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> None:
     """Charge a history, then time decisions of the same kind."""
-    of, _ = enforced_sections(compiled)
+    enforced = enforce(compiled)
+    of = enforced.cumulative
     balances = of.empty_balances()
-    certificates = certificates_for(compiled)
 
     def resolved(body: Any) -> tuple[ResolvedMechanism, ...]:
-        mechanisms, problems = resolve_release(release_from_body(body), compiled, certificates)
+        mechanisms, problems = resolve_release(release_from_body(body), enforced)
         if problems:
             raise problems[0]
         return mechanisms
@@ -107,10 +107,10 @@ def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> N
         for charge in charges_by_region(of, mechanisms, matches):
             balances.add(charge, 1)
         if number == history // 10:
-            early = timings(compiled, balances, asked[history:])
+            early = timings(enforced, balances, asked[history:])
     adding = time.process_time() - start
     gc.collect()
-    found = timings(compiled, balances, asked[history:])
+    found = timings(enforced, balances, asked[history:])
     cells = sum(len(segments) for segments in balances.segments.values())
     size = sum(s.bytes_used for s in balances.segments.values()) + balances.finite.nbytes
     print(
@@ -119,13 +119,13 @@ def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> N
     )
 
 
-def timings(compiled: CompiledPolicy, balances: Any, asked: list[Any]) -> tuple[float, float]:
+def timings(enforced: EnforcedPolicy, balances: Any, asked: list[Any]) -> tuple[float, float]:
     """The median and the worst of a hundred of decisions, in ms."""
     laps = []
     for mechanisms in asked:
         fresh = [replace(mechanism) for mechanism in mechanisms]
         start = time.process_time()
-        decide(compiled, balances, fresh)
+        decide(enforced, balances, fresh)
         laps.append((time.process_time() - start) * 1e3)
     laps.sort()
     return laps[len(laps) // 2], laps[int(len(laps) * 0.99)]

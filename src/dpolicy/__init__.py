@@ -5,6 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+#: Version of the package; pyproject.toml reads it from here.
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from dpolicy.allocation.round import allocate
     from dpolicy.client.async_client import AsyncClient
@@ -44,7 +47,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded when it is first asked for: importing dpolicy itself is quick."""
+    """Load a public name at its first use, so that importing dpolicy is fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'dpolicy' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpolicy.allocation.problem.candidates import Candidate, make_candidate
 from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares
-from dpolicy.balances.enforced_policy import certificates_for
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases.regions import Point
@@ -90,7 +90,7 @@ def random_round(seed: int, count: int = 5) -> SampleRound:
 
 def candidate(policy: CompiledPolicy, draw: Random, name: str, *, small: bool = False) -> Candidate:
     return make_candidate(
-        policy, name, draw.randrange(1, 9), mechanisms(policy, draw, name, small=small)
+        enforce(policy), name, draw.randrange(1, 9), mechanisms(policy, draw, name, small=small)
     )
 
 
@@ -99,7 +99,7 @@ def mechanisms(
 ) -> tuple[ResolvedMechanism, ...]:
     bodies = [_random_mechanism(draw, n, small) for n in range(draw.choice([1, 1, 2]))]
     release = parse_request({"release": name, "mechanisms": bodies})
-    resolved, problems = resolve_release(release, policy, certificates_for(policy))
+    resolved, problems = resolve_release(release, enforce(policy))
     assert not problems
     return resolved
 

@@ -14,7 +14,7 @@ from dpolicy.allocation.problem.candidates import demands_by_rule
 from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow, Solution
 from dpolicy.allocation.simulation import Arrival, RoundSchedule, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.balances.enforced_policy import certificates_for, enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import compile_policy
@@ -44,7 +44,7 @@ def add_round(prices: CarriedPrices, paid: list[reference.Paid]) -> CarriedPrice
 @pytest.mark.parametrize("seed", range(40))
 def test_opportunity_costs_match_the_reference(seed: int) -> None:
     draw, policy = Random(seed), small_policy()
-    section = enforced_sections(policy)[0]
+    section = enforce(policy).cumulative
     candidates = [candidate(policy, draw, f"r{n}") for n in range(4)]
     cohort_axis = draw.choice([None, 1])
     rounds = [
@@ -82,7 +82,7 @@ def test_price_keeps_expensive_budget_for_later_rounds() -> None:
             "where": {"country": [country]},
         }
         release = parse_request({"release": name, "mechanisms": [mechanism]})
-        mechanisms, _ = resolve_release(release, policy, certificates_for(policy))
+        mechanisms, _ = resolve_release(release, enforce(policy))
         return Arrival(name, number, utility, mechanisms)
 
     simulation = Simulation(policy, STRATEGIES["price"], RoundSchedule())

@@ -15,7 +15,7 @@ import pytest
 from dpolicy.allocation.problem.candidates import make_candidate
 from dpolicy.allocation.simulation import Simulation, restrict_axis
 from dpolicy.allocation.strategies import STRATEGIES
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.decide import decide
 from dpolicy.evaluation.workload import (
     SCHEDULE,
@@ -79,7 +79,7 @@ def test_requests_arrive_and_rounds_stay_within_budgets(workload: Workload) -> N
     simulation = Simulation(policy, STRATEGIES["first-come"], SCHEDULE)
     outcomes = list(simulation.run(arrivals, range(11, 14)))
     assert 0 < sum(len(outcome.selected) for outcome in outcomes) < 12
-    section = enforced_sections(policy)[0]
+    section = enforce(policy).cumulative
     assert simulation.spent is not None
     for rule, functions in simulation.spent.by_rule.items():
         bound = section.bounds_for(np.array([rule]))
@@ -108,7 +108,8 @@ def test_selected_requests_are_allowed_one_after_the_other(scenario: str, strate
     """`decide` allows all selected requests of a round, on fully unlocked budgets."""
     workload = generate_workload(scenario, 7)
     policy = policy_for_workload(workload, 3)
-    section, rotation = enforced_sections(policy)[0], SCHEDULE.rotation
+    enforced, rotation = enforce(policy), SCHEDULE.rotation
+    section = enforced.cumulative
     assert rotation is not None
     arrivals = {
         a.id: a for a in resolve_arrivals(workload, policy) if a.round == 11 and int(a.id) < 80
@@ -122,8 +123,8 @@ def test_selected_requests_are_allowed_one_after_the_other(scenario: str, strate
             replace(m, region=restrict_axis(m.region, section.full_extent, 1, active))
             for m in arrivals[release].mechanisms
         ]
-        assert decide(policy, balances, mechanisms).allowed
-        for charge in make_candidate(policy, release, 1, mechanisms).charges:
+        assert decide(enforced, balances, mechanisms).allowed
+        for charge in make_candidate(enforced, release, 1, mechanisms).charges:
             balances.add(charge, 1)
 
 

@@ -19,13 +19,13 @@ from dpolicy.allocation.problem.problem_builder import (
 from dpolicy.allocation.problem.step_functions import SpentByRule, sum_costs
 from dpolicy.allocation.unlocking import ALL_UNLOCKED
 from dpolicy.balances.balances import Balances
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import loss_width
 
 
 def balances_before(sample: SampleRound) -> Balances:
-    balances = enforced_sections(sample.policy)[0].empty_balances()
+    balances = enforce(sample.policy).cumulative.empty_balances()
     for charge in chain.from_iterable(candidate.charges for candidate in sample.past):
         balances.add(charge, 1)
     return balances
@@ -34,7 +34,7 @@ def balances_before(sample: SampleRound) -> Balances:
 @pytest.mark.parametrize("seed", range(16))
 def test_a_problem_admits_the_sets_that_fit_in_every_block(seed: int) -> None:
     sample = random_round(seed)
-    section, balances = enforced_sections(sample.policy)[0], balances_before(sample)
+    section, balances = enforce(sample.policy).cumulative, balances_before(sample)
     problem = build_problem(section, balances, sample.candidates, sample.unlocked)
     numbers = range(len(sample.candidates))
     touched = points()
@@ -49,7 +49,7 @@ def test_samples_contain_feasible_and_infeasible_sets() -> None:
     results = set()
     for seed in range(8):
         sample = random_round(seed)
-        section, balances = enforced_sections(sample.policy)[0], balances_before(sample)
+        section, balances = enforce(sample.policy).cumulative, balances_before(sample)
         for n in range(len(sample.candidates) - 1):
             pair = sample.candidates[n : n + 2]
             alone = all(fits(section, balances, [c], points(), sample.unlocked) for c in pair)
@@ -61,7 +61,7 @@ def test_samples_contain_feasible_and_infeasible_sets() -> None:
 def test_any_axis_may_be_swept(axis: int) -> None:
     for seed in range(6):
         sample = random_round(seed, 4)
-        section, balances = enforced_sections(sample.policy)[0], balances_before(sample)
+        section, balances = enforce(sample.policy).cumulative, balances_before(sample)
         demands = demands_by_rule(section.granularities, sample.candidates)
         spent = SpentByRule.from_balances(balances, axis, list(demands))
         on_steps = build_problem_on_steps(section, spent, sample.candidates, demands)
@@ -73,7 +73,7 @@ def test_any_axis_may_be_swept(axis: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_step_functions_equal_balances(seed: int) -> None:
     sample = random_round(seed, 8)
-    section, balances = enforced_sections(sample.policy)[0], balances_before(sample)
+    section, balances = enforce(sample.policy).cumulative, balances_before(sample)
     candidates = [c for c in [*sample.past, *sample.candidates] if not c.refusal_reasons]
     demands = demands_by_rule(section.granularities, candidates)
     axis = most_varied_axis(demands, ALL_UNLOCKED, len(section.full_extent))

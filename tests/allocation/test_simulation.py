@@ -21,7 +21,7 @@ from dpolicy.allocation.unlocking import (
     scale_threshold,
     unlocked_shares_in_round,
 )
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Region
@@ -80,7 +80,7 @@ def arrivals(seed: int) -> list[Arrival]:
 def simulate_on_balances(arriving: list[Arrival]) -> list[list[str]]:
     """Simulate on ordinary balances: build each round from them, charge one candidate at a time."""
     policy = small_policy()
-    section = enforced_sections(policy)[0]
+    section = enforce(policy).cumulative
     balances, waiting, selected_ids = section.empty_balances(), list[Arrival](), []
     rotation, unlocking = SCHEDULE.rotation, SCHEDULE.unlocking
     assert rotation is not None and unlocking is not None
@@ -107,13 +107,13 @@ def simulate_on_balances(arriving: list[Arrival]) -> list[list[str]]:
 
 def _candidate_for_round(arrival: Arrival, rotation: CohortRotation, number: int) -> Candidate:
     policy = small_policy()
-    space, active = enforced_sections(policy)[0].full_extent, rotation.active_cohorts(number)
+    space, active = enforce(policy).cumulative.full_extent, rotation.active_cohorts(number)
     restricted = [
         replace(m, region=restrict_axis(m.region, space, 1, active)) for m in arrival.mechanisms
     ]
     if any(not m.region.boxes for m in restricted if m.region):
         return Candidate(arrival.id, arrival.utility, (), ("no active cohort",))
-    return make_candidate(policy, arrival.id, arrival.utility, restricted)
+    return make_candidate(enforce(policy), arrival.id, arrival.utility, restricted)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.enforcement.scenes import pure, started
+from tests.pdp.builders import pure, started
 
 from dpolicy.cli.main import exit_code
 from dpolicy.ledger.store_address import open_store

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 from tests.dashboard.conftest import NOW, Fetch, send_request
-from tests.enforcement.scenes import GLOBAL, body, mechanism, policy
+from tests.pdp.builders import GLOBAL, body, mechanism, policy
 
 from dpolicy.demo.demo_server import PAGES, serve_in_thread
 from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text

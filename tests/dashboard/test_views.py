@@ -11,9 +11,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from tests.dashboard.conftest import NOW
-from tests.enforcement.scenes import ZIP, body, mechanism, started
+from tests.pdp.builders import ZIP, body, mechanism, started
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
@@ -151,7 +151,7 @@ def test_an_attribute_filter_selects_every_rule_that_reads_it(company: DecisionP
 def test_the_burn_down_ends_at_the_balance(company: DecisionPoint) -> None:
     def compare_all(state: LedgerState) -> int:
         assert state.policy is not None
-        table = rule_status_table(state, state.policy)
+        table = rule_status_table(state)
         for position, number in enumerate(table.numbers.tolist()):
             point = table.worst_points.get(position)
             burndown = build_burndown(state, table.section, number, point, TODAY)
@@ -170,8 +170,8 @@ def test_the_estimate_is_the_first_day_on_which_the_rule_is_exceeded(
     assert company.policy is not None
     rule = find_rule(company.policy, RuleKey("attribute[home-zone] × standard", "rider"))
     assert rule is not None
-    section, _ = enforced_sections(company.policy)
-    table = company.read_state(lambda state: rule_status_table(state, state.policy))  # type: ignore[arg-type]
+    section = enforce(company.policy).cumulative
+    table = company.read_state(rule_status_table)
     position = table.numbers.tolist().index(rule.number)
     point = table.worst_points.get(position)
     rows: list[tuple[int, LossArray]] = company.read_state(

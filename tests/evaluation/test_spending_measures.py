@@ -13,6 +13,7 @@ from tests.reference import spent as reference
 
 from dpolicy.allocation.simulation import RoundSchedule
 from dpolicy.allocation.unlocking import CohortRotation
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.errors import OperationRejected
 from dpolicy.evaluation.spending_measures import largest_spending
 from dpolicy.evaluation.workload import SCHEDULE, Workload, policy_for_workload, resolve_arrivals
@@ -62,7 +63,8 @@ def measure(requests: Workload, selected: Any) -> dict[str, float]:
     arrivals = resolve_arrivals(replace(requests, requests=tuple(selected)), policy)
     rules = [rule for rule, _ in policy.all_rules]
     return {
-        rule.name: largest_spending(policy, rule, arrivals, rotation(), COHORTS) for rule in rules
+        rule.name: largest_spending(enforce(policy), rule, arrivals, rotation(), COHORTS)
+        for rule in rules
     }
 
 
@@ -75,7 +77,7 @@ def test_other_cohorts_spend_nothing() -> None:
     policy = policy_for_workload(requests, 10)
     rule = next(rule for rule, _ in policy.all_rules)
     arrivals = resolve_arrivals(requests, policy)
-    assert largest_spending(policy, rule, arrivals, rotation(), range(25, 31)) == 0.0
+    assert largest_spending(enforce(policy), rule, arrivals, rotation(), range(25, 31)) == 0.0
 
 
 def test_cohorts_must_be_a_partition() -> None:
@@ -84,5 +86,9 @@ def test_cohorts_must_be_a_partition() -> None:
     rule = next(rule for rule, _ in policy.all_rules)
     with pytest.raises(OperationRejected, match="not a partition with a range"):
         largest_spending(
-            policy, rule, resolve_arrivals(requests, policy), CohortRotation("team", 12), COHORTS
+            enforce(policy),
+            rule,
+            resolve_arrivals(requests, policy),
+            CohortRotation("team", 12),
+            COHORTS,
         )

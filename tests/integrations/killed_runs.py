@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.enforcement.scenes import GLOBAL, mechanism, policy
+from tests.pdp.builders import GLOBAL, mechanism, policy
 
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint

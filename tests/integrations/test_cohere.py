@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.balances.partition_space import (
     ALL_TIME,
     PartitionAxis,
     PartitionSpace,
-    partition_space_for,
+    build_partition_space,
 )
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.integrations.cohere import (
@@ -625,8 +625,8 @@ def test_an_exported_release_is_charged_in_the_same_region(fields: dict[str, Any
     assert schema is not None and requests is not None, problems
     (request,) = requests
     assert read_requests(through_text(requests_json(requests)), schema) == (requests, ())
-    section, _ = enforced_sections(POLICY)
-    (mechanism,), _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
+    section = enforce(POLICY).cumulative
+    (mechanism,), _ = resolve_release(release, enforce(POLICY), _renyi_certificates(POLICY))
     matched = section.compiled.index.matching_rules(mechanism.predicate_input)
     names = {
         section.compiled.rules[n].name: section.granularities.blocks(mechanism.region, n)
@@ -651,8 +651,8 @@ def test_an_exported_release_is_never_charged_less(mechanism_fields: list[dict[s
     requests, problems = export_requests(POLICY, [release], created=0, cohort="cohort")
     assert schema is not None and requests is not None, problems
     (request,) = requests
-    section, _ = enforced_sections(POLICY)
-    mechanisms, _ = resolve_release(release, POLICY, _renyi_certificates(POLICY))
+    section = enforce(POLICY).cumulative
+    mechanisms, _ = resolve_release(release, enforce(POLICY), _renyi_certificates(POLICY))
     day = date(2026, 1, 11).toordinal()
     for point in all_points({**schema.domains, "cohort": CohereRange(0, 4)}):
         cohort = int(point.pop("cohort"))
@@ -689,10 +689,11 @@ def test_an_exported_release_can_be_imported_and_submitted() -> None:
     assert point.submit(body).allowed
     imported = parse_request(body)
     (one,), (other,) = (
-        resolve_release(r, POLICY, _renyi_certificates(POLICY))[0] for r in (release, imported)
+        resolve_release(r, enforce(POLICY), _renyi_certificates(POLICY))[0]
+        for r in (release, imported)
     )
     assert one.region == other.region and (one.costs == other.costs).all()
-    assert partition_space_for(POLICY).axes[2].name == "cohort"
+    assert build_partition_space(POLICY).axes[2].name == "cohort"
 
 
 def test_ids_that_are_not_integers_get_unused_integers() -> None:

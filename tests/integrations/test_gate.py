@@ -9,8 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, ZIP, mechanism, policy, pure, started
 from tests.gated.pages import run_example
+from tests.pdp.builders import GLOBAL, ZIP, mechanism, policy, pure, started
 
 from dpolicy.errors import Denied, InvalidValue, OperationRejected, ReleaseRejected
 from dpolicy.integrations.float_rounding import round_down, round_loss_up, round_up

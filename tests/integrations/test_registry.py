@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.cli.main import exit_code
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -168,10 +168,10 @@ def test_the_schema_can_fail() -> None:
 
 def charges_at_least(imported: Release, original: Release, policy: CompiledPolicy) -> bool:
     """Return whether `imported` charges no rule less than `original`, in any block."""
-    section, _ = enforced_sections(policy)
+    section = enforce(policy).cumulative
 
     def charges(release: Release) -> Any:
-        mechanisms = resolve_or_reject(release, policy)
+        mechanisms = resolve_or_reject(release, enforce(policy))
         matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
         return charges_by_region(section, mechanisms, matches)
 
@@ -210,8 +210,8 @@ def test_the_comparison_of_charges_can_fail() -> None:
 
 def total_losses(release: Release, policy: CompiledPolicy) -> list[Any]:
     """Return the loss of all mechanisms of a release together, by unit."""
-    section, _ = enforced_sections(policy)
-    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(release, policy)])
+    section = enforce(policy).cumulative
+    rows = reduce(add_saturating, [m.costs for m in resolve_or_reject(release, enforce(policy))])
     return [row_to_loss(row, section.certificates) for row in rows]
 
 

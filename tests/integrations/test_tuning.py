@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, started
 from tests.gated.pages import run_example
+from tests.pdp.builders import GLOBAL, started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate

@@ -28,21 +28,21 @@ class TwoPoint:
 
     @property
     def outcomes(self) -> list[tuple[float, float]]:
-        """The probabilities of each outcome on both databases."""
+        """Return the probabilities of each outcome on both databases."""
         q = self.p * math.exp(-self.t)
         return [(self.p, q), (1 - self.p, 1 - q)]
 
     def divergence(self, order: float) -> float:
-        """The Rényi divergence, the larger of both directions."""
+        """Return the Rényi divergence, the larger of both directions."""
         return max(_divergence(self.outcomes, order), _divergence(_swapped(self.outcomes), order))
 
     @property
     def pure(self) -> float:
-        """The largest log-ratio."""
+        """Return the largest log-ratio."""
         return max(abs(math.log(a / b)) for a, b in self.outcomes)
 
     def cost(self, certificates: Certificates) -> Loss:
-        """The loss, rounded up as everywhere."""
+        """Return the loss, rounded up to quanta."""
         values = [self.pure if c == PURE else self.divergence(float(c.order)) for c in certificates]
         return make_loss(certificates, [quanta_up(Fraction(v * (1 + 1e-12))) for v in values])
 
@@ -60,7 +60,7 @@ def _divergence(outcomes: list[tuple[float, float]], order: float) -> float:
 
 @dataclass(frozen=True)
 class Strategy:
-    """What to run first, and on each outcome: the certificate to rest on, the t, and the leak."""
+    """A strategy: the first mechanism, and for each outcome a certificate, a t and a leak."""
 
     first: TwoPoint
     rests_on: tuple[int, int]
@@ -70,7 +70,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Filter:
-    """What is attacked."""
+    """The filter under attack."""
 
     epsilon: Fraction
     bound: BudgetBound
@@ -81,7 +81,7 @@ class Filter:
 
 
 def reached(strategy: Strategy, target: Filter) -> float:
-    """The exact δ at ε of the adaptive composition, every step of which the filter admits."""
+    """Return the exact δ at ε of an adaptive composition in which the filter admits each step."""
     certificates = target.certificates
     within = target.bound
     spent = strategy.first.cost(certificates)
@@ -110,7 +110,7 @@ def _admitted(
 def _leaf_sum(
     outcome: tuple[float, float], second: TwoPoint | None, leaked: float, scale: float
 ) -> float:
-    """Σ (P − e^ε Q)₊ over the leaves of a branch; a leak has Q = 0."""
+    """Return Σ (P − e^ε Q)₊ over the leaves of a branch; a leak has Q = 0."""
     p, q = outcome
     leaves = second.outcomes if second else [(1.0, 1.0)]
     kept = 1 - leaked
@@ -121,7 +121,7 @@ def _leaf_sum(
 def _largest(
     spent: Loss, certificates: Certificates, number: int, t: float, bound: BudgetBound
 ) -> TwoPoint | None:
-    """The two-point mechanism of largest p that keeps the chosen certificate."""
+    """Return the two-point mechanism with the largest p within the chosen certificate."""
     certificate, most = bound.clauses[number][0]
     room = (most - spent.amounts[number] - 2) / 10**12
 
@@ -144,7 +144,7 @@ def _largest(
 
 
 def attack(target: Filter, seed: int, steps: int) -> float:
-    """The largest δ found by hill climbing from random strategies."""
+    """Return the largest δ that hill climbing reaches from random strategies."""
     chosen = random.Random(seed)
     usable = len(target.bound.clauses)
 
@@ -170,7 +170,7 @@ def attack(target: Filter, seed: int, steps: int) -> float:
 
 
 def _moved(strategy: Strategy, chosen: random.Random, usable: int) -> Strategy:
-    """A strategy nearby."""
+    """Return a strategy that differs in one choice."""
     shift: Callable[[float], float] = lambda x: x * math.exp(chosen.gauss(0, 0.15))  # noqa: E731
     rests = tuple(
         chosen.randrange(usable) if chosen.random() < 0.1 else number

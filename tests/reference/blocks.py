@@ -1,6 +1,6 @@
-"""One rule's loss block by block: the naive twin of `dpolicy.balances.segments`.
+"""Naive twin of `dpolicy.balances.segments`: the loss of a rule, block by block.
 
-Every block of a small space has a row of its own, and a set of blocks is a set of points.
+Every block of a small space has a separate row, and a set of blocks is a set of points.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Row = list[int]
 
 
 def points(boxes: Iterable[Box]) -> set[Point]:
-    """Every block of a union of boxes."""
+    """Return every block of a union of boxes."""
     return {point for box in boxes for point in product(*(range(*interval) for interval in box))}
 
 
@@ -26,32 +26,32 @@ class Blocks:
         self.rows: dict[Point, Row] = {point: list(row) for point in points([space])}
 
     def add(self, where: set[Point], row: Row) -> None:
-        """Charge some blocks."""
+        """Add a row to some blocks."""
         for point in where & self.rows.keys():
             self.rows[point] = [
                 min(a + b, INFINITE) for a, b in zip(self.rows[point], row, strict=True)
             ]
 
     def take_away(self, where: set[Point], row: Row) -> None:
-        """Give a charge back."""
+        """Subtract a row from some blocks."""
         for point in where & self.rows.keys():
             self.rows[point] = [a - b for a, b in zip(self.rows[point], row, strict=True)]
 
     def saturated(self, where: set[Point], row: Row) -> bool:
-        """Whether some block can no longer tell what a charge added to it."""
+        """Return whether a block is saturated in a column of the row."""
         rows = [self.rows[point] for point in where & self.rows.keys()]
         return any(a >= INFINITE and b > 0 for r in rows for a, b in zip(r, row, strict=True))
 
     def breaking(self, where: set[Point], breaks: Callable[[Row], bool]) -> set[Point]:
-        """The blocks among some in which a rule breaks."""
+        """Return the blocks in which a rule is exceeded."""
         return {point for point in where & self.rows.keys() if breaks(self.rows[point])}
 
     def worst(self, where: Iterable[Point]) -> Row:
-        """The largest of each column over some blocks."""
+        """Return the maximum of each column over some blocks."""
         return [max(column) for column in zip(*(self.rows[point] for point in where), strict=True)]
 
     def merge(self, axis: int, low: int, high: int) -> None:
-        """Give blocks that differ only in their steps from `low` up to `high` the worst of them."""
+        """Set the blocks that differ only on `axis` from `low` to `high` to their maximum."""
         slab = [point for point in self.rows if low <= point[axis] < high]
         alike: dict[Point, list[Point]] = {}
         for point in slab:

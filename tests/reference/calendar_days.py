@@ -1,4 +1,4 @@
-"""Units by brute force: every day is looked up in the standard library's calendar, nothing else.
+"""Naive calendar of privacy units: every day is looked up in the standard library's calendar.
 
 The naive twin of `privacy/units/privacy_units.py`: a block is the set of days that share a key.
 """
@@ -23,17 +23,17 @@ KEYS: dict[str, Key] = {
 
 
 def tumbling_key(days: int, start: date) -> Key:
-    """Blocks of so many days, one of which starts on `start`."""
+    """Blocks of a fixed number of days, one of which starts on `start`."""
     return lambda d: (d - start).days // days
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """Every day, both ends included."""
+    """Return every day, both ends included."""
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
 def blocks_of(key: Key, days: Iterable[date]) -> list[list[date]]:
-    """The days grouped by block, in order."""
+    """Return the days grouped by block, in order."""
     found: dict[Hashable, list[date]] = {}
     for day in days:
         found.setdefault(key(day), []).append(day)
@@ -41,19 +41,19 @@ def blocks_of(key: Key, days: Iterable[date]) -> list[list[date]]:
 
 
 def most_met(src: Key, windows: Iterable[Iterable[date]], read: set[date] | None = None) -> int:
-    """The most `src` blocks that the days read from one window meet."""
+    """Return the largest number of `src` blocks that one window touches."""
     return max(len({src(d) for d in window if read is None or d in read}) for window in windows)
 
 
 def windows(days: list[date], length: int) -> list[list[date]]:
-    """Every run of so many consecutive days that meets the given ones."""
+    """Return every window of consecutive days that touches the given days."""
     first, last = days[0] - timedelta(days=length - 1), days[-1]
     starts = days_between(first, last)
     return [days_between(start, start + timedelta(days=length - 1)) for start in starts]
 
 
 def steps_to_remove(src: Key, window: Iterable[date], read: set[date]) -> int:
-    """Whole `src` blocks removed to empty a window: two steps for a block that is cut."""
+    """Return the steps to empty a window by whole `src` blocks; a cut block takes two."""
     inside = {d for d in window if d in read}
     met = {src(d) for d in inside}
     cut = {src(d) for d in read if src(d) in met and d not in inside}

@@ -1,4 +1,4 @@
-"""The naive twin of contribution bounding: records in a list, counted one after the other."""
+"""Naive contribution bounding: records in a list, counted one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Record:
 
 
 def kept(records: Sequence[Record], limits: Contributions) -> list[Record]:
-    """The records that are kept, one limit after the other, in the order of their keys."""
+    """Return the records that remain after each limit, in the order of their keys."""
     left = [r for r in records if limits.first <= r.day <= limits.last]
     left.sort(key=lambda record: record.key)
     finest = limits.limits[0].unit.period
@@ -49,7 +49,7 @@ def _first(named: Sequence[tuple[Record, object]], most: int) -> list[Record]:
 
 
 def block(period: Period | None, day: date) -> Hashable:
-    """The block that a day lies in."""
+    """Return the block that contains a day."""
     if period is None:
         return None
     if period.start is not None:
@@ -58,11 +58,11 @@ def block(period: Period | None, day: date) -> Hashable:
 
 
 def histogram(records: Sequence[Record], about: tuple[date, date]) -> Counter[str]:
-    """How many records of some days every cell has."""
+    """Return the number of records per cell for some days."""
     return Counter(r.cell for r in records if about[0] <= r.day <= about[1])
 
 
 def distances(one: Counter[str], other: Counter[str]) -> tuple[int, int]:
-    """The change in L1, and the square of that in L2."""
+    """Return the L1 change and the square of the L2 change."""
     changes = [one[cell] - other[cell] for cell in {*one, *other}]
     return sum(map(abs, changes)), sum(change**2 for change in changes)

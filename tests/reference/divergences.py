@@ -17,7 +17,7 @@ Real = Any  # mpmath's numbers have no types
 
 
 def real(value: Fraction | float) -> Real:
-    """An exact number with 50 digits."""
+    """Return an exact number with 50 digits."""
     n, d = value.as_integer_ratio()
     return mp.mpf(n) / mp.mpf(d)
 

@@ -1,4 +1,4 @@
-"""Losses as plain fractions per certificate: the naive twin of `dpolicy.privacy.loss`."""
+"""Naive twin of `dpolicy.privacy.loss`: losses as plain fractions per certificate."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from fractions import Fraction
 
 @dataclass
 class ExactLoss:
-    """A list of entries and nothing else; every question adds them up again."""
+    """A list of entries; every total is computed again."""
 
     entries: list[tuple[tuple[Fraction | None, ...], Fraction]] = field(default_factory=list)
 
     def add(self, amounts: Sequence[Fraction | None], delta: Fraction) -> None:
-        """Remember one entry; None is infinite."""
+        """Add one entry; None is infinite."""
         self.entries.append((tuple(amounts), delta))
 
     def total(self, position: int) -> Fraction | None:
-        """The sum in one certificate, or None if it is infinite."""
+        """Return the sum in one certificate, or None if it is infinite."""
         values = [amounts[position] for amounts, _ in self.entries]
         if None in values:
             return None
         return sum((value for value in values if value is not None), Fraction(0))
 
     def delta(self) -> Fraction:
-        """The sum of the δ-sides."""
+        """Return the sum of the δ-sides."""
         return sum((delta for _, delta in self.entries), Fraction(0))

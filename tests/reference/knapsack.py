@@ -1,4 +1,4 @@
-"""Choosing among a few candidates by trying all subsets: the naive twin of the strategies."""
+"""Naive twin of the strategies: selection by trying all subsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpolicy.privacy.loss import INFINITE
 
 
 def fits_row(row: ConstraintRow, chosen: Iterable[int]) -> bool:
-    """Whether the chosen candidates of a row fit into each vector of what is left."""
+    """Return whether the selected candidates of a row fit into each remaining vector."""
     costs = dict(zip(row.candidates.tolist(), row.costs.tolist(), strict=True))
     inside = [costs[candidate] for candidate in chosen if candidate in costs]
     if not inside:
@@ -24,14 +24,14 @@ def fits_row(row: ConstraintRow, chosen: Iterable[int]) -> bool:
 
 
 def fits(problem: AllocationProblem, chosen: Iterable[int]) -> bool:
-    """Whether nobody is out and every row holds."""
+    """Return whether every selected candidate fits alone and every row holds."""
     who = list(chosen)
     alone = all(problem.fits_alone[candidate] for candidate in who)
     return alone and all(fits_row(row, who) for row in problem.rows)
 
 
 def best(problem: AllocationProblem) -> float:
-    """The most that any subset that fits is worth."""
+    """Return the largest utility of a subset that fits."""
     numbers = range(len(problem.ids))
     subsets = (some for size in range(len(numbers) + 1) for some in combinations(numbers, size))
     worths: list[float] = problem.utilities.tolist()

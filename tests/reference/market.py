@@ -1,4 +1,4 @@
-"""Prices of past rounds, one block and one candidate at a time: the naive twin of the market."""
+"""Naive twin of carried prices: one block and one candidate at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Point, contains
 
-#: A rule, a block, the price of what is left there, and the share of the budget that this is.
+#: A rule, a block, the price of the remaining budget there, and its share of the budget.
 Paid = tuple[int, Point, float, float]
 
 
 def later(
     of: EnforcedSection, rounds: Sequence[Sequence[Paid]], candidate: Candidate, cohorts: int | None
 ) -> float:
-    """What the shares that a candidate takes of budgets cost in rounds gone by, the latest last."""
+    """Return the price of a candidate's budget shares in earlier rounds, the latest last."""
     kept = [
         (age, paid)
         for age, paid in enumerate(reversed(rounds))
@@ -38,7 +38,7 @@ def later(
 def _share(
     of: EnforcedSection, candidate: Candidate, rule: int, block: Point, cohorts: int | None
 ) -> float:
-    """The share of a rule's budget that a candidate takes in a block, whatever the cohort."""
+    """Return the largest share of a rule's budget that a candidate uses, over cohorts."""
     limits = of.bounds_for(np.array([rule])).maximum[0, :-1].tolist()
     places = [block]
     if cohorts is not None:

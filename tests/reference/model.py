@@ -1,9 +1,9 @@
-"""The decision point, naively: a list of what happened, and every answer computed from scratch.
+"""Naive decision point: a list of events, and every decision computed from scratch.
 
-Written from docs/releases.md and theory 0.1, 1.4, 7 and 8, not from the code: all rules and no
-pruning, all releases and no running sums, fractions and no integers. A policy and the body of a
-release are plain dicts. Units are `user`, or have a period, under add-remove; mechanisms are
-`declared`, `gaussian` and `laplace`. Every rule is looked at in every block of its own (`places`).
+It follows docs/releases.md and theory 0.1, 1.4, 7 and 8, not the code: all rules and no pruning,
+all releases and no running sums, fractions and no integers. A policy and a release body are plain
+dicts. Units are `user`, or have a period, under add-remove; mechanisms are `declared`, `gaussian`
+and `laplace`. Every rule is compared in each of its blocks (`places`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TWO_MONTHS = frozenset(date(2026, 7, 1) + timedelta(days=n) for n in range(62))
 
 
 class Refused(Exception):
-    """The call makes no sense here; nothing happened."""
+    """The model rejects the call; nothing changed."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """A release: how it stands, what was asked and what is charged."""
+    """A release: status, requested mechanisms and charged mechanisms."""
 
     status: str
     asked: Body
@@ -47,7 +47,7 @@ class Past:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a rule stands in one block, and in all that are alike: what was spent, what is added."""
+    """Balance and cost of a rule in one block, and the other blocks with the same values."""
 
     blocks: tuple[Block, ...]
     spent: list[Cost]
@@ -56,7 +56,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The broken rules, the mechanisms that no rule covers, and the sections with no answer."""
+    """Exceeded rules, uncovered mechanisms, and sections in which a predicate failed."""
 
     broken: tuple[Rule, ...]
     uncovered: tuple[str, ...]
@@ -69,29 +69,29 @@ class Verdict:
 
 @dataclass
 class Model:
-    """Everything that happened."""
+    """All releases and the active policy."""
 
     policy: PolicyDict = field(default_factory=dict)  # never changed in place
     releases: dict[str, Past] = field(default_factory=dict)
     split: bool = True  # False: one block a rule, and everything adds up
 
     def rules(self, section: str) -> list[Rule]:
-        """All rules of a section."""
+        """Return all rules of a section."""
         return spelled(text(self.policy), section)
 
     def charged(self, body: Body) -> list[Placed]:
-        """The mechanisms of a past release; one that cannot be read is everything, everywhere."""
+        """Return the charged mechanisms; an unresolvable release has every attribute and block."""
         return charged(text(self.policy), text(body))
 
     def counted(self, rule: Rule) -> list[Placed]:
-        """All that counts against a rule: nothing does, if it is about each release by itself."""
+        """Return the mechanisms charged to a rule; none for a per-release rule."""
         past = [p for p in self.releases.values() if p.status in COUNTED and not rule.each_release]
         return [m for p in past for m in self.charged(p.charged)]
 
     def apart(
         self, rule: Rule, past: Sequence[Placed], asked: Sequence[Placed] = ()
     ) -> list[Standing]:
-        """What two lists of mechanisms cost a rule in every block, the smallest place first."""
+        """Return the costs of two lists of mechanisms to a rule per block, smallest block first."""
         scope = [[m for m in some if counts(rule, m)] for some in (past, asked)]
         every = [*scope[0], *scope[1]]
         alike: dict[tuple[bool, ...], list[Block]] = {}
@@ -106,17 +106,17 @@ class Model:
         return found
 
     def broken(self, rule: Rule, asked: Sequence[Placed]) -> list[Standing]:
-        """The blocks that a release touches and in which a rule does not hold with it."""
+        """Return the blocks touched by a release in which the rule is exceeded with it."""
         found = self.apart(rule, self.counted(rule), asked)
         return [s for s in found if s.cost and not twin.fits(rule, s.spent + s.cost)]
 
     def overspent(self, rule: Rule) -> list[Standing]:
-        """The blocks in which the past breaks a rule."""
+        """Return the blocks in which recorded releases exceed a rule."""
         found = self.apart(rule, self.counted(rule))
         return [s for s in found if not twin.fits(rule, s.spent)]
 
     def worst(self, rule: Rule, among: Sequence[Standing]) -> Standing:
-        """The block with the largest number after the release; of equal ones, the first."""
+        """Return the first block with the largest displayed loss after the release."""
 
         def number(standing: Standing) -> tuple[bool, Fraction]:
             after = shown(rule, standing.spent + standing.cost, grid(self.policy))
@@ -126,7 +126,7 @@ class Model:
         return max(among, key=number)
 
     def verdict(self, body: Body) -> Verdict:
-        """What a release breaks on top of all that counts."""
+        """Return the verdict for a release after all charged ones."""
         asked = read(text(self.policy), text(body))
         if asked is None:
             raise Refused("it cannot be read")
@@ -144,18 +144,18 @@ class Model:
         return Verdict(tuple(broken), () if allow else tuple(bare), failed)
 
     def conflicts(self, policy: PolicyDict) -> list[Rule]:
-        """The rules over all releases that the past breaks under another policy."""
+        """Return the cumulative rules of another policy that recorded releases exceed."""
         other = replace(self, policy=policy)
         return [rule for rule in other.rules("policies") if other.overspent(rule)]
 
     def expire(self, now: datetime) -> None:
-        """Reservations whose time has passed."""
+        """Expire the reservations whose time has passed."""
         for release, past in self.releases.items():
             if past.status == "reserved" and past.expires is not None and past.expires < now:
                 self.releases[release] = replace(past, status="expired")
 
     def submit(self, body: Body, until: datetime | None = None) -> Verdict | None:
-        """The verdict, or None if it was given before; reserved if there is an `until`."""
+        """Return the verdict, or None for a repeated id; with `until`, reserve the release."""
         known = self.releases.get(body["release"])
         if known is not None:
             if known.asked != body or known.status in ("imported", "voided"):
@@ -184,13 +184,13 @@ class Model:
         self.releases[release] = replace(past, status=status, charged=used or past.charged)
 
     def import_past(self, body: Body) -> None:
-        """Charge what has happened."""
+        """Charge an imported release."""
         known = self.releases.setdefault(body["release"], Past("imported", body, body))
         if known.asked != body or known.status in ("denied", "voided"):
             raise Refused("the id is taken")
 
     def relabel(self, body: Body) -> None:
-        """Describe a release anew."""
+        """Replace the labels and attributes of a release."""
         known = self.releases.get(body["release"])
         if known is None or _noise(known.charged) != _noise(body):
             raise Refused("not the same mechanisms")
@@ -198,19 +198,19 @@ class Model:
 
 
 def text(value: object) -> str:
-    """Plain values as JSON, fractions as text: the key under which answers are remembered."""
+    """Return plain values as JSON, fractions as text; the key of the caches below."""
     return json.dumps(value, default=str)
 
 
 @cache
 def spelled(policy: str, section: str) -> list[Rule]:
-    """All rules of a section of a policy in JSON."""
+    """Return all rules of a section of a policy in JSON."""
     return twin.expand(json.loads(policy), section)
 
 
 @cache
 def charged(policy: str, body: str) -> list[Placed]:
-    """The mechanisms of a past release, or everything."""
+    """Return the mechanisms of a recorded release, or one that matches everything."""
     asked = read(policy, body)
     failed = asked is None or fails(spelled(policy, "policies"), asked)
     return [EVERYTHING] if asked is None or failed else asked
@@ -221,12 +221,12 @@ def _noise(body: Body) -> list[Any]:
 
 
 def counts(rule: Rule, mechanism: Placed) -> bool:
-    """Whether a mechanism is charged to a rule, wherever that is."""
+    """Return whether a mechanism is charged to a rule in any block."""
     return mechanism.unknown or twin.matches(rule, mechanism)
 
 
 def fails(rules: Sequence[Rule], asked: Sequence[Mechanism]) -> bool:
-    """Whether any predicate has no answer on any mechanism."""
+    """Return whether a predicate fails on a mechanism."""
     try:
         _ = [twin.predicate(text)(m) for r in rules for text in r.predicates for m in asked]
     except KeyError:
@@ -235,7 +235,7 @@ def fails(rules: Sequence[Rule], asked: Sequence[Mechanism]) -> bool:
 
 
 def no_more(some: Sequence[Cost], others: Sequence[Cost]) -> bool:
-    """Whether the first add up to no more than the second, in every certificate and in δ."""
+    """Return whether the first sum is at most the second, in every certificate and in δ."""
     keys = {key for amounts, _ in others for key in amounts}
     pairs = [(total(some, key), total(others, key)) for key in keys]
     less = all(b is None or (a is not None and a <= b) for a, b in pairs)
@@ -244,7 +244,7 @@ def no_more(some: Sequence[Cost], others: Sequence[Cost]) -> bool:
 
 
 def total(costs: Sequence[Cost], key: Key) -> Fraction | None:
-    """The sum in one certificate; None if infinite."""
+    """Return the sum in one certificate; None if infinite."""
     found = [amounts.get(key) for amounts, _ in costs]
     return None if None in found else sum((x for x in found if x is not None), Fraction(0))
 
@@ -252,7 +252,7 @@ def total(costs: Sequence[Cost], key: Key) -> Fraction | None:
 def shown(
     rule: Rule, costs: Sequence[Cost], orders: Sequence[Fraction]
 ) -> dict[str, Fraction | None]:
-    """A loss in the words of the rule's budget; its ε is the least that some certificate gives."""
+    """Return a loss in the notion of the rule's budget; ε is the minimum over certificates."""
     budget = rule.budget
     if "epsilon" not in budget:
         return {
@@ -268,14 +268,14 @@ def shown(
 
 
 def grid(policy: PolicyDict) -> tuple[Fraction, ...]:
-    """The Rényi orders of (ε, δ) budgets."""
+    """Return the Rényi orders of (ε, δ) budgets."""
     said = policy["accounting"].get("orders", "default")
     return twin.GRID if said == "default" else tuple(map(twin.number, said))
 
 
 @cache
 def read(policy_text: str, body_text: str) -> list[Placed] | None:
-    """The mechanisms of a release with their costs in every unit; None if it cannot be read.
+    """Return the mechanisms of a release with costs per unit; None if it cannot be resolved.
 
     A partition that is also an attribute counts as used where it selects.
     """
@@ -301,7 +301,7 @@ def read(policy_text: str, body_text: str) -> list[Placed] | None:
 
 
 def labels_of(known: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What predicates see of labels; None if one is unknown, missing, or has a wrong value."""
+    """Return the labels for predicates; None if one is unknown, missing or has a wrong value."""
     facts: dict[str, Any] = {}
     for name, about in known.items():
         value = said.get(name, [] if about.get("many") else about.get("default"))
@@ -316,7 +316,7 @@ def labels_of(known: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, An
 
 
 def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int | None:
-    """How many stated units must be added or removed until the data of one `unit` is gone.
+    """Return the number of stated units that must be removed to remove the data of one `unit`.
 
     One that also holds other data that is read is removed, and its rest added again; a mechanism
     that is additive may lose a part in one step.
@@ -338,12 +338,12 @@ def steps(units: Mapping[str, Any], stated: str, unit: str, said: Body) -> int |
 
 
 def is_closed(said: Body) -> bool:
-    """Whether the days that are read have a first and a last."""
+    """Return whether the days that are read have a first and a last day."""
     return set(said.get("time", ())) == {"from", "to"}
 
 
 def days_of(said: Body) -> frozenset[date]:
-    """The days that are read; two long months stand for all, also where only one end is open."""
+    """Return the days that are read; two long months represent an open interval."""
     if not is_closed(said):
         return TWO_MONTHS
     first, last = (date.fromisoformat(said["time"][key]) for key in ("from", "to"))
@@ -351,13 +351,13 @@ def days_of(said: Body) -> frozenset[date]:
 
 
 def blocks(period: str | None, days: frozenset[date]) -> list[frozenset[date]]:
-    """Days, kept apart by the blocks of a period."""
+    """Group days by the blocks of a period."""
     return [held for _, held in places.spans(period, days)]
 
 
 @cache
 def cost(fields: str, k: int | None, orders: frozenset[Fraction]) -> Cost:
-    """The loss for a group of k in every certificate, from 50 digits, rounded up to quanta."""
+    """Return the loss of a group of k per certificate, from 50 digits, rounded up to quanta."""
     said = json.loads(fields)
     if k is None:
         return UNKNOWN
@@ -375,7 +375,7 @@ def cost(fields: str, k: int | None, orders: frozenset[Fraction]) -> Cost:
 def curve(
     said: Mapping[str, Any], k: int, orders: frozenset[Fraction]
 ) -> Iterator[tuple[Key, Fraction | None]]:
-    """What each certificate is for a group of k (theory 3.1 to 3.3, 3.10, 4.1)."""
+    """Return each certificate for a group of k (theory 3.1 to 3.3, 3.10, 4.1)."""
     if "renyi" in said:  # stated at 2 and 8 only, for k = 1 only
         two, eight = (Fraction(said["renyi"][order]) for order in ("2", "8"))
         for a in orders:

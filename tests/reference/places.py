@@ -1,9 +1,9 @@
-"""Where a rule keeps its books apart, naively: every block of every axis, one by one.
+"""Naive blocks of a rule: every block of every axis, one by one.
 
-Written from theory 0.2, 4.3 and 6 and language 1 to 3, not from the code: values are listed, days
-are dates in a set, and a block is a value of each partition that splits the rule and a set of days.
-All days before the first that anybody mentions are alike, and so are all after the last: one day,
-decades away, stands for each.
+It follows theory 0.2, 4.3 and 6 and language 1 to 3, not the code: values are listed, days are
+dates in a set, and a block is a value of each partition that splits the rule and a set of days. All
+days before the first day that a release names are equivalent, and so are all after the last: one
+day, decades away, represents each side.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Placed(twin.Mechanism):
-    """A mechanism with what it reads: boxes, none for everybody; and days, none for static data."""
+    """A mechanism with the boxes and days that it reads; none means all units or static data."""
 
     boxes: Boxes = ()
     time: Mapping[str, str] | None = None
@@ -37,7 +37,7 @@ class Placed(twin.Mechanism):
 
 @dataclass(frozen=True)
 class Block:
-    """A value of each partition that splits a rule, and the days of a block of its unit."""
+    """A block: one value per partition that splits the rule, and the days of a time block."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     time: str | None = None
@@ -45,7 +45,7 @@ class Block:
 
     @property
     def place(self) -> dict[str, Value]:
-        """The block as it is told; before all days that anybody mentions, time has no name."""
+        """Return the location of the block; the time before all named days has no name."""
         named = self.time is not None and self.days != {LONG_AGO}
         return {**self.values, **({"time": self.time} if named and self.time else {})}
 
@@ -54,7 +54,7 @@ EVERYWHERE = Block()
 
 
 def region(policy: PolicyDict, said: Mapping[str, Any]) -> Boxes | None:
-    """The boxes of a mechanism; None if one is empty or not of this policy's partitions."""
+    """Return the boxes of a mechanism; None if one is empty or not valid for the policy."""
     known = policy.get("schema", {}).get("partitions", {})
     where = said.get("where", ())
     boxes: list[Mapping[str, frozenset[Value]]] = []
@@ -77,12 +77,12 @@ def _within(partition: Mapping[str, Any], chosen: frozenset[Value]) -> bool:
 
 
 def values_of(partition: Mapping[str, Any]) -> list[Value]:
-    """All values of a partition, in order."""
+    """Return all values of a partition, in order."""
     return list(partition.get("values") or range(partition["from"], partition["to"] + 1))
 
 
 def splits(policy: PolicyDict, rule: Rule, name: str) -> bool:
-    """Whether a partition may split a rule: not if a neighbour could lie in two of its blocks."""
+    """Return whether a partition may split a rule: no neighbour may lie in two of its blocks."""
     schema = policy["schema"]
     about = name in schema.get("attributes", {}) and twin.reads(rule.predicates, name)
     stable = schema["partitions"][name].get("stable", True) and not is_replaced(policy, rule)
@@ -90,7 +90,7 @@ def splits(policy: PolicyDict, rule: Rule, name: str) -> bool:
 
 
 def has_one(policy: PolicyDict, rule: Rule, name: str) -> bool:
-    """Whether whoever a rule protects has one value: it is whose the partition is, or inside it."""
+    """Return whether the entity of a rule has one value: it is the owner, or lies inside it."""
     units = policy["units"]
     everybody = {entity_of(policy, unit) for unit in units}
     single = [who for who in everybody if not units.get(who, {}).get("covers")]
@@ -102,20 +102,20 @@ def has_one(policy: PolicyDict, rule: Rule, name: str) -> bool:
 
 
 def is_replaced(policy: PolicyDict, rule: Rule) -> bool:
-    """Whether neighbours may have a unit here and now instead of another there and then."""
+    """Return whether a neighbour may move a unit to another block."""
     own = policy["units"][rule.unit].get("relation")
     return bool((own or policy["accounting"].get("relation")) == "replace")
 
 
 def entity_of(policy: PolicyDict, unit: str) -> str:
-    """Whose data a unit is: what it says, or what its name begins with."""
+    """Return the entity of a unit: the stated one, or the first part of its name."""
     whole = [name for name, said in policy["units"].items() if "period" not in said]
     named = [name for name in whole if f"{unit}-".startswith(f"{name}-")]
     return str(policy["units"][unit].get("of") or max(named, key=len, default=unit))
 
 
 def blocks(policy: PolicyDict, rule: Rule, mechanisms: Sequence[Placed]) -> Iterator[Block]:
-    """All blocks of a rule: partitions as declared, their values as listed, then time."""
+    """Return all blocks of a rule: partitions and values in policy order, then time."""
     partitions = policy["schema"].get("partitions", {})
     split = [name for name in partitions if splits(policy, rule, name)]
     period = None if is_replaced(policy, rule) else policy["units"][rule.unit].get("period")
@@ -126,7 +126,7 @@ def blocks(policy: PolicyDict, rule: Rule, mechanisms: Sequence[Placed]) -> Iter
 
 
 def touches(mechanism: Placed, block: Block) -> bool:
-    """Whether a mechanism reads anything of a block."""
+    """Return whether a mechanism reads a part of a block."""
     inside = not mechanism.boxes or any(
         all(value in box.get(name, {value}) for name, value in block.values.items())
         for box in mechanism.boxes
@@ -136,13 +136,13 @@ def touches(mechanism: Placed, block: Block) -> bool:
 
 
 def is_read(time: Mapping[str, str] | None, day: date) -> bool:
-    """Whether a day lies within `from` and `to`, either of which may be left out."""
+    """Return whether a day lies within `from` and `to`, both optional."""
     said, iso = time or {}, day.isoformat()
     return said.get("from", iso) <= iso <= said.get("to", iso)
 
 
 def mentioned(mechanisms: Sequence[Placed]) -> frozenset[date]:
-    """Every day from the first that is mentioned to the last, and one far off on each side."""
+    """Return every day from the first to the last named one, and one far away on each side."""
     ends = [date.fromisoformat(day) for m in mechanisms for day in (m.time or {}).values()]
     between = (max(ends) - min(ends)).days + 1 if ends else 0
     return frozenset({LONG_AGO, ONE_DAY_FAR_OFF, *(min(ends) + n * DAY for n in range(between))})
@@ -150,7 +150,7 @@ def mentioned(mechanisms: Sequence[Placed]) -> frozenset[date]:
 
 @cache
 def spans(period: str | None, days: frozenset[date]) -> list[tuple[str | None, frozenset[date]]]:
-    """The blocks of a period that hold any of the days, by name, earliest first."""
+    """Return the blocks of a period that contain one of the days, by name, earliest first."""
     if period is None:
         return [(None, days)]
     if period.startswith("sliding "):
@@ -165,7 +165,7 @@ def spans(period: str | None, days: frozenset[date]) -> list[tuple[str | None, f
 
 
 def name_of(period: str, day: date) -> str:
-    """The name of the block of a calendar that a day lies in."""
+    """Return the name of the calendar block that contains a day."""
     year, week, _ = day.isocalendar()
     return {
         "day": f"{day}",

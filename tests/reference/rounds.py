@@ -1,4 +1,4 @@
-"""A round, block by block and set by set: the naive twin of the problem that `building` makes."""
+"""Naive twin of `problem_builder`: a round, block by block and set by set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fits(
     points: Sequence[Point],
     unlocked: UnlockedShares,
 ) -> bool:
-    """Whether the chosen candidates fit together in every block of every rule they touch."""
+    """Return whether the selected candidates satisfy every rule in every block together."""
     if any(candidate.refusal_reasons for candidate in chosen):
         return False
     charges = [charge for candidate in chosen for charge in candidate.charges]
@@ -69,7 +69,7 @@ def _within(amounts: list[int], most: list[int], share: Fraction, *, every: bool
 
 
 def admits(problem: AllocationProblem, chosen: Sequence[int]) -> bool:
-    """Whether a problem lets a set of candidates through, read row by row as it is defined."""
+    """Return whether a problem admits a set of candidates, row by row."""
     if not all(problem.fits_alone[number] for number in chosen):
         return False
     for row in problem.rows:

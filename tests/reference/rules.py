@@ -1,6 +1,6 @@
-"""The paper's section on rules, naively: every rule spelled out, every sum a sum of fractions.
+"""Naive rules of the paper: every rule written out, every sum a sum of fractions.
 
-Written from theory 0.1, 1.4, 1.5, 2.4 and language 1, not from the code: no index, no pruning, no
+The module follows theory 0.1, 1.4, 1.5, 2.4 and language 1, not the code: no index, no pruning, no
 product, no numpy. A policy set is the plain dict that YAML or JSON gives. Predicates are CEL of the
 simplest kind, turned into Python by replacing operators.
 
@@ -39,7 +39,7 @@ Budget = Mapping[Key, Fraction]
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What is asked for: facts, the region it reads, and its cost in each unit."""
+    """A mechanism: predicate input, the region it reads, and its cost per unit."""
 
     attributes: frozenset[str] = frozenset()
     labels: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Rule:
-    """A name, a unit, a scope (all of its predicates), and what the losses in it may add up to."""
+    """A rule: name, unit, scope (all of its predicates), and the bound on composed losses."""
 
     name: str
     unit: str
@@ -64,12 +64,12 @@ class Rule:
 
 
 def number(written: Any) -> Fraction:
-    """The decimal as it stands in the text."""
+    """Return the decimal as written in the text."""
     return Fraction(str(written))
 
 
 def expand(policy: PolicyDict, section: str) -> list[Rule]:
-    """All rules of `policies` or `each-release`: Algorithm 1 of the paper, one rule at a time."""
+    """Return all rules of `policies` or `each-release`: Algorithm 1 of the paper, naively."""
     said = policy.get(section, [])
     rules = [
         Rule(name, unit, (when,), budget, section == "each-release")
@@ -93,7 +93,7 @@ def expand(policy: PolicyDict, section: str) -> list[Rule]:
 
 
 def scopes(policy: PolicyDict, base: Mapping[str, Any]) -> Iterator[tuple[str, str, Budget]]:
-    """The scopes of one base policy: name, predicate, budget."""
+    """Return the scopes of one base policy: name, predicate, budget."""
     schema = policy.get("schema", {})
     attributes = schema.get("attributes", {})
     if base["kind"] == "custom":
@@ -120,12 +120,12 @@ def scopes(policy: PolicyDict, base: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 def uses_any(names: Sequence[str]) -> str:
-    """The predicate of a generated scope."""
+    """Return the predicate of a generated scope."""
     return " || ".join(f'"{name}" in attributes' for name in names) or "false"
 
 
 def budget_of(policy: PolicyDict, said: Any) -> Budget:
-    """A budget as written; an ε without δ takes that of the accounting."""
+    """Return a budget as written; an ε without δ takes the δ of the accounting."""
     if said == "unlimited":
         return {}
     if "renyi" in said:
@@ -137,7 +137,7 @@ def budget_of(policy: PolicyDict, said: Any) -> Budget:
 
 
 def applied(function: Any, budget: Budget) -> Budget:
-    """A budget function on ε, ρ or μ; δ stays, and so does what is unlimited."""
+    """Apply a budget function to ε, ρ or μ; δ and an unlimited budget do not change."""
     if function == "same" or not budget:
         return budget
     key: Key = next(key for key in ("epsilon", "rho", "mu") if key in budget)
@@ -153,7 +153,7 @@ def applied(function: Any, budget: Budget) -> Budget:
 
 
 def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
-    """The clauses of which one must hold, each a conjunction, and the δ-side (classic profile)."""
+    """Return the clauses, of which one must hold, and the δ-side (classic profile)."""
     if "epsilon" not in budget:
         squared = {key: value**2 if key == "mu" else value for key, value in budget.items()}
         return {"clauses": (rounded(squared),), "delta": Fraction(0) if budget else None}
@@ -164,7 +164,7 @@ def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
 
 @cache
 def classic(epsilon: Fraction, delta: Fraction, grid: tuple[Fraction, ...]) -> dict[str, Any]:
-    """ε − log(1/δ)/(α−1) where that is not negative; what κ leaves of δ is the δ-side."""
+    """Return ε − log(1/δ)/(α−1) if not negative; the rest of δ after κ is the δ-side."""
     clauses: list[Mapping[Key, Fraction]] = [rounded({"pure": epsilon})]
     if not delta:
         return {"clauses": tuple(clauses), "delta": Fraction(0)}
@@ -176,13 +176,13 @@ def classic(epsilon: Fraction, delta: Fraction, grid: tuple[Fraction, ...]) -> d
 
 
 def rounded(clause: Mapping[Key, Fraction]) -> Mapping[Key, Fraction]:
-    """Budgets are rounded down to quanta, once."""
+    """Round a budget down to quanta, once."""
     return {key: floor(value / QUANTUM) * QUANTUM for key, value in clause.items()}
 
 
 @cache
 def log_of_inverse(delta: Fraction) -> Fraction:
-    """log(1/δ) to 50 digits."""
+    """Return log(1/δ) to 50 digits."""
     return Fraction(mp.nstr(mp.log(mp.mpf(delta.denominator) / delta.numerator), 48))
 
 
@@ -195,7 +195,7 @@ def kappa(order: Fraction) -> Fraction:
 
 @cache
 def predicate(text: str) -> Callable[[Mechanism], bool]:
-    """CEL as Python; a label that is missing raises `KeyError`."""
+    """Translate CEL to Python; a missing label raises `KeyError`."""
     python = "True" if text == "always" else text.replace("&&", " and ").replace("||", " or ")
     python = re.sub(r"!(?!=)", " not ", re.sub(r"labels\.(\w+)", r'labels["\1"]', python))
     python = re.sub(r"\bfalse\b", "False", re.sub(r"\btrue\b", "True", python))
@@ -207,13 +207,13 @@ def predicate(text: str) -> Callable[[Mechanism], bool]:
 
 
 def matches(rule: Rule, mechanism: Mechanism) -> bool:
-    """Whether the mechanism lies in the rule's scope."""
+    """Return whether the mechanism lies in the rule's scope."""
     return all(predicate(text)(mechanism) for text in rule.predicates)
 
 
 @cache
 def reads(texts: tuple[str, ...], attribute: str) -> bool:
-    """Whether a scope is about an attribute, which then cannot split it (theory 0.2, 6.1)."""
+    """Return whether a scope reads an attribute, which then cannot split it (theory 0.2, 6.1)."""
     plain = [re.sub(r'"[\w-]+" in attributes', "", text) for text in texts]
     named = any(f'"{attribute}" in attributes' in text for text in texts)
     return named or any("attributes" in rest for rest in plain)
@@ -222,14 +222,14 @@ def reads(texts: tuple[str, ...], attribute: str) -> bool:
 def decide(
     policy: PolicyDict, rules: Iterable[Rule], past: Sequence[Mechanism], asked: Sequence[Mechanism]
 ) -> bool:
-    """Whether a release is allowed after those that were: no rule is broken with it."""
+    """Return whether a release is allowed after earlier ones: no rule is exceeded with it."""
     return not any(broken(policy, rule, past, asked) for rule in rules)
 
 
 def broken(
     policy: PolicyDict, rule: Rule, past: Sequence[Mechanism], asked: Sequence[Mechanism]
 ) -> bool:
-    """Whether the rule is broken anywhere once the release is added to what went before."""
+    """Return whether the rule is exceeded in a block by the release and the earlier ones."""
     counted = [*asked] if rule.each_release else [*past, *asked]
     scope = [m for m in counted if matches(rule, m)]
     if not scope:
@@ -241,7 +241,7 @@ def broken(
 
 
 def fits(rule: Rule, costs: Sequence[Cost]) -> bool:
-    """The δ-side holds, and all of some clause (theory 1.4)."""
+    """Return whether the δ-side and all certificates of one clause hold (theory 1.4)."""
     if rule.delta is None:
         return True
     if sum((delta for _, delta in costs), Fraction(0)) > rule.delta:
@@ -257,7 +257,7 @@ def fits(rule: Rule, costs: Sequence[Cost]) -> bool:
 
 
 def cells(policy: PolicyDict, rule: Rule, scope: Sequence[Mechanism]) -> set[tuple[Any, ...]]:
-    """The blocks a rule keeps apart: of partitions it is not about, and of its unit's period."""
+    """Return the blocks of a rule: partitions that it does not read, and its unit's period."""
     partitions = policy.get("schema", {}).get("partitions", {})
     values = [p["values"] for name, p in partitions.items() if not reads(rule.predicates, name)]
     period = policy["units"][rule.unit].get("period")
@@ -266,7 +266,7 @@ def cells(policy: PolicyDict, rule: Rule, scope: Sequence[Mechanism]) -> set[tup
 
 
 def touches(policy: PolicyDict, rule: Rule, mechanism: Mechanism, cell: tuple[Any, ...]) -> bool:
-    """Whether the mechanism reads a block; without a time it reads all of them."""
+    """Return whether the mechanism reads a block; without a time it reads all of them."""
     partitions = policy.get("schema", {}).get("partitions", {})
     split = [name for name in partitions if not reads(rule.predicates, name)]
     for name, value in zip(split, cell, strict=False):
@@ -278,7 +278,7 @@ def touches(policy: PolicyDict, rule: Rule, mechanism: Mechanism, cell: tuple[An
 
 @cache
 def block(period: str | None, day: date) -> object:
-    """The block of a day; all days are one where the unit has no period."""
+    """Return the block of a day; a unit without a period has one block."""
     if period is None:
         return None
     kinds = {"day": day, "week": day.isocalendar()[:2], "year": day.year}

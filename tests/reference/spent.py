@@ -1,7 +1,7 @@
-"""What chosen requests spent in a scope, the plain way: place by place, request by request.
+"""Naive spending of selected requests in a scope: block by block, request by request.
 
-Works on the plain values of a workload: no policy, no region, no integer. Only places where some
-request begins can be the worst.
+It works on the plain values of a workload: no policy, no region, no integer. The maximum lies at a
+block where a request begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def worst(
     cohorts: Iterable[int],
     by_month: bool = False,
 ) -> float:
-    """The largest ε over cohorts, slots and, if they are told apart, months."""
+    """Return the largest ε over cohorts, slots and, with `by_month`, months."""
     inside = [said for said in chosen if in_scope(said)]
     slots = {low for said in inside for low, _ in said["ranges"]}
     months = {said["month"] for said in inside} if by_month else {None}
@@ -47,7 +47,7 @@ def _there(said: Mapping[str, Any], cohort: int, slot: int, month: int | None) -
 
 
 def epsilon(workload: Any, requests: Sequence[Mapping[str, Any]]) -> float:
-    """The least over the orders of the sum of divergences plus log(1/δ)/(α − 1)."""
+    """Return the minimum over the orders of the sum of divergences plus log(1/δ)/(α − 1)."""
     if not requests:
         return 0.0
     found: list[float] = []

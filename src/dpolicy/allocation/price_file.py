@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpolicy.allocation.carried_prices import CarriedPrices
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.partition_space import build_partition_space
 from dpolicy.errors import OperationRejected
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -25,7 +25,7 @@ def load_prices(file: Path, policy: CompiledPolicy) -> CarriedPrices:
 
     Raise `OperationRejected` if the file is not a valid price file.
     """
-    empty = CarriedPrices.empty(len(enforced_sections(policy)[0].full_extent))
+    empty = CarriedPrices.empty(len(build_partition_space(policy).box))
     if not file.exists():
         return empty
     try:

@@ -29,17 +29,19 @@ from dpolicy.allocation.round_result import (
 )
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.balances.balances import Balances
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.request_evaluation import ensure_not_pending, no_policy_error, parse_request
+from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
 from dpolicy.privacy.budget import budget_amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
+from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -56,7 +58,7 @@ class RoundView:
 
     sequence: int
     today: int
-    policy: CompiledPolicy
+    enforced: EnforcedPolicy
     balances: Balances
     recorded_releases: tuple[Release, ...]
     new_releases: tuple[Release, ...]
@@ -104,6 +106,7 @@ def allocate(
     *,
     dry_run: bool = False,
     carried_prices: CarriedPrices | None = None,
+    expected_policy: ExpectedPolicy = ANY_POLICY,
 ) -> AllocationResult:
     """Select among releases and charge the selected ones in one commit.
 
@@ -116,7 +119,11 @@ def allocate(
     check_unique_ids(requests)
     view = decision_point.read_state(lambda state: view_round(state, requests))
     planner = _Planner(requests, solve, carried_prices, plan_round(view, solve, carried_prices))
-    decisions = () if dry_run else decision_point.submit_batch(planner.releases_to_submit, by)
+    decisions: tuple[Decision, ...] = ()
+    if not dry_run:
+        decisions = decision_point.submit_batch(
+            planner.releases_to_submit, by, expected_policy=expected_policy
+        )
     plan = planner.plan
     return replace(plan.result, not_selected=_add_counter_offers(plan), decisions=decisions)
 
@@ -136,14 +143,12 @@ def view_round(state: LedgerState, requests: Sequence[Release]) -> RoundView:
 
     Raise `OperationRejected` if there is no active policy or a request is pending approval.
     """
-    policy = state.policy
-    if policy is None:
-        raise no_policy_error()
+    enforced = active_policy(state)
     recorded = tuple(release for release in requests if release.id in state.entries)
     new = tuple(release for release in requests if release.id not in state.entries)
     for release in new:
         ensure_not_pending(state, release.id)
-    return RoundView(state.sequence, state.today, policy, state.balances.copy(), recorded, new)
+    return RoundView(state.sequence, state.today, enforced, state.balances.copy(), recorded, new)
 
 
 def plan_round(
@@ -151,7 +156,7 @@ def plan_round(
 ) -> RoundPlan:
     """Select among the new releases of a view and charge the selected ones in its balances."""
     candidates = [_candidate(view, release) for release in view.new_releases]
-    section = enforced_sections(view.policy)[0]
+    section = view.enforced.cumulative
     problem = build_problem(section, view.balances, candidates, carried_prices=carried_prices)
     solution = strategy(problem)
     not_selected = _list_rejected(view, candidates, problem, solution)
@@ -167,7 +172,7 @@ def plan_round(
         tuple(release.id for release in releases),
         tuple(release.id for release in view.recorded_releases),
         not_selected,
-        _shadow_prices(view.policy, problem, solution),
+        _shadow_prices(view.enforced.policy, problem, solution),
         carried_prices=carried_prices and carried_prices.with_round(problem, solution),
     )
     return RoundPlan(view, result, (*view.recorded_releases, *releases))
@@ -192,12 +197,12 @@ def _add_counter_offers(plan: RoundPlan) -> tuple[RejectedCandidate, ...]:
 
 def _counter_offers(view: RoundView, release: Release) -> tuple[Mapping[str, Any], ...]:
     verdict = _decide_alone(view, release)
-    return find_counter_offers(view.policy, view.balances, view.today, release.body, verdict)
+    return find_counter_offers(view.enforced, view.balances, view.today, release.body, verdict)
 
 
 def _decide_alone(view: RoundView, release: Release) -> Verdict:
-    mechanisms = resolve_or_reject(release, view.policy)
-    return decide(view.policy, view.balances, mechanisms, view.today)
+    mechanisms = resolve_or_reject(release, view.enforced)
+    return decide(view.enforced, view.balances, mechanisms, view.today)
 
 
 def _utility(release: Release) -> float:
@@ -207,17 +212,17 @@ def _utility(release: Release) -> float:
 
 def _candidate(view: RoundView, release: Release) -> Candidate:
     try:
-        mechanisms = resolve_or_reject(release, view.policy)
+        mechanisms = resolve_or_reject(release, view.enforced)
     except ReleaseRejected as error:
         raise error.for_release(release.id) from None
-    return make_candidate(view.policy, release.id, _utility(release), mechanisms, view.today)
+    return make_candidate(view.enforced, release.id, _utility(release), mechanisms, view.today)
 
 
 def _list_rejected(
     view: RoundView, candidates: Sequence[Candidate], problem: AllocationProblem, solution: Solution
 ) -> tuple[RejectedCandidate, ...]:
     """Return the candidates that are not selected, without counter-offers."""
-    binding = _find_binding_rules(view.policy, problem, solution)
+    binding = _find_binding_rules(view.enforced.policy, problem, solution)
     costs = problem.opportunity_costs
     rejected = []
     for number in np.flatnonzero(~solution.selected).tolist():

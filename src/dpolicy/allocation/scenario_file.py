@@ -22,10 +22,10 @@ from dpolicy.allocation.batch_file import BatchEntry, check_unique_ids, load_bat
 from dpolicy.allocation.simulation import Arrival, RoundOutcome, RoundSchedule, Seconds, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import CohortRotation, UnlockingSchedule
-from dpolicy.balances.enforced_policy import certificates_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
-from dpolicy.rules.compiler import CompiledPolicy, load_policy
+from dpolicy.rules.compiler import load_policy
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import (
     INVALID,
@@ -133,15 +133,16 @@ def simulate_scenario(
     check_unique_ids([entry.release for entry in entries])
     if seed is not None:
         Random(seed).shuffle(entries)
-    arrivals = [_resolve_arrival(entry, policy, scenario.rounds) for entry in entries]
+    enforced = enforce(policy)
+    arrivals = [_resolve_arrival(entry, enforced, scenario.rounds) for entry in entries]
     strategy = STRATEGIES[scenario.strategy]
     simulation = Simulation(policy, strategy, scenario.schedule, clock)
     return simulation, simulation.run(arrivals, scenario.rounds)
 
 
-def _resolve_arrival(entry: BatchEntry, policy: CompiledPolicy, rounds: range) -> Arrival:
+def _resolve_arrival(entry: BatchEntry, enforced: EnforcedPolicy, rounds: range) -> Arrival:
     release = entry.release
-    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
+    mechanisms, problems = resolve_release(release, enforced)
     if problems:
         raise ReleaseRejected(problems).for_release(release.id)
     utility = 1.0 if release.utility is None else float(release.utility)

@@ -26,8 +26,8 @@ from dpolicy.allocation.unlocking import (
     UnlockingSchedule,
     unlocked_shares_in_round,
 )
-from dpolicy.balances.enforced_policy import enforced_sections
-from dpolicy.balances.partition_space import PartitionSpace, partition_space_for
+from dpolicy.balances.enforced_policy import enforce
+from dpolicy.balances.partition_space import PartitionSpace
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import OperationRejected
 from dpolicy.privacy.loss_arrays import loss_width
@@ -99,9 +99,10 @@ class Simulation:
         clock: Seconds = lambda: 0.0,
     ) -> None:
         self.policy, self.strategy, self.schedule, self._clock = policy, strategy, schedule, clock
-        self.section, _ = enforced_sections(policy)
+        self.enforced = enforce(policy)
+        self.section = self.enforced.cumulative
         self._waiting: list[Arrival] = []
-        self.cohort_axis = find_cohort_axis(partition_space_for(policy), schedule.rotation)
+        self.cohort_axis = find_cohort_axis(self.enforced.space, schedule.rotation)
         self.spent: SpentByRule | None = None
         self.carried_prices = CarriedPrices.empty(len(self.section.full_extent))
 
@@ -174,7 +175,7 @@ class Simulation:
         if any(m.region == NOWHERE for m in mechanisms):
             reason = "a mechanism selects no active cohort"
             return Candidate(arrival.id, arrival.utility, (), (reason,))
-        return make_candidate(self.policy, arrival.id, arrival.utility, mechanisms)
+        return make_candidate(self.enforced, arrival.id, arrival.utility, mechanisms)
 
     def _unlocked_shares(self, number: int) -> UnlockedShares:
         rotation, unlocking = self.schedule.rotation, self.schedule.unlocking

@@ -1,1 +1,1 @@
-"""Spent losses of every rule, by block of the partition space."""
+"""Losses charged to each rule, per block of the partition space."""

@@ -1,8 +1,8 @@
-"""Charges → what every rule of a section has spent, everywhere: added, and taken away, exactly.
+"""Balances: the loss charged to every rule of a section, with exact addition and subtraction.
 
-Most rules are charged everywhere alike: one row each. Infinite terms are counted beside the sum of
-the finite ones, so that voiding one gives back what was there before. A rule that some release
-touched in part has segments instead.
+Most rules are charged uniformly and need one row. Infinite terms are counted separately from the
+finite sum, so that a void restores the previous balance exactly. A rule gets segments when a
+release touches some of its blocks but not all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.partition_space import RuleGranularities
+from dpolicy.balances.granularities import RuleGranularities
 from dpolicy.balances.segments import Segments
 from dpolicy.errors import InvalidValue, InvariantBroken
 from dpolicy.privacy.loss import INFINITE
@@ -21,7 +21,7 @@ from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.privacy.units.calendar import block_index, block_start
 from dpolicy.releases.regions import Box, Region
 
-#: The mechanisms of a release may overlap in so many ways: each is looked at by itself.
+#: Limit of the disjoint regions into which the mechanisms of one release split a rule.
 MAX_DISJOINT_CHARGES = 512
 
 #: Numbers of rules.
@@ -30,9 +30,10 @@ RuleNumbers = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """What mechanisms about one region cost the kept rules of a section: a row for each rule.
+    """Cost of mechanisms with the same region: one row per kept rule of a section.
 
-    `region` is None for everybody at all times; time steps before `cutoff` are not told apart.
+    `region` is None for the whole partition space. Time steps before the day `cutoff` are collapsed
+    (theory 6.3).
     """
 
     rule_numbers: RuleNumbers
@@ -41,9 +42,13 @@ class Charge:
     cutoff: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Balances:
-    """What was spent on every rule of a section, by its number."""
+    """Loss charged to every rule of a section, by rule number. Mutable.
+
+    `SpendingTotals` owns the balances of a ledger, and only it changes them. Other code reads them,
+    or changes its own `copy`. `add`, `subtract` and `collapse_time` write into the arrays.
+    """
 
     granularities: RuleGranularities
     finite: LossArray
@@ -52,18 +57,18 @@ class Balances:
     segments: dict[int, Segments] = field(default_factory=dict)
 
     @staticmethod
-    def zero(layout: RuleGranularities, width: int) -> Balances:
-        """Before the first release."""
-        rules = len(layout.frame_of)
+    def zero(granularities: RuleGranularities, width: int) -> Balances:
+        """Return balances of zero; `width` is the number of columns of a loss row."""
+        rules = len(granularities.frame_of)
         return Balances(
-            layout,
+            granularities,
             np.zeros((rules, width), np.int64),
             np.zeros((rules, width), np.int32),
             np.zeros(rules, np.bool_),
         )
 
     def copy(self) -> Balances:
-        """The same, changed by itself from now on."""
+        """Return an independent copy."""
         return Balances(
             self.granularities,
             self.finite.copy(),
@@ -73,103 +78,118 @@ class Balances:
         )
 
     def uniform_losses(self, numbers: RuleNumbers) -> LossArray:
-        """The losses of rules that are charged everywhere alike, one row for each."""
-        found = self.finite[numbers]
-        found[self.infinite[numbers] > 0] = INFINITE
-        return found
+        """Return the losses of rules without segments, one row per rule."""
+        losses = self.finite[numbers]
+        losses[self.infinite[numbers] > 0] = INFINITE
+        return losses
 
     def needs_segments(self, charge: Charge) -> NDArray[np.bool_]:
-        """Which rules of a charge have segments, or get them by it."""
-        partly = self.granularities.touches_partially(charge.region, charge.rule_numbers)
-        return partly | self.has_segments[charge.rule_numbers]
+        """Return which rules of a charge have segments, or need them after this charge."""
+        partial = self.granularities.touches_partially(charge.region, charge.rule_numbers)
+        return partial | self.has_segments[charge.rule_numbers]
 
     def segments_for(self, number: int) -> Segments:
-        """The segments of a rule, to look at; one cell if it is charged everywhere alike."""
-        known = self.segments.get(number)
-        return known or Segments(
-            self.granularities.space.box, self.uniform_losses(np.array([number]))[0]
-        )
+        """Return the segments of a rule; a new single cell if the rule is charged uniformly."""
+        segments = self.segments.get(number)
+        if segments is not None:
+            return segments
+        uniform = self.uniform_losses(np.array([number]))[0]
+        return Segments(self.granularities.space.box, uniform)
 
     def set_segments(self, number: int, segments: Segments) -> None:
-        """Let a rule have segments."""
+        """Store the segments of a rule."""
         self.segments[number] = segments
         self.has_segments[number] = True
 
-    def add(self, charge: Charge, times: int) -> None:
-        """Charge the rules for so many releases alike."""
-        apart = self.needs_segments(charge)
-        for number, row in _rows(charge, apart, times):
+    def add(self, charge: Charge, count: int) -> None:
+        """Charge the rules for `count` releases with this charge."""
+        segmented = self.needs_segments(charge)
+        for number, row in _select_rows(charge, segmented, count):
             self.set_segments(number, self.segments_for(number))
-            self.segments[number].add(
-                self.granularities.blocks(charge.region, number, charge.cutoff), row
-            )
-        numbers, rows = charge.rule_numbers[~apart], charge.rows[~apart]
-        endless = rows >= INFINITE
-        terms = np.where(endless, 0, _times(rows, times))
+            blocks = self.granularities.blocks(charge.region, number, charge.cutoff)
+            self.segments[number].add(blocks, row)
+        numbers, rows = charge.rule_numbers[~segmented], charge.rows[~segmented]
+        infinite = rows >= INFINITE
+        terms = np.where(infinite, 0, _multiply_saturating(rows, count))
         self.finite[numbers] = np.minimum(self.finite[numbers] + terms, INFINITE)
-        self.infinite[numbers] += times * endless
+        self.infinite[numbers] += count * infinite
 
-    def subtract(self, charge: Charge, times: int) -> bool:
-        """Undo charges; False where a sum no longer knows its terms, and must be added up anew."""
-        apart = self.needs_segments(charge)
-        numbers, rows = charge.rule_numbers[~apart], charge.rows[~apart]
+    def subtract(self, charge: Charge, count: int) -> bool:
+        """Undo the charge of `count` releases.
+
+        Return False if a sum is saturated or was merged; the caller must then recompute the
+        balances from zero, because some rules may have been changed already.
+        """
+        segmented = self.needs_segments(charge)
+        numbers, rows = charge.rule_numbers[~segmented], charge.rows[~segmented]
         if (self.finite[numbers] >= INFINITE).any():
             return False
-        for number, row in _rows(charge, apart, times):
+        for number, row in _select_rows(charge, segmented, count):
             blocks = self.granularities.blocks(charge.region, number, charge.cutoff)
             if not self.segments[number].subtract(blocks, row):
                 return False
-        endless = rows >= INFINITE
-        self.finite[numbers] -= np.where(endless, 0, rows * times)
-        self.infinite[numbers] -= times * endless
+        infinite = rows >= INFINITE
+        self.finite[numbers] -= np.where(infinite, 0, rows * count)
+        self.infinite[numbers] -= count * infinite
         if (self.finite[numbers] < 0).any() or (self.infinite[numbers] < 0).any():
-            raise InvariantBroken("more is taken away from a rule than was added")
+            raise InvariantBroken("more is subtracted from a rule than was added")
         return True
 
     def collapse_time(self, cutoff: int) -> None:
-        """Keep time steps before a day together: each takes the largest loss of its block.
+        """Merge time steps before the day `cutoff`; a merged block keeps the largest loss.
 
-        Theory 6.3. Later charges to any part of such a block are charges to all of it.
+        Theory 6.3. A later charge to a part of a merged block is a charge to the whole block.
         """
-        into = self.granularities.collapsed_period
+        period = self.granularities.collapsed_period
         for number, segments in self.segments.items():
             if not self.granularities.collapses(number):
                 continue
             time = len(segments.space) - 1
             bounds = np.unique(segments.to_arrays()["low"][time])
             old = bounds[(bounds < cutoff) & (bounds > segments.space[time][0])].tolist()
-            inside = (day for day in old if block_start(into, block_index(into, day)) != day)
-            for block in dict.fromkeys(block_index(into, day) for day in inside):
-                segments.merge(time, block_start(into, block), block_start(into, block + 1))
+            inner = (day for day in old if block_start(period, block_index(period, day)) != day)
+            for block in dict.fromkeys(block_index(period, day) for day in inner):
+                segments.merge(time, block_start(period, block), block_start(period, block + 1))
 
 
 def disjoint_charges(
     space: Box, charges: Iterable[tuple[Region, LossArray]]
 ) -> list[tuple[Region, LossArray]]:
-    """Charges of one rule → disjoint regions, each with the sum of what is charged there."""
-    several = list(charges)
-    if len(several) == 1:
-        return several
-    together = Segments(space, np.zeros_like(several[0][1]))
-    for region, row in several:
-        together.add(region, row)
-    if len(together) > MAX_DISJOINT_CHARGES:
-        raise InvalidValue("R008", "the mechanisms overlap in too many ways; ask for them apart")
-    parts = together.to_arrays()
-    found = []
-    for cell in range(len(together)):
-        row = parts["amounts"][:, cell]
-        ends = zip(parts["low"][:, cell].tolist(), parts["high"][:, cell].tolist(), strict=True)
-        found += [(Region((tuple(ends),)), row)] if row.any() else []
-    return found or several[:1]
+    """Split the charges of one rule into disjoint regions with summed costs.
+
+    Raise `InvalidValue` (R008) if there are more than `MAX_DISJOINT_CHARGES` regions.
+    """
+    all_charges = list(charges)
+    if len(all_charges) == 1:
+        return all_charges
+    sums = Segments(space, np.zeros_like(all_charges[0][1]))
+    for region, row in all_charges:
+        sums.add(region, row)
+    if len(sums) > MAX_DISJOINT_CHARGES:
+        raise InvalidValue(
+            "R008",
+            f"the mechanisms overlap in more than {MAX_DISJOINT_CHARGES} ways; "
+            "submit them as separate releases",
+        )
+    arrays = sums.to_arrays()
+    disjoint: list[tuple[Region, LossArray]] = []
+    for cell in range(len(sums)):
+        row = arrays["amounts"][:, cell]
+        if row.any():
+            lows, highs = arrays["low"][:, cell].tolist(), arrays["high"][:, cell].tolist()
+            disjoint.append((Region((tuple(zip(lows, highs, strict=True)),)), row))
+    return disjoint or all_charges[:1]
 
 
-def _rows(charge: Charge, chosen: NDArray[np.bool_], times: int) -> Iterator[tuple[int, LossArray]]:
-    for position in np.flatnonzero(chosen).tolist():
-        yield int(charge.rule_numbers[position]), _times(charge.rows[position], times)
+def _select_rows(
+    charge: Charge, selected: NDArray[np.bool_], count: int
+) -> Iterator[tuple[int, LossArray]]:
+    for position in np.flatnonzero(selected).tolist():
+        row = _multiply_saturating(charge.rows[position], count)
+        yield int(charge.rule_numbers[position]), row
 
 
-def _times(rows: LossArray, times: int) -> LossArray:
-    if times == 1:
+def _multiply_saturating(rows: LossArray, count: int) -> LossArray:
+    if count == 1:
         return rows
-    return np.where(rows > INFINITE // times, INFINITE, rows * times)
+    return np.where(rows > INFINITE // count, INFINITE, rows * count)

@@ -1,27 +1,46 @@
-"""A compiled policy, prepared for enforcement: bounds, displays and granularities."""
+"""Enforced policy: a compiled policy with everything that decisions read at run time.
+
+`enforce` computes it once per policy: the certificates in which losses are stored, the partition
+space, and for each section the bounds, loss formatters and granularities as arrays. The value is
+passed to every function that needs it; no module keeps a cache by policy.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Balances
+from dpolicy.balances.granularities import RuleGranularities, granularities_for
 from dpolicy.balances.loss_display import LossFormatter, certificates_for_display, loss_formatter
-from dpolicy.balances.partition_space import RuleGranularities, granularities_for
+from dpolicy.balances.memo import Memo
+from dpolicy.balances.partition_space import PartitionSpace, build_partition_space
+from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.certificates import PURE, Certificate
 from dpolicy.privacy.filter import BoundArrays, build_bound_arrays
 from dpolicy.privacy.loss import Certificates
-from dpolicy.privacy.loss_arrays import loss_width
+from dpolicy.privacy.loss_arrays import LossArray, loss_width, losses_to_array
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, TouchedDays
 from dpolicy.releases.regions import Box
+from dpolicy.releases.release import MechanismRequest
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
+
+#: Limit of the memos of costs and of rule descriptions. Pipelines submit the same mechanisms again.
+MAX_MEMO_ENTRIES = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnforcedSection:
-    """A section laid out for decisions: by number of bound, of budget, and of base scope."""
+    """A section of a policy compiled for decisions.
+
+    `bounds` are by bound number, `formatters` by budget number, and `unit_of_base` holds the
+    position of the unit of each base scope.
+    """
 
     compiled: CompiledSection
     certificates: Certificates
@@ -29,60 +48,145 @@ class EnforcedSection:
     formatters: tuple[LossFormatter, ...]
     unit_of_base: NDArray[np.intp]
     granularities: RuleGranularities
+    _descriptions: Memo[int, dict[str, Any]] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
 
     def bounds_for(self, numbers: NDArray[np.intp]) -> BoundArrays:
-        """What the losses of rules must stay within."""
+        """Return the budget bounds of rules, in the order of `numbers`."""
         return self.bounds[self.compiled.rules.bound_numbers[numbers]]
 
     def unit_positions(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The positions of the units of rules."""
+        """Return the position of the privacy unit of each rule."""
         return self.unit_of_base[numbers // self.compiled.rules.width]
 
     @property
     def full_extent(self) -> Box:
-        """The whole extent of each axis."""
+        """The box that contains the whole partition space."""
         return self.granularities.space.box
 
     def empty_balances(self) -> Balances:
-        """The balances before the first release."""
+        """Return the balances before the first release."""
         return Balances.zero(self.granularities, loss_width(self.certificates))
 
     def formatter_for(self, number: int) -> LossFormatter:
-        """How the losses of a rule are told."""
+        """Return the formatter for losses of a rule."""
         return self.formatters[int(self.compiled.rules.budget_numbers[number])]
 
+    def describe_rule(self, number: int) -> dict[str, Any]:
+        """Return the fields of a `Reason` that depend on the rule only. Do not modify the dict."""
+        return self._descriptions.get_or_compute(number, self._describe_rule)
 
-@lru_cache(maxsize=64)
+    def _describe_rule(self, number: int) -> dict[str, Any]:
+        rule = self.compiled.rules[number]
+        return {
+            "rule": rule.name,
+            "policies": rule.policies,
+            "unit": rule.unit,
+            "budget": budget_to_json(rule.budget),
+            "source": str(rule.base.span),
+            "each_release": rule.each_release,
+        }
+
+
+class _CostKey(NamedTuple):
+    """Everything that the cost of a mechanism depends on, besides the policy."""
+
+    mechanism: Mechanism
+    unit: PrivacyUnit
+    relation: NeighbouringRelation
+    additive: bool
+    restatements: tuple[tuple[str, Mechanism], ...]
+    days_read: TouchedDays | None
+    certificates: Certificates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnforcedPolicy:
+    """A policy compiled for enforcement; made by `enforce`.
+
+    `certificates` are those in which losses are stored under the policy.
+    """
+
+    policy: CompiledPolicy
+    certificates: Certificates
+    space: PartitionSpace
+    cumulative: EnforcedSection
+    each_release: EnforcedSection
+    _costs: Memo[_CostKey, LossArray] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
+
+    def mechanism_costs(
+        self, request: MechanismRequest, unit: PrivacyUnit, certificates: Certificates
+    ) -> LossArray:
+        """Return the cost of a mechanism stated for `unit`, one row per unit of the policy.
+
+        The array is read-only.
+        """
+        key = _CostKey(
+            request.mechanism,
+            unit,
+            request.relation or unit.relation,
+            request.additive,
+            tuple(request.restatements.items()),
+            request.days_read,
+            certificates,
+        )
+        return self._costs.get_or_compute(key, self._compute_costs)
+
+    def _compute_costs(self, key: _CostKey) -> LossArray:
+        losses = cost_by_unit(
+            key.mechanism,
+            key.unit,
+            key.relation,
+            GroupContext(
+                tuple(self.policy.units.values()),
+                key.additive,
+                key.days_read,
+                self.policy.vocabulary.covers,
+            ),
+            key.certificates,
+            dict(key.restatements),
+        )
+        costs = losses_to_array(losses.values())
+        costs.setflags(write=False)
+        return costs
+
+
+def enforce(policy: CompiledPolicy) -> EnforcedPolicy:
+    """Compile a policy for enforcement."""
+    certificates = certificates_for(policy)
+    space = build_partition_space(policy)
+    cumulative = _enforce_section(policy, policy.cumulative, space, certificates)
+    each_release = _enforce_section(policy, policy.each_release, space, certificates)
+    return EnforcedPolicy(policy, certificates, space, cumulative, each_release)
+
+
 def certificates_for(policy: CompiledPolicy) -> Certificates:
-    """The certificates in which losses are kept under a policy."""
+    """Return the certificates that the bounds and the displayed losses of a policy need."""
     used: set[Certificate] = {PURE}
-    orders = policy.policy_set.accounting.orders
     for section in policy.sections:
         rules = section.rules
         used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
-            used |= set(certificates_for_display(budget, profile, orders))
+            used |= set(certificates_for_display(budget, profile, policy.accounting.orders))
     return tuple(sorted(used))
 
 
-@lru_cache(maxsize=64)
-def enforced_sections(policy: CompiledPolicy) -> tuple[EnforcedSection, EnforcedSection]:
-    """Both sections, laid out once: over all releases, and for each release."""
-    certificates, orders = certificates_for(policy), policy.policy_set.accounting.orders
-    units = list(policy.checked_policy_set.vocabulary.units)
-
-    def lay_out(section: CompiledSection) -> EnforcedSection:
-        rules = section.rules
-        return EnforcedSection(
-            section,
-            certificates,
-            build_bound_arrays(rules.bounds, certificates),
-            tuple(
-                loss_formatter(budget, profile, orders, certificates)
-                for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
-            ),
-            np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
-            granularities_for(policy, rules),
-        )
-
-    return lay_out(policy.cumulative), lay_out(policy.each_release)
+def _enforce_section(
+    policy: CompiledPolicy,
+    section: CompiledSection,
+    space: PartitionSpace,
+    certificates: Certificates,
+) -> EnforcedSection:
+    rules = section.rules
+    units = list(policy.units)
+    formatters = tuple(
+        loss_formatter(budget, profile, policy.accounting.orders, certificates)
+        for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
+    )
+    return EnforcedSection(
+        section,
+        certificates,
+        build_bound_arrays(rules.bounds, certificates),
+        formatters,
+        np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
+        granularities_for(policy, space, rules),
+    )

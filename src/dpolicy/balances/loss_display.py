@@ -1,7 +1,8 @@
-"""A loss and a rule → the number that people read: in the notion of the rule's budget, rounded up.
+"""Displayed value of a loss, in the notion of the rule's budget and rounded up.
 
-For (ε, δ) budgets it is the least ε whose thresholds would hold, so it passes the budget exactly
-where the rule breaks. It is an accounting value: the guarantee is the budget (theory 2.2).
+For an (ε, δ) budget it is the smallest ε whose thresholds the loss satisfies, so it is above the
+budget exactly when the rule is exceeded. It is an accounting value; the guarantee is the budget
+(theory 2.2).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpolicy.releases.decision import DisplayedLoss
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DisplayedNumber:
-    """One number: the least over some columns of the amount there and what is added to it."""
+    """One number of a displayed loss: the minimum over `columns` of amount + `added`, in quanta."""
 
     name: str
     columns: LossArray
@@ -38,79 +39,87 @@ class DisplayedNumber:
     format_amount: Callable[[int], float]
 
     def quanta(self, rows: LossArray) -> LossArray:
-        """The figure of each row, in quanta."""
-        least: LossArray = (rows[:, self.columns] + self.added).min(axis=1)
-        return least
+        """Return the number for each row, in quanta."""
+        minimum: LossArray = (rows[:, self.columns] + self.added).min(axis=1)
+        return minimum
 
 
 @dataclass(frozen=True, slots=True)
 class LossFormatter:
-    """How the losses of a rule are told: one figure, or one for each order that is bounded."""
+    """Formatter for losses of a rule: one number, or one per bounded Rényi order."""
 
     figures: tuple[DisplayedNumber, ...]
 
     def __call__(self, row: LossArray) -> DisplayedLoss:
-        """A loss in numbers; stated leaks are told wherever there are any."""
+        """Return one displayed loss; it has the key `delta` if the δ-side is neither 0 nor 1."""
         return self.format_all(row[np.newaxis])[0]
 
     def format_all(self, rows: LossArray) -> list[DisplayedLoss]:
-        """Losses in numbers."""
-        told: list[dict[str, float | None]] = [{} for _ in rows]
+        """Return the displayed loss of each row."""
+        displayed: list[dict[str, float | None]] = [{} for _ in rows]
         for figure in self.figures:
-            for said, quanta in zip(told, figure.quanta(rows).tolist(), strict=True):
-                said[figure.name] = None if quanta >= INFINITE else figure.format_amount(quanta)
-        for said, leaks in zip(told, rows[:, -1].tolist(), strict=True):
-            if 0 < leaks < DELTA_QUANTA:
-                said["delta"] = leaks / DELTA_QUANTA
-        return list(told)
+            for loss, quanta in zip(displayed, figure.quanta(rows).tolist(), strict=True):
+                loss[figure.name] = None if quanta >= INFINITE else figure.format_amount(quanta)
+        for loss, delta in zip(displayed, rows[:, -1].tolist(), strict=True):
+            if 0 < delta < DELTA_QUANTA:
+                loss["delta"] = delta / DELTA_QUANTA
+        return list(displayed)
 
     def ranking_keys(self, rows: LossArray) -> LossArray:
-        """What rows are ranked by."""
+        """Return the first number of each row, in quanta, to rank losses by size."""
         return self.figures[0].quanta(rows)
 
 
 def loss_formatter(
     budget: Budget, profile: Profile, orders: Sequence[Fraction], certificates: Certificates
 ) -> LossFormatter:
-    """How losses are shown beside a budget."""
+    """Return the formatter for losses that are compared with a budget."""
 
     def figure(
         name: str,
         steps: Sequence[tuple[Certificate, int]],
-        format_amount: Callable[[int], float] = _decimal,
+        format_amount: Callable[[int], float] = _decimal_rounded_up,
     ) -> DisplayedNumber:
         columns = [certificates.index(certificate) for certificate, _ in steps]
         return DisplayedNumber(
-            name, np.array(columns), np.array([more for _, more in steps]), format_amount
+            name, np.array(columns), np.array([added for _, added in steps]), format_amount
         )
 
     match budget:
         case EpsilonDelta():
             return LossFormatter((figure("epsilon", conversion_amounts(budget, profile, orders)),))
         case Gdp():
-            return LossFormatter((figure("mu", [(MU_SQUARED, 0)], _root),))
+            return LossFormatter((figure("mu", [(MU_SQUARED, 0)], _root_rounded_up),))
         case Renyi(orders=stated):
-            names = [(f"renyi {format_order(order)}", renyi(order)) for order, _ in stated]
-            return LossFormatter(tuple(figure(name, [(at, 0)]) for name, at in names))
+            figures = [
+                figure(f"renyi {format_order(order)}", [(renyi(order), 0)]) for order, _ in stated
+            ]
+            return LossFormatter(tuple(figures))
         case Zcdp() | Unlimited():
             return LossFormatter((figure("rho", [(RHO, 0)]),))
 
 
-def _decimal(quanta: int) -> float:
-    """Quanta as the float that prints no less; below 15 digits that is the nearest one."""
+def _decimal_rounded_up(quanta: int) -> float:
+    """Return a float whose printed value is not below the exact one.
+
+    With at most 15 digits the nearest float prints exactly.
+    """
     if quanta < 10**15:
         return quanta / QUANTA_PER_UNIT
     return round_up_to_printed_float(Fraction(quanta, QUANTA_PER_UNIT))
 
 
-def _root(quanta: int) -> float:
+def _root_rounded_up(quanta: int) -> float:
     return sqrt_rounded_up(Fraction(quanta, QUANTA_PER_UNIT))
 
 
 def certificates_for_display(
     budget: Budget, profile: Profile, orders: Sequence[Fraction]
 ) -> tuple[Certificate, ...]:
-    """The certificates that a readout needs, also those at which the budget is no use."""
+    """Return the certificates that the displayed loss needs.
+
+    They include certificates without a threshold in the budget bound.
+    """
     match budget:
         case EpsilonDelta():
             return tuple(

@@ -1,1 +1,1 @@
-"""Pure decisions: a policy, balances and a release give a verdict with reasons."""
+"""Pure decisions: an enforced policy, balances and a release give a verdict with reasons."""

@@ -18,6 +18,7 @@ from typing import Any
 from dpolicy.allocation.simulation import Arrival, RoundOutcome, Simulation
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.allocation.unlocking import CohortRotation
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.errors import OperationRejected
 from dpolicy.evaluation.s3_variants import charge_coarse_blocks, with_timed_share
 from dpolicy.evaluation.spending_measures import largest_spending
@@ -209,20 +210,23 @@ def measure_spending(
     policy = policy_for(replace(run, system=OURS), workload)
     arrivals = resolve_arrivals(replace(workload, requests=selected), policy)
     rules = {rule.name: rule for rule, _ in policy.all_rules}
+    enforced = enforce(policy)
     costs: dict[str, float] = {}
     budgets: dict[str, float] = {}
     for measure, names in SCENARIOS[run.scenario].measured_rules(workload).items():
         scopes = [rules[name] for name in names]
         if not scopes:  # a generated schema may have no scope of high risk
             continue
-        costs[measure] = max(_largest_spending_in(policy, rule, arrivals) for rule in scopes)
+        costs[measure] = max(_largest_spending_in(enforced, rule, arrivals) for rule in scopes)
         budgets[measure] = min(_epsilon(rule) for rule in scopes)
     return costs, budgets
 
 
-def _largest_spending_in(policy: CompiledPolicy, rule: Rule, arrivals: Sequence[Arrival]) -> float:
+def _largest_spending_in(
+    enforced: EnforcedPolicy, rule: Rule, arrivals: Sequence[Arrival]
+) -> float:
     return largest_spending(
-        policy, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation())
+        enforced, rule, arrivals, _rotation(), cohorts_with_full_life(ROUNDS, _rotation())
     )
 
 

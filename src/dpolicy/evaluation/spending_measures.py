@@ -19,27 +19,26 @@ from numpy.typing import NDArray
 from dpolicy.allocation.problem.step_functions import sum_costs
 from dpolicy.allocation.simulation import Arrival, find_cohort_axis
 from dpolicy.allocation.unlocking import CohortRotation
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.errors import OperationRejected
 from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT
 from dpolicy.privacy.loss_arrays import LossArray, loss_width
-from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
 _IntArray = NDArray[np.int64]
 
 
 def largest_spending(
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     rule: Rule,
     selected: Sequence[Arrival],
     rotation: CohortRotation,
     cohorts: Sequence[int],
 ) -> float:
     """Return the largest ε spent in the scope of a rule, over all locations of the cohorts."""
-    charges = _collect_charges(policy, rule, selected, rotation)
-    sizes = enforced_sections(policy)[0].formatter_for(rule.number).ranking_keys
+    charges = _collect_charges(enforced, rule, selected, rotation)
+    sizes = enforced.cumulative.formatter_for(rule.number).ranking_keys
     worst = max(
         (
             int(sizes(rows).max())
@@ -67,17 +66,17 @@ class _Charges:
 
 
 def _collect_charges(
-    policy: CompiledPolicy, rule: Rule, selected: Sequence[Arrival], rotation: CohortRotation
+    enforced: EnforcedPolicy, rule: Rule, selected: Sequence[Arrival], rotation: CohortRotation
 ) -> _Charges:
     """Collect the boxes that the requests in the scope of a rule charge."""
-    section, _ = enforced_sections(policy)
+    section = enforced.cumulative
     cohort = find_cohort_axis(section.granularities.space, rotation)
     other_axes = [axis for axis in range(len(section.granularities.space.axes)) if axis != cohort]
     if cohort is None or len(other_axes) != 1:
         raise OperationRejected(
             "spending can be measured only over cohorts and one other partition"
         )
-    unit = list(policy.checked_policy_set.vocabulary.units).index(rule.unit)
+    unit = list(enforced.policy.units).index(rule.unit)
     kinds_by_bytes: dict[bytes, int] = {}
     table: list[LossArray] = []
     boxes: list[tuple[int, ...]] = []

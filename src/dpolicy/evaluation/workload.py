@@ -21,7 +21,7 @@ from typing import Any
 
 from dpolicy.allocation.scenario_file import load_scenario
 from dpolicy.allocation.simulation import Arrival
-from dpolicy.balances.enforced_policy import certificates_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import ReleaseRejected
 from dpolicy.privacy.certificates import format_order
@@ -152,8 +152,9 @@ schema:
 def resolve_arrivals(workload: Workload, policy: CompiledPolicy) -> list[Arrival]:
     """Resolve the requests of a workload for a policy; the rounds add the cohorts."""
     curves = [_parse_curve(fields, workload.orders, policy) for fields in workload.mechanisms]
+    enforced = enforce(policy)
     return [
-        _resolve_arrival(fields, curves[fields["mechanism"]], policy)
+        _resolve_arrival(fields, curves[fields["mechanism"]], enforced)
         for fields in workload.requests
     ]
 
@@ -178,14 +179,12 @@ def _parse_curve(
 
 
 def _resolve_arrival(
-    fields: Mapping[str, Any], curve: Mechanism, policy: CompiledPolicy
+    fields: Mapping[str, Any], curve: Mechanism, enforced: EnforcedPolicy
 ) -> Arrival:
     where: tuple[Mapping[str, Selection], ...] = tuple(
         {"slot": (low, high)} for low, high in fields["ranges"]
     )
-    month = (
-        fields.get("month") if "user-month" in policy.checked_policy_set.vocabulary.units else None
-    )
+    month = fields.get("month") if "user-month" in enforced.policy.units else None
     request = MechanismRequest(
         name="query",
         kind="declared",
@@ -200,7 +199,7 @@ def _resolve_arrival(
         days_read=None if month is None else month_days(month),
     )
     release = Release(str(fields["id"]), "", None, (request,), {})
-    mechanisms, problems = resolve_release(release, policy, certificates_for(policy))
+    mechanisms, problems = resolve_release(release, enforced)
     if problems:
         raise ReleaseRejected(problems)
     return Arrival(release.id, fields["round"], float(fields["utility"]), mechanisms)

@@ -260,7 +260,7 @@ def mechanism_bytes(payload: bytes) -> bytes:
       follows the mechanisms. After the body, no event field holds a map.
 
     A new event field that holds a map, or a new body key between `mechanisms` and `release`, would
-    break this; `tests/enforcement/test_canonical.py` has a canary for each. Raise `LedgerDamaged`
+    break this; `tests/ledger/test_canonical.py` has a canary for each. Raise `LedgerDamaged`
     if the keys are missing.
     """
     try:

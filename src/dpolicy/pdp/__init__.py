@@ -1,1 +1,1 @@
-"""The policy decision point: releases held against rules and history."""
+"""Policy decision point: decides releases against the active policy and the ledger."""

@@ -1,8 +1,8 @@
-"""A ledger → whether it is what was written: chain, fold and every decision, from the first event.
+"""Audit: recomputation of the hash chain, the fold and every decision, from the first record.
 
-Each recorded decision is made again from the state before it, and all else is held against what the
-decision point asks of it. An answer that comes out otherwise, a record that does not follow the one
-before it, or one that is no event, is told with its number.
+The audit recomputes each recorded decision from the state before it, and checks every other event
+against the preconditions of its command. A finding names the record at which a decision differs,
+the chain breaks, or an event is invalid.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import (
@@ -39,6 +38,7 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.pdp.commands import has_same_losses
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
@@ -53,14 +53,14 @@ from dpolicy.pdp.request_evaluation import (
     evaluate_release,
     find_reservation,
 )
-from dpolicy.releases.body import Body, loss_relevant_fields, release_from_body
+from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision, Reason
 from dpolicy.rules.compiler import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """Something that is not as it should be, at a record."""
+    """A problem at a record."""
 
     sequence: int
     problem: str
@@ -68,7 +68,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """How far the ledger could be read, and what was found."""
+    """Number and hash of the last valid record, and all findings."""
 
     records: int
     head: str
@@ -76,23 +76,24 @@ class AuditReport:
 
 
 def audit_ledger(store: LedgerStore) -> AuditReport:
-    """Read a ledger from its first record and make every decision again.
+    """Audit a ledger from its first record.
 
-    Raises `LedgerUnavailable` if it cannot be read: that says nothing about what is in it.
+    Raise `LedgerUnavailable` if the store cannot be read; that is not a finding.
     """
     state = LedgerState()
     findings: list[AuditFinding] = []
-    due: Event | None = None
+    approved: Event | None = None
     try:
         for record in store.records_after(0):
             check_chain(state.head, record)
             event = from_bytes(record.payload)
             state.now = first_day_of_month(event.at)
-            wrong = chain(_wrong(state, event, store), _not_done(due, event))
-            findings += [AuditFinding(record.sequence, problem) for problem in wrong]
+            problems = [*_check_event(state, event, store), *_check_carried_out(approved, event)]
+            findings += [AuditFinding(record.sequence, problem) for problem in problems]
             state.fold([record])
-            due = _approved(event, store)
-        findings += [AuditFinding(state.sequence, problem) for problem in _not_done(due, None)]
+            approved = _find_approved_event(event, store)
+        problems = list(_check_carried_out(approved, None))
+        findings += [AuditFinding(state.sequence, problem) for problem in problems]
     except LedgerUnavailable:
         raise
     except DPolicyError as error:
@@ -102,211 +103,221 @@ def audit_ledger(store: LedgerStore) -> AuditReport:
 
 
 def records_with_events(store: LedgerStore) -> Iterator[tuple[Record, Event]]:
-    """Every record with its event, in order."""
+    """Yield every record with its event, in order."""
     for record in store.records_after(0):
         yield record, from_bytes(record.payload)
 
 
-def _wrong(state: LedgerState, event: Event, store: LedgerStore) -> Iterator[str]:
-    """What the decision point would not have written in this state."""
+# Each check below yields the reasons why the decision point would not have written an event.
+
+
+def _check_event(state: LedgerState, event: Event, store: LedgerStore) -> Iterator[str]:
     match event:
         case PolicyApplied():
-            yield from _wrong_policy(state, event)
+            yield from _check_policy(state, event)
         case ReleaseDecided():
-            yield from _wrong_name(event.release, event.body)
-            yield from _refused(lambda: ensure_not_pending(state, event.release))
-            yield from _wrong_decision(state, event)
+            yield from _check_id(event.release, event.body)
+            yield from _check_raises(lambda: ensure_not_pending(state, event.release))
+            yield from _check_decision(state, event)
         case ReleaseImported():
-            yield from _wrong_name(event.release, event.body)
-            yield from _refused(lambda: ensure_not_pending(state, event.release))
-            yield from _unreadable(state, event.body)
+            yield from _check_id(event.release, event.body)
+            yield from _check_raises(lambda: ensure_not_pending(state, event.release))
+            yield from _check_resolution(state, event.body)
         case ReleaseRelabelled():
-            yield from _wrong_name(event.release, event.body)
-            yield from _unreadable(state, event.body)
-            yield from _unsaid(event.release, event.because)
-            charged = release_body_in(read_event(store, state.entry(event.release).charge_record))
-            if encode_canonical(loss_relevant_fields(charged)) != encode_canonical(
-                loss_relevant_fields(event.body)
-            ):
-                yield f"`{event.release}` is described anew with other mechanisms"
+            yield from _check_relabelling(state, event, store)
         case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
-            yield from _wrong_end(state, event)
+            yield from _check_end(state, event)
         case ReleaseProposed() | VoidProposed() | PolicyProposed():
-            yield from _wrong_proposal(state, event)
+            yield from _check_proposal(state, event)
         case ProposalAnswered():
-            yield from _wrong_answer(state, event)
+            yield from _check_answer(state, event)
 
 
-def _wrong_proposal(
+def _check_relabelling(
+    state: LedgerState, event: ReleaseRelabelled, store: LedgerStore
+) -> Iterator[str]:
+    yield from _check_id(event.release, event.body)
+    yield from _check_resolution(state, event.body)
+    yield from _check_because(event.release, event.because)
+    charged = release_body_in(read_event(store, state.entry(event.release).charge_record))
+    if not has_same_losses(charged, event.body):
+        yield f"`{event.release}` was relabelled with other mechanisms"
+
+
+def _check_proposal(
     state: LedgerState, event: ReleaseProposed | VoidProposed | PolicyProposed
 ) -> Iterator[str]:
     match event:
         case ReleaseProposed():
-            yield from _wrong_name(event.release, event.body)
-            yield from _unreadable(state, event.body)
+            yield from _check_id(event.release, event.body)
+            yield from _check_resolution(state, event.body)
             if event.release in state.entries or state.newest_proposal("release", event.release):
-                yield f"`{event.release}` is proposed, and was asked for before"
+                yield f"`{event.release}` was proposed, but its id was already in use"
         case VoidProposed():
-            yield from _unsaid(event.release, event.because)
-            yield from _refused(lambda: find_reservation(state, event.release))
+            yield from _check_because(event.release, event.because)
+            yield from _check_raises(lambda: find_reservation(state, event.release))
         case PolicyProposed():
-            yield from _wrong_digest(compile_recorded_policy(event), event)
+            yield from _check_digest(compile_recorded_policy(event), event)
 
 
-def _wrong_answer(state: LedgerState, event: ProposalAnswered) -> Iterator[str]:
+def _check_answer(state: LedgerState, event: ProposalAnswered) -> Iterator[str]:
     proposal = state.proposals.get(event.proposal)
     if proposal is None or not proposal.open:
-        yield f"proposal {event.proposal} was not open, so there was nothing to answer"
+        yield f"proposal {event.proposal} was answered, but it was not open"
     elif event.by in ("", proposal.by):
         yield f"proposal {event.proposal} was answered by the person who made it"
 
 
-def _approved(event: Event, store: LedgerStore) -> Event | None:
-    """What a second person approved in this event."""
+def _find_approved_event(event: Event, store: LedgerStore) -> Event | None:
+    """Return the proposal that an event approves."""
     match event:
         case ProposalAnswered(proposal=number, approved=True):
             return read_event(store, number)
     return None
 
 
-def _not_done(due: Event | None, event: Event | None) -> Iterator[str]:
-    """What was approved is done by the next record, as it was proposed."""
-    match due, event:
+def _check_carried_out(proposal: Event | None, event: Event | None) -> Iterator[str]:
+    """Check that the record after an approval carries out the proposal unchanged."""
+    match proposal, event:
         case None, _:
             return
         case ReleaseProposed(), ReleaseDecided():
-            held = due.reserve and event.allowed
-            done = (due.by, held) == (event.by, event.reserved)
-            done = done and encode_canonical(due.body) == encode_canonical(event.body)
+            expected_reserved = proposal.reserve and event.allowed
+            is_done = (proposal.by, expected_reserved) == (event.by, event.reserved)
+            is_done = is_done and encode_canonical(proposal.body) == encode_canonical(event.body)
         case VoidProposed(), ReleaseVoided():
-            done = (due.by, due.release, due.because) == (event.by, event.release, event.because)
+            expected = (proposal.by, proposal.release, proposal.because)
+            is_done = expected == (event.by, event.release, event.because)
         case PolicyProposed(), PolicyApplied():
-            said = (due.by, due.because, due.sources)
-            done = said == (event.by, event.because, event.sources)
-            done = done and set(event.accepted) <= set(due.accepted)
+            proposed_policy = (proposal.by, proposal.because, proposal.sources)
+            is_done = proposed_policy == (event.by, event.because, event.sources)
+            is_done = is_done and set(event.accepted) <= set(proposal.accepted)
         case _:
-            done = False
-    if not done:
-        yield "what a second person approved was not done as it was proposed"
+            is_done = False
+    if not is_done:
+        yield "an approved proposal was not carried out as proposed"
 
 
-def _wrong_policy(state: LedgerState, event: PolicyApplied) -> Iterator[str]:
+def _check_policy(state: LedgerState, event: PolicyApplied) -> Iterator[str]:
     policy = compile_recorded_policy(event)
-    yield from _wrong_digest(policy, event)
-    broken = {c.rule.name for c in find_conflicts(state.with_policy(policy))} - set(event.accepted)
-    if broken:
-        yield f"a policy was applied over the conflict `{min(broken)}`"
+    yield from _check_digest(policy, event)
+    conflicts = {conflict.rule.name for conflict in find_conflicts(state.with_policy(policy))}
+    not_accepted = conflicts - set(event.accepted)
+    if not_accepted:
+        yield f"a policy was applied with the unaccepted conflict `{min(not_accepted)}`"
 
 
-def _wrong_digest(policy: CompiledPolicy, event: PolicyApplied | PolicyProposed) -> Iterator[str]:
+def _check_digest(policy: CompiledPolicy, event: PolicyApplied | PolicyProposed) -> Iterator[str]:
     if policy.digest != event.digest:
-        yield f"the policy is {policy.digest}, not {event.digest}"
+        yield f"the digest of the policy is {policy.digest}, not {event.digest}"
 
 
-def _wrong_end(
+def _check_end(
     state: LedgerState, event: ReleaseCommitted | ReleaseVoided | ReleaseExpired
 ) -> Iterator[str]:
-    """What is wrong with the end of a reservation; from its time on, it can only expire."""
+    """Check the end of a reservation; after its expiry time, only expiry is valid."""
     entry = state.entry(event.release)
     if entry.status != RESERVED:
         yield f"`{event.release}` was {entry.status}, so there was no reservation to end"
         return
-    passed = state.open_reservations[event.release] < event.at
+    is_past_expiry = state.open_reservations[event.release] < event.at
     if isinstance(event, ReleaseExpired):
-        if not passed:
+        if not is_past_expiry:
             yield f"`{event.release}` expired before its time"
-    elif passed:
+    elif is_past_expiry:
         yield f"`{event.release}` was ended after its time"
     if isinstance(event, ReleaseVoided):
-        yield from _unsaid(event.release, event.because)
+        yield from _check_because(event.release, event.because)
     if isinstance(event, ReleaseCommitted) and event.body is not None:
-        yield from _wrong_name(event.release, event.body)
+        yield from _check_id(event.release, event.body)
         body = event.body
-        yield from _refused(lambda: ensure_within_reservation(state, entry, body))
+        yield from _check_raises(lambda: ensure_within_reservation(state, entry, body))
 
 
-def _wrong_name(release: str, body: Body) -> Iterator[str]:
+def _check_id(release: str, body: Body) -> Iterator[str]:
     if body["release"] != release:
-        yield f"`{release}` holds another release"
+        yield f"the body of `{release}` has the id `{body['release']}`"
 
 
-def _unsaid(release: str, because: str) -> Iterator[str]:
+def _check_because(release: str, because: str) -> Iterator[str]:
     if not because.strip():
-        yield f"`{release}` does not say `because`"
+        yield f"`{release}` has no `because`"
 
 
-def _unreadable(state: LedgerState, body: Body) -> Iterator[str]:
-    """Why a release that is not decided would have been refused; without a policy, it is not."""
-    policy = state.policy
-    if policy is not None:
-        yield from _refused(lambda: resolve_or_reject(release_from_body(body), policy))
+def _check_resolution(state: LedgerState, body: Body) -> Iterator[str]:
+    """Check that the active policy can resolve a release; without a policy, check nothing."""
+    enforced = state.enforced
+    if enforced is not None:
+        yield from _check_raises(lambda: resolve_or_reject(release_from_body(body), enforced))
 
 
-def _refused(check: Callable[[], object]) -> Iterator[str]:
-    """Why the decision point would have refused, if it had."""
+def _check_raises(check: Callable[[], object]) -> Iterator[str]:
+    """Yield the message if a check raises."""
     try:
         check()
     except (InvalidValue, OperationRejected, ReleaseRejected) as error:
         yield str(error)
 
 
-def _wrong_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
+def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     if state.policy is None:
-        yield f"`{event.release}` was decided before there was a policy"
+        yield f"`{event.release}` was decided without an active policy"
         return
+    state.update_balances()
     try:
-        again = evaluate_release(state, release_from_body(event.body)).at_record(state.sequence + 1)
+        recomputed = evaluate_release(state, release_from_body(event.body))
     except (InvalidValue, ReleaseRejected) as error:
-        yield f"`{event.release}` cannot be read: {error}"
+        yield f"`{event.release}` cannot be resolved: {error}"
         return
+    recomputed = recomputed.at_record(state.sequence + 1)
     if event.reserved != (event.expires is not None) or (event.reserved and not event.allowed):
-        yield f"`{event.release}` is said to be reserved, and not to be"
-    given = _given(event.answer)
-    if given is None or given.allowed != event.allowed:
-        yield f"the answer to `{event.release}` says something else than its record"
-    if again.allowed != event.allowed:
-        word = "allowed" if event.allowed else "denied"
-        yield f"`{event.release}` was {word}, and should not have been"
-    elif given and _outline(given) != _outline(again):
-        yield f"the answer to `{event.release}` says something else than comes out again"
-    elif given and not _alike(given, again):
-        yield f"the answer to `{event.release}` gives other reasons than come out again"
+        yield f"`{event.release}` has contradictory reservation fields"
+    recorded = _parse_answer(event.answer)
+    if recorded is None or recorded.allowed != event.allowed:
+        yield f"the answer to `{event.release}` contradicts its record"
+    if recomputed.allowed != event.allowed:
+        status = "allowed" if event.allowed else "denied"
+        yield f"`{event.release}` was {status}, and should not have been"
+    elif recorded and _outline(recorded) != _outline(recomputed):
+        yield f"the answer to `{event.release}` differs from the recomputed decision"
+    elif recorded and not _has_same_reasons(recorded, recomputed):
+        yield f"the answer to `{event.release}` has other reasons than the recomputed decision"
 
 
-def _given(answer: str) -> Decision | None:
-    """The decision that an answer tells; None if it is not the text of one."""
+def _parse_answer(answer: str) -> Decision | None:
+    """Parse a recorded answer; return None unless it is exactly the text of a decision."""
     try:
-        given = Decision.from_json(json.loads(answer))
-        text = json.dumps(given.as_json(), ensure_ascii=False, sort_keys=True)
+        decision = Decision.from_json(json.loads(answer))
+        text = json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return given if text == answer else None
+    return decision if text == answer else None
 
 
 def _outline(decision: Decision) -> tuple[object, ...]:
-    """What was decided, where, and for which broken rules."""
-    place = (decision.release, decision.allowed, decision.policy, decision.sequence)
-    return (*place, decision.uncovered, decision.predicate_errors, sorted(decision.broken))
+    """Return the parts of a decision that must be equal: result, record and exceeded rules."""
+    result = (decision.release, decision.allowed, decision.policy, decision.sequence)
+    return (*result, decision.uncovered, decision.predicate_errors, sorted(decision.broken))
 
 
-def _alike(given: Decision, again: Decision) -> bool:
-    """Whether two answers with one outline give the same reasons and offers.
+def _has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:
+    """Return whether two decisions with the same outline have the same reasons and offers.
 
-    What a process has seen before, such as voided releases, decides the order of reasons, which of
-    equally tight rules are told, and which of equal places and spenders: that is free.
+    The history of a process, such as voided releases, determines the order of reasons, which of
+    equally tight rules are reported, and which of equal locations and spenders. These may differ.
     """
-    mine, theirs = _reasons(given), _reasons(again)
+    first, second = _comparable_reasons(recorded), _comparable_reasons(recomputed)
     return (
-        given.counter_offers == again.counter_offers
-        and len(given.reasons) == len(mine) == len(theirs)
-        and (given.allowed or mine.keys() == theirs.keys())
-        and all(mine[rule] == theirs[rule] for rule in mine.keys() & theirs.keys())
+        recorded.counter_offers == recomputed.counter_offers
+        and len(recorded.reasons) == len(first) == len(second)
+        and (recorded.allowed or first.keys() == second.keys())
+        and all(first[rule] == second[rule] for rule in first.keys() & second.keys())
     )
 
 
-def _reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:
-    """The reasons by rule, without what is free in them."""
+def _comparable_reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:
+    """Return the reasons by rule, without location and spenders."""
     return {
-        (r.rule, r.unit, r.each_release): replace(r, spenders=(), location={})
-        for r in decision.reasons
+        (reason.rule, reason.unit, reason.each_release): replace(reason, spenders=(), location={})
+        for reason in decision.reasons
     }

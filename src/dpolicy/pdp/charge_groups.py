@@ -1,41 +1,39 @@
-"""What releases ask for, each distinct content once: how often it counts, and what that costs.
+"""Groups of releases with identical charges, and the balances that they add up to.
 
-Pipelines ask the same again and again. A loss depends on the mechanisms and on who asks, not on the
-id, so balances are the sum over distinct contents of their count times their cost: the same number
-as release by release, and reading a long ledger again takes the time of its distinct contents.
+The charge depends on mechanisms, author and month, not on the id, so a balance is the sum of
+count × cost over groups. Folding a long ledger takes time in the number of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 
 from dpolicy.balances.balances import Balances, Charge
-from dpolicy.balances.enforced_policy import EnforcedSection, certificates_for, enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.decide import charges_by_region
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
-from dpolicy.ledger.canonical import decode_canonical, encode_canonical
+from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.privacy.loss import unbounded_loss
 from dpolicy.privacy.loss_arrays import LossArray, add_saturating, loss_to_row
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.regions import Point, contains
-from dpolicy.releases.release import Release
-from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule_index import ScopeMatch
 
-#: So many decided releases are remembered until they are recorded.
-MAX_EXPECTED_RESOLUTIONS = 256
+#: The resolved mechanisms of one release.
+Resolution = tuple[ResolvedMechanism, ...]
 
 
 @dataclass(slots=True)
 class ChargeGroup:
-    """The mechanisms of releases, as canonical bytes, who asks, and in which month.
+    """Releases with the same author, mechanisms (as canonical bytes) and month. Mutable.
 
-    `month` is the ordinal of its first day; `releases` are in order.
+    `month` is the ordinal of its first day; `release_ids` are in ledger order; `count` is the
+    number of releases that are charged now.
     """
 
     by: str
@@ -47,163 +45,179 @@ class ChargeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedChargeGroup:
-    """A content under a policy: its mechanisms and the rules they match, or None if unreadable."""
+    """A charge group resolved under a policy: its mechanisms and the scopes they match."""
 
-    mechanisms: tuple[ResolvedMechanism, ...]
+    mechanisms: Resolution
     matches: tuple[ScopeMatch, ...]
 
 
 class SpendingTotals:
-    """What contents add up to under one policy.
+    """Balances of all charge groups under one policy. Mutable; owned by a `LedgerState`.
 
-    A past release that the policy cannot read is charged to every rule, never to none.
+    A group that the policy cannot resolve is charged an unbounded loss to every rule.
     """
 
-    def __init__(self, policy: CompiledPolicy) -> None:
-        self.policy = policy
-        self.of, _ = enforced_sections(policy)
-        self._balances = self.of.empty_balances()
-        self._charged: dict[int, int] = {}
+    def __init__(self, enforced: EnforcedPolicy) -> None:
+        self.enforced = enforced
+        self.section = enforced.cumulative
+        self._balances = self.section.empty_balances()
+        self._charged_counts: dict[int, int] = {}
         self._cutoff = 0
-        self._changing = False
-        self._spendings: dict[int, ResolvedChargeGroup | None] = {}
-        self._by_base: dict[int, list[int]] = {}
-        self._indexed = 0
-        self._expected: dict[tuple[str, bytes], tuple[ResolvedMechanism, ...]] = {}
+        self._is_updating = False
+        self._resolutions: dict[int, Resolution] = {}
+        #: Memo of resolved groups; None for a group that the policy cannot resolve.
+        self._resolved_groups: dict[int, ResolvedChargeGroup | None] = {}
+        self._groups_by_base: dict[int, list[int]] = {}
+        self._indexed_groups = 0
 
-    def balances(self, contents: list[ChargeGroup], changed: set[int], month: int) -> Balances:
-        """The balances in a month, after bringing the changed contents up to date.
-
-        They are added up anew where a sum no longer knows its terms, where the last change was
-        interrupted, and where somebody looked at a later month before.
-        """
-        cutoff = self.of.granularities.cutoff(month)
-        if not changed and cutoff == self._cutoff and not self._changing:
-            return self._balances
-        interrupted, self._changing = self._changing, True
-        fewer = [n for n in changed if contents[n].count < self._charged.get(n, 0)]
-        anew = interrupted or cutoff < self._cutoff
-        if anew or any(not self._take_away(n, contents[n]) for n in fewer):
-            self._balances, self._charged = self.of.empty_balances(), {}
-            changed = set(range(len(contents)))
-        for number in sorted(changed):
-            more = contents[number].count - self._charged.get(number, 0)
-            for charge in self.charges_for_group(number, contents[number]) if more > 0 else ():
-                self._balances.add(charge, more)
-            self._charged[number] = contents[number].count
-        older = any(self.of.granularities.cutoff(contents[n].month) < cutoff for n in changed)
-        if cutoff != self._cutoff or older:
-            self._balances.collapse_time(cutoff)
-        self._cutoff, self._changing = cutoff, False
+    @property
+    def balances(self) -> Balances:
+        """The balances of the last update."""
         return self._balances
-
-    def remember_resolution(
-        self, release: Release, mechanisms: tuple[ResolvedMechanism, ...]
-    ) -> None:
-        """Remember how a release that may soon be recorded was resolved, so as to do it once."""
-        if len(self._expected) >= MAX_EXPECTED_RESOLUTIONS:
-            self._expected.clear()
-        self._expected[release.by, encode_canonical(release.body["mechanisms"])] = mechanisms
 
     @property
     def cutoff(self) -> int:
-        """The day before which time steps are kept together in the balances."""
+        """The day before which time steps are collapsed in the balances."""
         return self._cutoff
 
-    def restore(self, balances: Balances, contents: list[ChargeGroup], cutoff: int) -> None:
-        """Take over balances in which all contents are charged already."""
-        self._balances, self._cutoff = balances, cutoff
-        self._charged = {number: content.count for number, content in enumerate(contents)}
+    def is_current(self, month: int) -> bool:
+        """Return whether the last update completed, and applies to `month`."""
+        return not self._is_updating and self.section.granularities.cutoff(month) == self._cutoff
 
-    def charges_for_group(self, number: int, content: ChargeGroup) -> tuple[Charge, ...]:
-        """What one release of a content costs each kept rule."""
-        spending = self._spending(number, content)
-        if spending is None:
-            kept = self.of.compiled.pruning.kept.nonzero()[0]
-            everything = loss_to_row(unbounded_loss(self.of.certificates))
-            return (Charge(kept, np.broadcast_to(everything, (len(kept), len(everything)))),)
-        return charges_by_region(self.of, spending.mechanisms, spending.matches, content.month)
+    def update(self, groups: list[ChargeGroup], changed: Set[int], month: int) -> None:
+        """Charge the changed groups, and collapse time as of `month`.
+
+        Recompute all balances if a sum cannot be subtracted from, if the last update was
+        interrupted, or if the last update was for a later month.
+        """
+        cutoff = self.section.granularities.cutoff(month)
+        if not changed and self.is_current(month):
+            return
+        was_interrupted, self._is_updating = self._is_updating, True
+        decreased = [n for n in changed if groups[n].count < self._charged_counts.get(n, 0)]
+        recompute = was_interrupted or cutoff < self._cutoff
+        if recompute or any(not self._subtract_decrease(n, groups[n]) for n in decreased):
+            self._balances, self._charged_counts = self.section.empty_balances(), {}
+            changed = set(range(len(groups)))
+        for number in sorted(changed):
+            self._add_increase(number, groups[number])
+        has_old = any(self.section.granularities.cutoff(groups[n].month) < cutoff for n in changed)
+        if cutoff != self._cutoff or has_old:
+            self._balances.collapse_time(cutoff)
+        self._resolutions.clear()
+        self._cutoff, self._is_updating = cutoff, False
+
+    def add_resolution(self, number: int, resolution: Resolution) -> None:
+        """Use `resolution` for a group at the next update, instead of resolving it again."""
+        self._resolutions[number] = resolution
+
+    def restore(self, balances: Balances, groups: list[ChargeGroup], cutoff: int) -> None:
+        """Take over balances in which all groups are already charged."""
+        self._balances, self._cutoff = balances, cutoff
+        self._charged_counts = {number: group.count for number, group in enumerate(groups)}
+
+    def charges_for_group(self, number: int, group: ChargeGroup) -> tuple[Charge, ...]:
+        """Return the charges of one release of a group to the kept rules."""
+        resolved = self._resolve_group(number, group)
+        if resolved is None:
+            kept = self.section.compiled.pruning.kept.nonzero()[0]
+            unbounded = loss_to_row(unbounded_loss(self.section.certificates))
+            return (Charge(kept, np.broadcast_to(unbounded, (len(kept), len(unbounded)))),)
+        return charges_by_region(self.section, resolved.mechanisms, resolved.matches, group.month)
 
     def groups_charged_to(
-        self, rule: int, contents: list[ChargeGroup], at: Point | None
+        self, rule: int, groups: list[ChargeGroup], point: Point | None
     ) -> Iterator[tuple[int, LossArray]]:
-        """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
-        self._index(contents)
-        section = self.of.compiled
-        base, unit = rule // section.rules.width, int(self.of.unit_positions(np.array([rule]))[0])
-        for number in sorted(self._by_base.get(base, ())):
-            spending = self._spendings[number]
-            if not contents[number].count:
-                continue
-            if spending is None:
-                yield number, loss_to_row(unbounded_loss(self.of.certificates))
-                continue
-            pairs = zip(spending.mechanisms, spending.matches, strict=True)
-            rows = [
-                m.costs[unit]
-                for m, match in pairs
-                if section.index.lies_in(match, rule)
-                and (
-                    not at
-                    or contains(self.of.granularities.blocks(m.region, rule, self._cutoff), at)
-                )
-            ]
-            if rows:
-                yield number, reduce(add_saturating, rows)
+        """Yield the groups that are charged to a rule, with the cost of one release.
 
-    def max_groups_charged_to(self, rule: int, contents: list[ChargeGroup]) -> int:
-        """No fewer contents than a rule is charged for: how long it takes to go through them."""
-        self._index(contents)
-        return len(self._by_base.get(rule // self.of.compiled.rules.width, ()))
+        With a `point`, yield only groups that are charged there.
+        """
+        self._index(groups)
+        base = rule // self.section.compiled.rules.width
+        for number in sorted(self._groups_by_base.get(base, ())):
+            if groups[number].count:
+                cost = self._cost_of_group(self._resolved_groups[number], rule, point)
+                if cost is not None:
+                    yield number, cost
 
-    def _index(self, contents: list[ChargeGroup]) -> None:
-        for number in range(self._indexed, len(contents)):
-            if contents[number].count:  # what never counted is not worth reading
-                self._spending(number, contents[number])
-        self._indexed = len(contents)
+    def max_groups_charged_to(self, rule: int, groups: list[ChargeGroup]) -> int:
+        """Return an upper bound on the number of groups that are charged to a rule."""
+        self._index(groups)
+        return len(self._groups_by_base.get(rule // self.section.compiled.rules.width, ()))
 
-    def _take_away(self, number: int, content: ChargeGroup) -> bool:
-        fewer = self._charged[number] - content.count
-        if not all(
-            self._balances.subtract(c, fewer) for c in self.charges_for_group(number, content)
-        ):
-            return False
-        self._charged[number] = content.count
+    def _cost_of_group(
+        self, resolved: ResolvedChargeGroup | None, rule: int, point: Point | None
+    ) -> LossArray | None:
+        """Return the cost of one release to a rule; None if the rule is not charged."""
+        if resolved is None:
+            return loss_to_row(unbounded_loss(self.section.certificates))
+        unit = int(self.section.unit_positions(np.array([rule]))[0])
+        rows = [
+            mechanism.costs[unit]
+            for mechanism, match in zip(resolved.mechanisms, resolved.matches, strict=True)
+            if self.section.compiled.index.lies_in(match, rule)
+            and (not point or self._is_charged_at(mechanism, rule, point))
+        ]
+        return reduce(add_saturating, rows) if rows else None
+
+    def _is_charged_at(self, mechanism: ResolvedMechanism, rule: int, point: Point) -> bool:
+        blocks = self.section.granularities.blocks(mechanism.region, rule, self._cutoff)
+        return contains(blocks, point)
+
+    def _index(self, groups: list[ChargeGroup]) -> None:
+        """Resolve the new groups. A group without a charged release is skipped."""
+        for number in range(self._indexed_groups, len(groups)):
+            if groups[number].count:
+                self._resolve_group(number, groups[number])
+        self._indexed_groups = len(groups)
+
+    def _add_increase(self, number: int, group: ChargeGroup) -> None:
+        increase = group.count - self._charged_counts.get(number, 0)
+        if increase > 0:
+            for charge in self.charges_for_group(number, group):
+                self._balances.add(charge, increase)
+        self._charged_counts[number] = group.count
+
+    def _subtract_decrease(self, number: int, group: ChargeGroup) -> bool:
+        """Subtract the releases that are no longer charged; return False if that is impossible."""
+        decrease = self._charged_counts[number] - group.count
+        for charge in self.charges_for_group(number, group):
+            if not self._balances.subtract(charge, decrease):
+                return False
+        self._charged_counts[number] = group.count
         return True
 
-    def _spending(self, number: int, content: ChargeGroup) -> ResolvedChargeGroup | None:
-        if number not in self._spendings:
-            known = self._expected.pop((content.by, content.mechanisms), None)
-            spending = resolve_charge_group(self.policy, self.of, content, known)
-            self._spendings[number] = spending
-            everywhere = range(len(self.of.compiled.rules.bases))
-            bases = {b for m in spending.matches for b in m.base_scopes} if spending else everywhere
-            for base in bases:
-                self._by_base.setdefault(base, []).append(number)
-        return self._spendings[number]
+    def _resolve_group(self, number: int, group: ChargeGroup) -> ResolvedChargeGroup | None:
+        if number not in self._resolved_groups:
+            resolution = self._resolutions.get(number)
+            resolved = resolve_charge_group(self.enforced, group, resolution)
+            self._resolved_groups[number] = resolved
+            for base in self._find_bases(resolved):
+                self._groups_by_base.setdefault(base, []).append(number)
+        return self._resolved_groups[number]
+
+    def _find_bases(self, resolved: ResolvedChargeGroup | None) -> Set[int]:
+        if resolved is None:
+            return set(range(len(self.section.compiled.rules.bases)))
+        return {base for match in resolved.matches for base in match.base_scopes}
 
 
 def resolve_charge_group(
-    policy: CompiledPolicy,
-    section: EnforcedSection,
-    content: ChargeGroup,
-    resolved: tuple[ResolvedMechanism, ...] | None = None,
+    enforced: EnforcedPolicy, group: ChargeGroup, resolution: Resolution | None = None
 ) -> ResolvedChargeGroup | None:
-    """A content as a policy reads it; None if it cannot."""
+    """Resolve a charge group under a policy; return None if the policy cannot resolve it."""
     try:
-        mechanisms = _resolved(policy, content) if resolved is None else resolved
+        mechanisms = _resolve_mechanisms(enforced, group) if resolution is None else resolution
         if mechanisms is None:
             return None
-        return ResolvedChargeGroup(
-            mechanisms, tuple(section.compiled.index.match(m.predicate_input) for m in mechanisms)
-        )
+        index = enforced.cumulative.compiled.index
+        matches = tuple(index.match(mechanism.predicate_input) for mechanism in mechanisms)
+        return ResolvedChargeGroup(mechanisms, matches)
     except (InvalidValue, PredicateFailed):
         return None
 
 
-def _resolved(policy: CompiledPolicy, content: ChargeGroup) -> tuple[ResolvedMechanism, ...] | None:
-    body = {"release": "", "by": content.by, "mechanisms": decode_canonical(content.mechanisms)}
-    mechanisms, problems = resolve_release(
-        release_from_body(body), policy, certificates_for(policy)
-    )
+def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution | None:
+    body = {"release": "", "by": group.by, "mechanisms": decode_canonical(group.mechanisms)}
+    mechanisms, problems = resolve_release(release_from_body(body), enforced)
     return None if problems else mechanisms

@@ -1,6 +1,7 @@
-"""What is done under the lock: each act checks the state, then writes one event, or raises.
+"""Commands executed under the write lock.
 
-An act that raises has written nothing, so that others in the same commit are not touched.
+A command checks the ledger state and appends one event, or raises. A command that raises appends
+nothing, so other commands in the same commit are unaffected.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
-from dpolicy.pdp.ledger_state import SPENDING_STATUSES
+from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
 from dpolicy.pdp.request_evaluation import (
+    active_policy,
+    decide_mechanisms,
     ensure_not_pending,
     ensure_within_reservation,
-    evaluate_release,
+    explain_verdict,
     find_reservation,
     recorded_decision,
 )
@@ -36,37 +39,68 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
-#: A reservation that nobody ends within this counts as spent for good.
+#: A reservation that is not ended within this time expires: it stays charged for ever.
 RESERVATION_LIFETIME = timedelta(hours=24)
 
 
+class AnyPolicy:
+    """Type of `ANY_POLICY`."""
+
+
+#: Value of `expected_policy` for a command that may run under any policy. None means a ledger
+#: without a policy.
+ANY_POLICY = AnyPolicy()
+
+ExpectedPolicy = CompiledPolicy | AnyPolicy | None
+
+
+def ensure_policy(state: LedgerState, expected_policy: ExpectedPolicy) -> None:
+    """Raise `OperationRejected` if the active policy is not the expected one."""
+    if isinstance(expected_policy, AnyPolicy):
+        return
+    active, expected = state.policy, expected_policy
+    if (active and active.digest) != (expected and expected.digest):
+        raise OperationRejected(
+            "the active policy changed during the request; review it and retry", "policy-changed"
+        )
+
+
 def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve: bool) -> Decision:
-    """Decide a release, or give back what was decided."""
-    known = log.state.entries.get(release.id)
-    if known is not None:
-        return recorded_decision(log.event(known.request_record), known.status, release)
+    """Decide a release and record the decision; return the recorded one for a repeated id."""
+    recorded = find_recorded_decision(log, release)
+    if recorded is not None:
+        return recorded
     ensure_not_pending(log.state, release.id)
-    decision, event = release_decided_event(
-        log, release, by, reserve=reserve, at=log.state.sequence + 1
-    )
-    log.append(event)
+    mechanisms = resolve_or_reject(release, active_policy(log.state))
+    log.state.update_balances()
+    verdict = decide_mechanisms(log.state, mechanisms)
+    decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 1)
+    event = release_decided_event(log, release, decision, by, reserve=reserve)
+    log.append(event, resolution=mechanisms)
     return decision
 
 
+def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision | None:
+    """Return the decision that the ledger has for this id; None if the id is new."""
+    entry = log.state.entries.get(release.id)
+    if entry is None:
+        return None
+    return recorded_decision(log.event(entry.request_record), entry.status, release)
+
+
 def release_decided_event(
-    log: WriteTransaction, release: Release, by: str, *, reserve: bool, at: int
-) -> tuple[Decision, ReleaseDecided]:
-    """What is decided of a release that is new, and the event that says so at its record."""
-    decision = evaluate_release(log.state, release).at_record(at)
-    expires = format_timestamp(log.now + RESERVATION_LIFETIME) if reserve else None
-    return decision, ReleaseDecided(
+    log: WriteTransaction, release: Release, decision: Decision, by: str, *, reserve: bool
+) -> ReleaseDecided:
+    """Return the event of a decision; only an allowed release is reserved."""
+    reserved = reserve and decision.allowed
+    return ReleaseDecided(
         at=log.timestamp,
         by=by or release.by,
         release=release.id,
         body=release.body,
         allowed=decision.allowed,
-        reserved=reserve and decision.allowed,
-        expires=expires if decision.allowed else None,
+        reserved=reserved,
+        expires=format_timestamp(log.now + RESERVATION_LIFETIME) if reserved else None,
         answer=json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True),
     )
 
@@ -74,104 +108,116 @@ def release_decided_event(
 def decide_batch(
     log: WriteTransaction, releases: Sequence[Release], by: str
 ) -> tuple[Decision, ...]:
-    """Decide releases of which none may be denied."""
+    """Decide the selected releases of an allocation round.
+
+    Raise `InvariantBroken` if one is denied: the round selected releases that do not fit.
+    """
     decisions = tuple(decide_release(log, release, by, reserve=False) for release in releases)
     denied = [d.release for d in decisions if not (d.allowed or d.replayed)]
     if denied:
-        raise InvariantBroken(f"`{denied[0]}` was chosen and does not fit")
+        raise InvariantBroken(f"the round selected `{denied[0]}`, which is denied")
     return decisions
 
 
 def commit_reservation(log: WriteTransaction, release: str, body: Body | None, by: str) -> int:
-    """End a reservation that was used."""
+    """End a reservation as used, wholly or by the smaller release `body`."""
     entry = find_reservation(log.state, release)
     if body is not None:
         if body["release"] != release:
-            raise OperationRejected(f"what was run is called `{body['release']}`, not `{release}`")
+            raise OperationRejected(
+                f"the used release has the id `{body['release']}`, not `{release}`"
+            )
         ensure_within_reservation(log.state, entry, body)
     return log.append(ReleaseCommitted(log.timestamp, by, release, body))
 
 
 def void_reservation(log: WriteTransaction, release: str, because: str, by: str) -> int:
-    """End a reservation that was not used."""
+    """End a reservation as unused."""
     return log.append(release_voided_event(log, release, because, by))
 
 
 def release_voided_event(
     log: WriteTransaction, release: str, because: str, by: str
 ) -> ReleaseVoided:
-    """The event that ends a reservation."""
+    """Return the event that ends a reservation as unused. Raise `OperationRejected`."""
     ensure_voidable(log, release, because)
     return ReleaseVoided(log.timestamp, by, release, because)
 
 
 def ensure_voidable(log: WriteTransaction, release: str, because: str) -> None:
-    """Raise `Misused` unless a reservation can be given back."""
+    """Raise `OperationRejected` unless the release is reserved and `because` is not empty."""
     if not because.strip():
-        said = "say `because`: that nothing was computed must be attested"
-        raise OperationRejected(said, "because-missing")
+        raise OperationRejected(
+            "`because` is required: it attests that nothing was computed from data",
+            "because-missing",
+        )
     find_reservation(log.state, release)
 
 
 def apply_policy(
     log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> int:
-    """Put a policy in force."""
+    """Activate a policy. Raise `PolicyConflicts` unless all conflicts are accepted by name."""
     return log.append(policy_applied_event(log, policy, accept, by, because))
 
 
 def policy_applied_event(
     log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> PolicyApplied:
-    """The event that puts a policy in force. Raises `Conflicting`."""
-    found = find_conflicts(log.state.with_policy(policy))
-    left = [c for c in found if c.rule.name not in accept]
-    if left:
-        raise PolicyConflicts(left)
+    """Return the event that activates a policy. Raise `PolicyConflicts`."""
+    conflicts = find_conflicts(log.state.with_policy(policy))
+    not_accepted = [conflict for conflict in conflicts if conflict.rule.name not in accept]
+    if not_accepted:
+        raise PolicyConflicts(not_accepted)
     sources = tuple((source.name, source.text) for source in policy.sources)
-    accepted = tuple(c.rule.name for c in found)
+    accepted = tuple(conflict.rule.name for conflict in conflicts)
     return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted)
 
 
 def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Charge what has already happened."""
-    known = log.state.entries.get(release.id)
-    if known is not None:
-        if encode_canonical(release_body_in(log.event(known.request_record))) != encode_canonical(
-            release.body
-        ):
+    """Charge a release that has already happened; a repeated import returns its record."""
+    entry = log.state.entries.get(release.id)
+    if entry is not None:
+        recorded = release_body_in(log.event(entry.request_record))
+        if encode_canonical(recorded) != encode_canonical(release.body):
             raise OperationRejected(
-                f"the id `{release.id}` is taken by another release", "id-taken"
+                f"the id `{release.id}` was used for another release", "id-taken"
             )
-        if known.status not in SPENDING_STATUSES:
+        if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(
-                f"`{release.id}` was {known.status}; import it under another id"
+                f"release `{release.id}` was {entry.status}; import it under another id"
             )
-        return known.request_record
+        return entry.request_record
     ensure_not_pending(log.state, release.id)
-    if log.state.policy is not None:
-        resolve_or_reject(release, log.state.policy)
+    if log.state.enforced is not None:
+        resolve_or_reject(release, log.state.enforced)
     return log.append(
         ReleaseImported(log.timestamp, by or release.by, because, release.id, release.body)
     )
 
 
 def relabel_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Describe a release anew."""
+    """Replace attributes, labels and names of a recorded release."""
     entry = log.state.entries.get(release.id)
     if entry is None:
         raise OperationRejected(f"there is no release `{release.id}`", "not-found")
     if not because.strip():
         raise OperationRejected(
-            "say `because`: relabelling changes what is charged", "because-missing"
+            "`because` is required: relabelling changes which rules are charged",
+            "because-missing",
         )
     charged = release_body_in(log.event(entry.charge_record))
-    if encode_canonical(loss_relevant_fields(charged)) != encode_canonical(
-        loss_relevant_fields(release.body)
-    ):
+    if not has_same_losses(charged, release.body):
         raise OperationRejected(
-            "relabelling keeps the mechanisms: only attributes, labels and names change"
+            "relabelling must keep the mechanisms; only attributes, labels and names may change"
         )
-    if log.state.policy is not None:
-        resolve_or_reject(release, log.state.policy)
+    if log.state.enforced is not None:
+        resolve_or_reject(release, log.state.enforced)
     return log.append(ReleaseRelabelled(log.timestamp, by, because, release.id, release.body))
+
+
+def has_same_losses(first: Body, second: Body) -> bool:
+    """Return whether two release bodies agree in every field that a loss depends on."""
+    return encode_canonical(loss_relevant_fields(first)) == encode_canonical(
+        loss_relevant_fields(second)
+    )

@@ -11,27 +11,28 @@ from dpolicy.privacy.cost_report import round_up_to_printed_float
 
 
 def find_conflicts(state: LedgerState) -> list[RuleStatus]:
-    """The kept rules that the past has already broken."""
-    return [balance for balance in rule_statuses(state) if not balance.holds]
+    """Return the kept rules that recorded releases exceed."""
+    return [status for status in rule_statuses(state) if not status.holds]
 
 
-def smallest_sufficient_budget(balance: RuleStatus) -> dict[str, float | None]:
-    """The least budget that the history satisfies, in the notion of the rule's own.
+def smallest_sufficient_budget(status: RuleStatus) -> dict[str, float | None]:
+    """Return the smallest budget that recorded releases satisfy, in the notion of the rule's own.
 
-    None where no budget of this notion would do: an infinite loss, or leaks where none are allowed.
+    A value is None if no budget of this notion is enough: the loss is infinite, or it has a δ-side
+    and the budget allows none.
     """
-    budget, bound = balance.rule.budget, balance.rule.bound
-    leaks = balance.loss.delta
-    spent = {key: value for key, value in balance.spent.items() if key != "delta"}
-    if not leaks or bound.delta is None or leaks <= bound.delta:
+    budget, bound = status.rule.budget, status.rule.bound
+    delta = status.loss.delta
+    spent = {key: value for key, value in status.spent.items() if key != "delta"}
+    if not delta or bound.delta is None or delta <= bound.delta:
         return spent
     if isinstance(budget, EpsilonDelta) and bound.delta:
-        return {**spent, "delta": round_up_to_printed_float(leaks * budget.delta / bound.delta)}
+        return {**spent, "delta": round_up_to_printed_float(delta * budget.delta / bound.delta)}
     return dict.fromkeys(spent)
 
 
 def conflict_to_json(conflict: RuleStatus) -> dict[str, Any]:
-    """A conflict for programs: the rule, who is at fault, and the smallest budget that would do."""
+    """Return a conflict as JSON: rule status, top spenders and the smallest sufficient budget."""
     return {
         **conflict.as_json(),
         "releases": list(conflict.spenders),

@@ -1,16 +1,15 @@
-"""The shell around `decide`: take the lock, catch up, decide, append, commit, and only then answer.
+"""Decision point: the interface for analysts, officers and approvers.
 
-A repeated id returns the recorded answer for ever; the same id with another body is an error. No
-"allowed" leaves before its event is durable, and if writing fails nothing was allowed.
+It returns a decision only after the record of the decision is durable; if writing fails, nothing
+was allowed. A repeated id returns the recorded decision; the same id with another body is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 
-from dpolicy.balances.partition_space import partition_space_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
@@ -18,15 +17,11 @@ from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposals
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
-from dpolicy.pdp.request_evaluation import (
-    ensure_policy_unchanged,
-    evaluate_release,
-    parse_request,
-    recorded_decision,
-)
+from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
@@ -35,77 +30,106 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 
 class DecisionPoint:
-    """Decides releases against a policy and a ledger. Safe to share between threads."""
+    """Decides releases against the active policy and a ledger. Safe to share between threads.
+
+    With `expected_policy`, a method raises `OperationRejected` (policy-changed) unless that policy
+    is active when the method writes. A caller that checked a request under a policy passes it.
+    """
 
     def __init__(self, ledger: str | Path | LedgerStore, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
         self._journal = Journal(store, clock)
-        self._check: Callable[[LedgerState], None] = lambda _: None
-
-    def bound_to_policy(self, policy: CompiledPolicy | None) -> DecisionPoint:
-        """The same, but it writes only while the policy is in force by which somebody judged.
-
-        What is found out before the lock is taken holds under it only then.
-        """
-        careful = copy(self)
-        careful._check = lambda state: ensure_policy_unchanged(state, policy)
-        return careful
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._journal.close()
 
-    def _write(self, work: Callable[[WriteTransaction], Result]) -> Result:
-        def checked(log: WriteTransaction) -> Result:
-            self._check(log.state)
-            return work(log)
+    def _write(
+        self,
+        command: Callable[[WriteTransaction], Result],
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> Result:
+        def check_and_run(log: WriteTransaction) -> Result:
+            commands.ensure_policy(log.state, expected_policy)
+            return command(log)
 
-        return self._journal.write(checked)
+        return self._journal.write(check_and_run)
 
-    # What analysts call
+    # For analysts
 
-    def submit(self, release: Release | Body, by: str = "") -> Decision:
-        """Decide a release and charge it, or return what was decided for this id before."""
-        asked = parse_request(release)
-        return self._write(lambda log: commands.decide_release(log, asked, by, reserve=False))
+    def submit(
+        self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
+    ) -> Decision:
+        """Decide a release and charge it; return the recorded decision for a repeated id."""
+        request = parse_request(release)
+        return self._write(
+            lambda log: commands.decide_release(log, request, by, reserve=False), expected_policy
+        )
 
-    def reserve(self, release: Release | Body, by: str = "") -> Decision:
-        """Decide a release and hold its cost until it is committed or voided."""
-        asked = parse_request(release)
-        return self._write(lambda log: commands.decide_release(log, asked, by, reserve=True))
+    def reserve(
+        self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
+    ) -> Decision:
+        """Decide a release and hold its cost until it is committed, voided or expires."""
+        request = parse_request(release)
+        return self._write(
+            lambda log: commands.decide_release(log, request, by, reserve=True), expected_policy
+        )
 
     def check(self, release: Release | Body) -> Decision:
-        """What `submit` would answer now; nothing is written."""
-        asked = parse_request(release)
-        with self._journal.read() as state:
-            known = state.entries.get(asked.id)
-            if known is None:
-                return evaluate_release(state, asked)
-            return recorded_decision(
-                read_event(self._journal.store, known.request_record), known.status, asked
-            )
+        """Return the decision that `submit` would give now; write nothing."""
+        request = parse_request(release)
+        with self._journal.read_with_balances() as state:
+            entry = state.entries.get(request.id)
+            if entry is None:
+                return evaluate_release(state, request)
+            event = read_event(self._journal.store, entry.request_record)
+            return recorded_decision(event, entry.status, request)
 
     def submit_batch(
-        self, choose: Callable[[LedgerState], Sequence[Release]], by: str = ""
+        self,
+        select: Callable[[LedgerState], Sequence[Release]],
+        by: str = "",
+        *,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> tuple[Decision, ...]:
-        """Submit what is chosen from the state, in one commit: all of it is allowed, or none."""
-        return self._write(lambda log: commands.decide_batch(log, choose(log.state), by))
+        """Submit the releases that `select` returns, in one commit; all are allowed, or none.
 
-    def read_state(self, look: Callable[[LedgerState], Result]) -> Result:
-        """What somebody reads off the state, which must not change it."""
-        with self._journal.read() as state:
-            return look(state)
+        `select` runs under the write lock, on a state with updated balances.
+        """
 
-    def commit(self, release: str, used: Release | Body | None = None, by: str = "") -> int:
-        """End a reservation that was used, wholly or in part; the number of its event."""
+        def select_and_decide(log: WriteTransaction) -> tuple[Decision, ...]:
+            log.state.update_balances()
+            return commands.decide_batch(log, select(log.state), by)
+
+        return self._write(select_and_decide, expected_policy)
+
+    def read_state(self, read: Callable[[LedgerState], Result]) -> Result:
+        """Return what `read` computes from the state; `read` must not change the state."""
+        with self._journal.read_with_balances() as state:
+            return read(state)
+
+    def commit(
+        self,
+        release: str,
+        used: Release | Body | None = None,
+        by: str = "",
+        *,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> int:
+        """End a reservation as used, wholly or by a smaller release; return the record number."""
         body = None if used is None else parse_request(used).body
-        return self._write(lambda log: commands.commit_reservation(log, release, body, by))
+        return self._write(
+            lambda log: commands.commit_reservation(log, release, body, by), expected_policy
+        )
 
     def void(self, release: str, because: str, by: str = "") -> int:
-        """End a reservation of which somebody attests that nothing was computed from data."""
+        """End a reservation as unused; return the record number.
+
+        The caller attests that nothing was computed from data.
+        """
         return self._write(lambda log: commands.void_reservation(log, release, because, by))
 
-    # What officers call
+    # For officers
 
     def apply(
         self,
@@ -113,88 +137,108 @@ class DecisionPoint:
         accept: Sequence[str] = (),
         by: str = "",
         because: str = "",
+        *,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
-        """Put a policy in force. Raises `Conflicting` unless every conflict is accepted by name."""
-        compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
-        return self._write(lambda log: commands.apply_policy(log, compiled, accept, by, because))
+        """Activate a policy; return the record number.
 
-    def import_past(self, release: Release | Body, because: str = "", by: str = "") -> int:
-        """Charge a release that has already happened, whatever the budgets say."""
-        asked = parse_request(release)
-        return self._write(lambda log: commands.import_release(log, asked, because, by))
+        Raise `PolicyConflicts` unless all conflicts are accepted by name.
+        """
+        compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
+        return self._write(
+            lambda log: commands.apply_policy(log, compiled, accept, by, because), expected_policy
+        )
+
+    def import_past(
+        self,
+        release: Release | Body,
+        because: str = "",
+        by: str = "",
+        *,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> int:
+        """Charge a release that has already happened, regardless of the budgets."""
+        request = parse_request(release)
+        return self._write(
+            lambda log: commands.import_release(log, request, because, by), expected_policy
+        )
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
-        """Describe a recorded release anew; its mechanisms must stay the same."""
-        asked = parse_request(release)
-        return self._write(lambda log: commands.relabel_release(log, asked, because, by))
+        """Replace attributes, labels and names of a recorded release; the mechanisms must stay."""
+        request = parse_request(release)
+        return self._write(lambda log: commands.relabel_release(log, request, because, by))
 
     def budgets(self, at: Mapping[str, str] | None = None) -> list[RuleStatus]:
-        """What was spent and is left, for every rule over all releases: at its worst place, or
-        at the worst of those named, such as `{"country": "CH", "time": "2026-10"}`.
+        """Return the status of every kept cumulative rule, at the block with the largest loss.
+
+        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks.
         """
-        with self._journal.read() as state:
-            place = (
-                partition_space_for(state.policy).parse_location(at)
-                if at and state.policy
-                else None
-            )
-            return rule_statuses(state, place)
+        with self._journal.read_with_balances() as state:
+            region = state.enforced.space.parse_location(at) if at and state.enforced else None
+            return rule_statuses(state, region)
 
     def conflicts(self, policy: CompiledPolicy) -> list[RuleStatus]:
-        """The rules of another policy that the past has already broken."""
+        """Return the rules of a candidate policy that recorded releases exceed."""
         with self._journal.read() as state:
             return find_conflicts(state.with_policy(policy))
 
-    # What needs two persons
+    # For proposals and approvers
 
     def propose(
-        self, release: Release | Body, by: str, *, reserve: bool = False
+        self,
+        release: Release | Body,
+        by: str,
+        *,
+        reserve: bool = False,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> Decision | Proposal:
-        """Let a release wait for a second person, or return what was decided for this id."""
-        asked = parse_request(release)
-        return self._write(lambda log: proposals.propose_release(log, asked, by, reserve))
+        """Propose a release; return the recorded decision for a repeated id."""
+        request = parse_request(release)
+        return self._write(
+            lambda log: proposals.propose_release(log, request, by, reserve), expected_policy
+        )
 
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
-        """Let the end of a reservation wait for a second person."""
+        """Propose to end a reservation as unused."""
         return self._write(lambda log: proposals.propose_void(log, release, because, by))
 
     def propose_policy(
         self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
     ) -> Proposal:
-        """Let a policy wait for a second person."""
+        """Propose a policy. Raise `PolicyConflicts` as `apply` does."""
         return self._write(lambda log: proposals.propose_policy(log, policy, accept, by, because))
 
     def approve(self, proposal: int, by: str, because: str = "") -> Decision | int:
-        """Do what was proposed: the decision of a release, else the number of its event."""
+        """Approve a proposal and carry it out; return the decision, or the record number."""
         return self._write(lambda log: proposals.approve_proposal(log, proposal, by, because))
 
     def reject(self, proposal: int, by: str, because: str = "") -> int:
-        """Refuse what was proposed; the number of the event."""
+        """Reject a proposal; return the record number."""
         return self._write(lambda log: proposals.reject_proposal(log, proposal, by, because))
 
     @property
     def proposals(self) -> Mapping[int, Proposal]:
-        """Everything that was proposed, by the number of its event."""
+        """All proposals by record number."""
         with self._journal.read() as state:
             return dict(state.proposals)
 
-    def event(self, sequence: int) -> Event:
-        """The event of a record that is there."""
-        return read_event(self._journal.store, sequence)
+    # Ledger
 
-    # What is looked up
+    def event(self, sequence: int) -> Event:
+        """Return the event of a record that exists."""
+        return read_event(self._journal.store, sequence)
 
     @property
     def head(self) -> Head:
-        """The last record that this process knows to be durable; asked without waiting."""
+        """The last record that this process knows to be durable; does not wait for the lock."""
         return self._journal.head
 
     def records(self, behind: int = 0) -> Iterator[Record]:
-        """The durable records behind a number, in order."""
+        """Read the durable records after number `behind`, in order."""
         return self._journal.store.records_after(behind)
 
     def find_release(self, release: str) -> tuple[ReleaseEntry, Event]:
-        """How a release stands, and the event in which it was asked for."""
+        """Return the entry of a release and the event of its request."""
         with self._journal.read() as state:
             entry = state.entries.get(release)
         if entry is None:
@@ -203,12 +247,18 @@ class DecisionPoint:
 
     @property
     def policy(self) -> CompiledPolicy | None:
-        """The policy in force."""
+        """The active policy."""
         with self._journal.read() as state:
             return state.policy
 
     @property
+    def enforced_policy(self) -> EnforcedPolicy | None:
+        """The active policy, compiled for enforcement."""
+        with self._journal.read() as state:
+            return state.enforced
+
+    @property
     def entries(self) -> Mapping[str, ReleaseEntry]:
-        """Every release by its id."""
+        """All releases by id."""
         with self._journal.read() as state:
             return dict(state.entries)

@@ -1,8 +1,8 @@
-"""A candidate policy and a history → what would have been decided otherwise (platforms 3.1).
+"""Impact of a candidate policy: recorded decisions that it would have changed (platforms 3.1).
 
-Every release that was asked for is decided again, in order, on what the candidate would have
-allowed before it. What happened stays as it was: past releases are charged, and what was reserved
-ends as it did.
+The replay decides every decided release again, in order, against what the candidate would have
+allowed before it. Other events stay as recorded: imported releases are charged, and reservations
+end as they did.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from dpolicy.ledger.events import (
     next_record,
 )
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
+from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy
 
-#: Releases that are decided again: a few thousand a second, and nobody waits for minutes.
+#: Limit of replayed releases. A replay decides a few thousand per second.
 MAX_REPLAYED_RELEASES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyImpact:
-    """How many releases were decided again, and which would have been decided otherwise.
+    """Number of replayed releases, and ids of those whose decision would change.
 
-    `unreadable` are those that the candidate has no words for; they are counted as denied.
+    `unreadable` are the releases that the candidate's vocabulary does not cover; they count as
+    denied. `complete` is False if the limit was reached.
     """
 
     replayed: int
@@ -49,7 +51,7 @@ class PolicyImpact:
     complete: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The impact for programs."""
+        """Return the impact as JSON."""
         return {
             "replayed": self.replayed,
             "complete": self.complete,
@@ -60,65 +62,66 @@ class PolicyImpact:
 
 
 def replay_under_policy(
-    policy: CompiledPolicy, records: Iterable[Record], most: int = MAX_REPLAYED_RELEASES
+    policy: CompiledPolicy, records: Iterable[Record], limit: int = MAX_REPLAYED_RELEASES
 ) -> PolicyImpact:
-    """Decide the history again under another policy, as far as `most` releases go."""
-    again = _Again(policy)
-    count = 0
+    """Replay at most `limit` decided releases under a candidate policy."""
+    replay = _Replay(policy)
+    count, complete = 0, True
     denied: list[str] = []
     allowed: list[str] = []
     unreadable: list[str] = []
     for record in records:
         event = from_bytes(record.payload)
         if not isinstance(event, ReleaseDecided):
-            again.take(event)
+            replay.apply(event)
             continue
-        if count == most:
-            return PolicyImpact(
-                count, tuple(denied), tuple(allowed), tuple(unreadable), complete=False
-            )
+        if count == limit:
+            complete = False
+            break
         count += 1
-        answer = again.decide(event)
-        if answer is None:
+        would_allow = replay.decide(event)
+        if would_allow is None:
             unreadable.append(event.release)
-        elif answer != event.allowed:
-            (allowed if answer else denied).append(event.release)
-    return PolicyImpact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete=True)
+        elif would_allow != event.allowed:
+            (allowed if would_allow else denied).append(event.release)
+    return PolicyImpact(count, tuple(denied), tuple(allowed), tuple(unreadable), complete)
 
 
-class _Again:
-    """The history as it would be: a log of its own, folded as any other."""
+class _Replay:
+    """Ledger state as it would be under the candidate policy. Mutable."""
 
     def __init__(self, policy: CompiledPolicy) -> None:
-        self._policy, self._state = policy, LedgerState()
+        self._state = LedgerState()
         sources = tuple((source.name, source.text) for source in policy.sources)
-        self._add(PolicyApplied("2000-01-01T00:00:00+00:00", "", "", policy.digest, sources, ()))
+        self._fold(PolicyApplied("2000-01-01T00:00:00+00:00", "", "", policy.digest, sources, ()))
 
     def decide(self, event: ReleaseDecided) -> bool | None:
-        """Whether a release would have been allowed; None if it could not have been read."""
-        self._state.now = first_day_of_month(event.at)
+        """Return whether the release would be allowed; None if it cannot be resolved."""
+        state = self._state
+        state.now = first_day_of_month(event.at)
+        state.update_balances()
+        enforced = active_policy(state)
         try:
-            mechanisms = resolve_or_reject(release_from_body(event.body), self._policy)
-            balances = self._state.balances
-            allowed = decide(self._policy, balances, mechanisms, self._state.today).allowed
+            mechanisms = resolve_or_reject(release_from_body(event.body), enforced)
+            allowed = decide(enforced, state.balances, mechanisms, state.today).allowed
         except (ReleaseRejected, InvalidValue):
             return None
         if allowed:
-            self._add(replace(event, allowed=True, answer="{}"))
+            self._fold(replace(event, allowed=True, answer="{}"))
         return allowed
 
-    def take(self, event: Event) -> None:
-        """What happened besides decisions, where it still has a meaning."""
+    def apply(self, event: Event) -> None:
+        """Fold an event that is not a decision, if its release exists under the candidate."""
         match event:
             case ReleaseImported():
-                self._add(event)
+                self._fold(event)
             case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
                 entry = self._state.entries.get(event.release)
                 if entry is not None and entry.status == RESERVED:
-                    self._add(event)
+                    self._fold(event)
             case ReleaseRelabelled():
                 if event.release in self._state.entries:
-                    self._add(event)
+                    self._fold(event)
 
-    def _add(self, event: Event) -> None:
+    def _fold(self, event: Event) -> None:
         self._state.fold([next_record(self._state.head, event)])

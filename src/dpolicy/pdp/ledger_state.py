@@ -1,6 +1,6 @@
-"""Events → what they add up to: the policy in force, every release by id, what each rule has spent.
+"""Ledger state: the active policy, all releases and the charge groups, folded from the records.
 
-Nothing here is stored as truth: the same state comes out of the log every time.
+The state is computed, never stored as truth: the same records always give the same state.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpolicy.balances.balances import Balances, Charge
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
@@ -22,13 +23,13 @@ from dpolicy.ledger.events import (
     from_bytes,
     mechanism_bytes,
 )
-from dpolicy.pdp.charge_groups import ChargeGroup, SpendingTotals
+from dpolicy.pdp.charge_groups import ChargeGroup, Resolution, SpendingTotals
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
-#: What a release is: the last two words are final, and so is `denied`.
+#: Statuses of a release. Only `reserved` changes: to voided, committed or expired.
 ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
     "allowed",
     "denied",
@@ -38,15 +39,15 @@ ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
 )
 EXPIRED, IMPORTED = "expired", "imported"
 
-#: All of them, for snapshots.
+#: All statuses; a snapshot stores positions in this tuple.
 STATUSES = (ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED, EXPIRED, IMPORTED)
 
-#: Everything but what was denied or voided counts as spent.
+#: Statuses of releases that are charged: all except denied and voided.
 SPENDING_STATUSES = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
 
 
 class ReleaseEntry(NamedTuple):
-    """One release: how it stands, the records of what was asked and charged, and its content."""
+    """Status of a release, the records of its request and its charge, and its charge group."""
 
     status: str
     request_record: int
@@ -55,10 +56,7 @@ class ReleaseEntry(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """Something that waits for a second person, or was answered by one.
-
-    `about` is the id of a release, or the digest of a policy.
-    """
+    """A proposal, open or answered; `subject` is the id of a release or the digest of a policy."""
 
     number: int
     kind: str
@@ -71,15 +69,18 @@ class Proposal(NamedTuple):
 
 @dataclass(slots=True)
 class LedgerState:
-    """The fold of a log up to `head`.
+    """Fold of the records up to `head`. Mutable.
 
-    `policy_at` is the record of the policy in force; `open` says when each reservation runs out;
-    `month` is the first day of the month that the ledger has reached, which only moves on; `now`
-    that of whoever looks at it, and no part of what is folded.
+    `enforced` is the active policy and `policy_record` the record that activated it.
+    `open_reservations` has the expiry time of each. `month` is the first day of the latest month in
+    the ledger; it never decreases. `now` is the first day of the reader's current month and is not
+    part of the fold.
+
+    Folding does not charge balances. Call `update_balances` before reading `balances`.
     """
 
     head: Record | None = None
-    policy: CompiledPolicy | None = None
+    enforced: EnforcedPolicy | None = None
     policy_record: int = 0
     entries: dict[str, ReleaseEntry] = field(default_factory=dict)
     open_reservations: dict[str, str] = field(default_factory=dict)
@@ -87,203 +88,252 @@ class LedgerState:
     month: int = 0
     now: int = 0
     proposals: dict[int, Proposal] = field(default_factory=dict)
-    _newest: dict[tuple[str, str], int] = field(default_factory=dict)
-    _numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
-    _account: SpendingTotals | None = None
-    _changed: set[int] = field(default_factory=set)
+    _newest_proposals: dict[tuple[str, str], int] = field(default_factory=dict)
+    _group_numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
+    _totals: SpendingTotals | None = None
+    _changed_groups: set[int] = field(default_factory=set)
 
     @property
     def sequence(self) -> int:
-        """The number of the last record."""
+        """The number of the last record; 0 for an empty ledger."""
         return self.head.sequence if self.head else 0
 
     @property
+    def policy(self) -> CompiledPolicy | None:
+        """The active policy."""
+        return self.enforced.policy if self.enforced else None
+
+    @property
     def today(self) -> int:
-        """The month in which balances are looked at."""
+        """The first day of the month for which balances are computed."""
         return max(self.month, self.now)
 
     @property
-    def account(self) -> SpendingTotals:
-        """What the contents add up to under the policy in force."""
-        if self._account is None:
-            raise InvariantBroken("there is no policy yet")
-        return self._account
+    def totals(self) -> SpendingTotals:
+        """Balances of the charge groups under the active policy."""
+        if self._totals is None:
+            raise InvariantBroken("the ledger has no policy yet")
+        return self._totals
 
     @property
     def balances(self) -> Balances:
-        """What each rule has spent."""
-        found = self.account.balances(self.charge_groups, self._changed, self.today)
-        self._changed = set()
-        return found
+        """The balances of all cumulative rules. Read-only.
 
-    def fold(self, records: Iterable[Record]) -> None:
-        """Take records in, each after checking that it belongs behind the last one."""
+        Raise `InvariantBroken` if the state changed after the last `update_balances`.
+        """
+        if self._changed_groups or not self.totals.is_current(self.today):
+            raise InvariantBroken("the balances are older than the state; update them first")
+        return self.totals.balances
+
+    def update_balances(self) -> None:
+        """Charge everything that changed since the last update; without a policy, do nothing."""
+        if self._totals is not None:
+            self._totals.update(self.charge_groups, self._changed_groups, self.today)
+            self._changed_groups = set()
+
+    def fold(self, records: Iterable[Record], resolution: Resolution | None = None) -> None:
+        """Apply records to the state, checking the hash chain at each record.
+
+        `resolution` has the resolved mechanisms of a single decided release, if they are known.
+        """
         for record in records:
             check_chain(self.head, record)
-            said = decode_event_fast(record.payload)
-            self.month = max(self.month, first_day_of_month(said["at"]))
-            self._take(said, record)
+            event_fields = decode_event_fast(record.payload)
+            self.month = max(self.month, first_day_of_month(event_fields["at"]))
+            self._apply(event_fields, record, resolution)
             self.head = record
 
     def entry(self, release: str) -> ReleaseEntry:
-        """A release that is there."""
+        """Return the entry of a release. Raise `LedgerDamaged` if there is none."""
         if release not in self.entries:
-            raise LedgerDamaged(f"the release `{release}` is spoken of before it was asked for")
+            raise LedgerDamaged(f"record refers to unknown release `{release}`")
         return self.entries[release]
 
-    def newest_proposal(self, kind: str, about: str) -> Proposal | None:
-        """The newest proposal about a release or a policy."""
-        return self.proposals.get(self._newest.get((kind, about), 0))
+    def newest_proposal(self, kind: str, subject: str) -> Proposal | None:
+        """Return the newest proposal of a kind for a release or a policy."""
+        return self.proposals.get(self._newest_proposals.get((kind, subject), 0))
 
     def propose(self, proposal: Proposal) -> None:
-        """Take in a proposal."""
+        """Add a proposal."""
         self.proposals[proposal.number] = proposal
-        self._newest[proposal.kind, proposal.subject] = proposal.number
+        self._newest_proposals[proposal.kind, proposal.subject] = proposal.number
 
     def charges_for_release(self, entry: ReleaseEntry) -> tuple[Charge, ...]:
-        """What a release costs each kept rule."""
-        return self.account.charges_for_group(
-            entry.charge_group, self.charge_groups[entry.charge_group]
-        )
+        """Return the charges of a release to the kept rules."""
+        group = self.charge_groups[entry.charge_group]
+        return self.totals.charges_for_group(entry.charge_group, group)
 
     def groups_charged_to_rule(
-        self, rule: int, at: Point | None
+        self, rule: int, point: Point | None
     ) -> Iterator[tuple[ChargeGroup, LossArray]]:
-        """The contents that a rule is charged for, here or anywhere, with the cost of a release."""
-        for number, row in self.account.groups_charged_to(rule, self.charge_groups, at):
+        """Yield the groups that are charged to a rule, with the cost of one release.
+
+        With a `point`, yield only groups that are charged there.
+        """
+        for number, row in self.totals.groups_charged_to(rule, self.charge_groups, point):
             yield self.charge_groups[number], row
 
     def max_groups_charged_to_rule(self, rule: int) -> int:
-        """No fewer contents than a rule is charged for."""
-        return self.account.max_groups_charged_to(rule, self.charge_groups)
+        """Return an upper bound on the number of groups that are charged to a rule."""
+        return self.totals.max_groups_charged_to(rule, self.charge_groups)
 
-    def spending_releases(self, content: ChargeGroup) -> Iterator[str]:
-        """The releases of a content that count."""
-        for release in content.release_ids:
+    def spending_releases(self, group: ChargeGroup) -> Iterator[str]:
+        """Yield the ids of the releases of a group that are charged."""
+        for release in group.release_ids:
             entry = self.entries[release]
             if (
                 entry.status in SPENDING_STATUSES
-                and self.charge_groups[entry.charge_group] is content
+                and self.charge_groups[entry.charge_group] is group
             ):
                 yield release
 
     def with_policy(self, policy: CompiledPolicy) -> LedgerState:
-        """The same history under another policy, to look at while this one does not change."""
+        """Return the state under another policy, with updated balances.
+
+        The result shares entries and charge groups with this state: read it only while this state
+        does not change, and do not fold into it.
+        """
         other = LedgerState(
-            self.head,
-            policy,
-            0,
-            self.entries,
-            self.open_reservations,
-            self.charge_groups,
-            self.today,
+            head=self.head,
+            entries=self.entries,
+            open_reservations=self.open_reservations,
+            charge_groups=self.charge_groups,
+            month=self.today,
         )
         other._change_policy(policy)
+        other.update_balances()
         return other
 
-    def restore(self, account: SpendingTotals, policy_at: int) -> None:
-        """Take over an account in which all contents are charged already."""
-        self.policy, self.policy_record, self._account = account.policy, policy_at, account
-        self._numbers = {(c.by, c.mechanisms, c.month): n for n, c in enumerate(self.charge_groups)}
+    def restore(self, totals: SpendingTotals, policy_record: int) -> None:
+        """Take over totals in which all charge groups are already charged."""
+        self.enforced, self.policy_record, self._totals = totals.enforced, policy_record, totals
+        self._group_numbers = {
+            (group.by, group.mechanisms, group.month): number
+            for number, group in enumerate(self.charge_groups)
+        }
         for release, entry in self.entries.items():
             if entry.status in SPENDING_STATUSES:
                 self.charge_groups[entry.charge_group].release_ids.append(release)
 
-    def _take(self, event_fields: dict[str, Any], record: Record) -> None:
+    def _apply(
+        self, event_fields: dict[str, Any], record: Record, resolution: Resolution | None
+    ) -> None:
         match event_fields["event"]:
             case "release-decided":
-                status = RESERVED if event_fields["reserved"] else ALLOWED
-                status = status if event_fields["allowed"] else DENIED
-                self._add(event_fields, record, status)
-                if status == RESERVED:
-                    self.open_reservations[event_fields["release"]] = event_fields["expires"]
+                self._add_decided_release(event_fields, record, resolution)
             case "release-imported":
-                self._add(event_fields, record, IMPORTED)
+                self._add_release(event_fields, record, IMPORTED)
             case "policy-applied":
                 event = from_bytes(record.payload)
                 if isinstance(event, PolicyApplied):
                     self.policy_record = record.sequence
                     self._change_policy(compile_recorded_policy(event))
             case "release-committed" if event_fields["body"] is not None:
-                self._replace(event_fields["release"], COMMITTED, event_fields["body"], record)
+                self._replace_charge(event_fields["release"], event_fields["body"], record)
+                self._set_status(event_fields["release"], COMMITTED)
+            case "release-committed":
+                self._set_status(event_fields["release"], COMMITTED)
             case "release-relabelled":
-                self._replace(event_fields["release"], None, event_fields["body"], record)
-            case "release-proposed" | "void-proposed" | "policy-proposed" as proposed:
-                kind, about = proposed.removesuffix("-proposed"), event_fields.get("release", "")
-                about = event_fields.get("digest", about)
-                self.propose(
-                    Proposal(record.sequence, kind, about, event_fields["by"], event_fields["at"])
-                )
+                self._replace_charge(event_fields["release"], event_fields["body"], record)
+            case "release-voided":
+                self._set_status(event_fields["release"], VOIDED)
+            case "release-proposed" | "void-proposed" | "policy-proposed" as name:
+                self._add_proposal(name.removesuffix("-proposed"), event_fields, record)
             case "proposal-answered":
-                self._answer(event_fields["proposal"], event_fields["approved"])
-            case ended:
-                ends = {"release-committed": COMMITTED, "release-voided": VOIDED}
-                self._replace(event_fields["release"], ends.get(ended, EXPIRED))
+                self._answer_proposal(event_fields["proposal"], event_fields["approved"])
+            case _:
+                self._set_status(event_fields["release"], EXPIRED)
 
-    def _answer(self, number: int, approved: bool) -> None:
-        if number not in self.proposals:
-            raise LedgerDamaged(f"proposal {number} is answered before it was made")
-        self.proposals[number] = self.proposals[number]._replace(open=False, approved=approved)
+    def _add_decided_release(
+        self, event_fields: dict[str, Any], record: Record, resolution: Resolution | None
+    ) -> None:
+        status = RESERVED if event_fields["reserved"] else ALLOWED
+        status = status if event_fields["allowed"] else DENIED
+        group = self._add_release(event_fields, record, status)
+        if status == RESERVED:
+            self.open_reservations[event_fields["release"]] = event_fields["expires"]
+        if resolution is not None and status in SPENDING_STATUSES:
+            self.totals.add_resolution(group, resolution)
 
-    def _add(self, event_fields: dict[str, Any], record: Record, status: str) -> None:
+    def _add_release(self, event_fields: dict[str, Any], record: Record, status: str) -> int:
+        """Add a release; return the number of its charge group."""
         release = event_fields["release"]
         if release in self.entries:
-            raise LedgerDamaged(f"the release `{release}` is in the ledger twice")
-        content = self._content(event_fields["body"], record, self.month)
-        self.entries[release] = ReleaseEntry(status, record.sequence, record.sequence, content)
+            raise LedgerDamaged(f"release `{release}` is recorded twice")
+        group = self._find_or_add_group(event_fields["body"], record, self.month)
+        self.entries[release] = ReleaseEntry(status, record.sequence, record.sequence, group)
         if status in SPENDING_STATUSES:
-            self._count(release, content, 1)
+            self._change_count(release, group, 1)
+        return group
 
-    def _replace(
-        self, release: str, status: str | None, body: Any = None, record: Record | None = None
-    ) -> None:
-        """A release that stands otherwise now, or is charged for another content since then."""
-        old = self.entry(release)
-        new = old._replace(status=status or old.status)
-        if record is not None:
-            content = self._content(body, record, self.charge_groups[old.charge_group].month)
-            new = new._replace(charge_record=record.sequence, charge_group=content)
-        self.open_reservations.pop(release, None) if status else None
+    def _set_status(self, release: str, status: str) -> None:
+        """End a reservation with a new status."""
+        entry = self.entry(release)
+        self.open_reservations.pop(release, None)
+        self._replace_entry(release, entry._replace(status=status))
+
+    def _replace_charge(self, release: str, body: Any, record: Record) -> None:
+        """Charge a release by another body, in the month of its old charge."""
+        entry = self.entry(release)
+        month = self.charge_groups[entry.charge_group].month
+        group = self._find_or_add_group(body, record, month)
+        self._replace_entry(
+            release, entry._replace(charge_record=record.sequence, charge_group=group)
+        )
+
+    def _replace_entry(self, release: str, new: ReleaseEntry) -> None:
+        old = self.entries[release]
         self.entries[release] = new
-        before, after = old.status in SPENDING_STATUSES, new.status in SPENDING_STATUSES
-        if (before, old.charge_group) != (after, new.charge_group):
-            self._count(release, old.charge_group, -before)
-            self._count(release, new.charge_group, after)
+        was_charged, is_charged = old.status in SPENDING_STATUSES, new.status in SPENDING_STATUSES
+        if (was_charged, old.charge_group) != (is_charged, new.charge_group):
+            self._change_count(release, old.charge_group, -was_charged)
+            self._change_count(release, new.charge_group, is_charged)
 
-    def _count(self, release: str, content: int, more: int) -> None:
-        held = self.charge_groups[content]
-        held.count += more
-        if more > 0:
-            held.release_ids.append(release)
-        self._changed.add(content)
+    def _change_count(self, release: str, number: int, difference: int) -> None:
+        group = self.charge_groups[number]
+        group.count += difference
+        if difference > 0:
+            group.release_ids.append(release)
+        self._changed_groups.add(number)
 
-    def _content(self, body: Any, record: Record, month: int) -> int:
-        """The number of the content of a record, which is new if nobody asked for it before."""
+    def _find_or_add_group(self, body: Any, record: Record, month: int) -> int:
+        """Return the number of the charge group of a release body."""
         if not isinstance(body, dict):
-            raise LedgerDamaged("a record has a `body` of the wrong shape")
+            raise LedgerDamaged("record has a `body` of the wrong shape")
         key = (body.get("by", ""), mechanism_bytes(record.payload), month)
-        number = self._numbers.get(key) if isinstance(key[0], str) else None
+        number = self._group_numbers.get(key) if isinstance(key[0], str) else None
         if number is None:
             check_body(body)
-            number = self._numbers[key] = len(self.charge_groups)
+            number = self._group_numbers[key] = len(self.charge_groups)
             self.charge_groups.append(ChargeGroup(*key))
         return number
 
+    def _add_proposal(self, kind: str, event_fields: dict[str, Any], record: Record) -> None:
+        subject = event_fields["digest"] if kind == "policy" else event_fields["release"]
+        self.propose(
+            Proposal(record.sequence, kind, subject, event_fields["by"], event_fields["at"])
+        )
+
+    def _answer_proposal(self, number: int, approved: bool) -> None:
+        if number not in self.proposals:
+            raise LedgerDamaged(f"record answers unknown proposal {number}")
+        self.proposals[number] = self.proposals[number]._replace(open=False, approved=approved)
+
     def _change_policy(self, policy: CompiledPolicy) -> None:
-        self.policy = policy
-        self._account = SpendingTotals(policy)
-        self._changed = set(range(len(self.charge_groups)))
+        self.enforced = enforce(policy)
+        self._totals = SpendingTotals(self.enforced)
+        self._changed_groups = set(range(len(self.charge_groups)))
 
 
 @lru_cache(maxsize=1024)
-def first_day_of_month(at: str) -> int:
-    """The first day of the month of a time such as 2026-10-28T12:00:00+00:00."""
+def first_day_of_month(timestamp: str) -> int:
+    """Return the first day of the month of a timestamp such as 2026-10-28T12:00:00+00:00."""
     try:
-        return date.fromisoformat(f"{at[:7]}-01").toordinal()
+        return date.fromisoformat(f"{timestamp[:7]}-01").toordinal()
     except ValueError:
-        raise LedgerDamaged(f"a record was written at `{at[:40]}`, which is no time") from None
+        raise LedgerDamaged(f"record has the invalid time `{timestamp[:40]}`") from None
 
 
 def compile_recorded_policy(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
-    """The policy of an event, compiled from its own texts."""
+    """Compile the policy of an event from the texts that the event contains."""
     return compile_policy([Source(name, text) for name, text in event.sources])

@@ -1,8 +1,9 @@
-"""What needs two persons: one proposes, another answers, and what is approved is done at once.
+"""Proposals: commands that need a second approver.
 
-A proposal is an event: it outlives servers and is shared between them. It holds no budget; what is
-approved is decided by the rules and balances of that moment, in the same commit as the answer.
-Which acts need two persons is for the service to say (its access file), not for the ledger.
+One person proposes and another answers; an approved proposal is carried out at once, in the same
+commit as the answer. A proposal is an event, so it outlives servers and is shared between them. It
+reserves no budget: the decision point decides it when it is approved. The access file of the
+service determines which commands need a proposal, not the ledger.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from dpolicy.pdp import commands
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
-    no_policy_error,
-    recorded_decision,
+    active_policy,
+    decide_mechanisms,
+    explain_verdict,
     rejected_release_error,
 )
 from dpolicy.releases.body import release_from_body
@@ -37,102 +39,113 @@ from dpolicy.rules.compiler import CompiledPolicy
 def propose_release(
     log: WriteTransaction, release: Release, by: str, reserve: bool
 ) -> Decision | Proposal:
-    """Let a release wait; the same id asked again waits on, or gets what was decided."""
-    known = log.state.entries.get(release.id)
-    if known is not None:
-        return recorded_decision(log.event(known.request_record), known.status, release)
-    waiting = log.state.newest_proposal("release", release.id)
-    if waiting is not None:
-        if encode_canonical(release_body_in(log.event(waiting.number))) != encode_canonical(
-            release.body
-        ):
+    """Propose a release. For a repeated id, return its open proposal or recorded decision."""
+    recorded = commands.find_recorded_decision(log, release)
+    if recorded is not None:
+        return recorded
+    earlier = log.state.newest_proposal("release", release.id)
+    if earlier is not None:
+        proposed = release_body_in(log.event(earlier.number))
+        if encode_canonical(proposed) != encode_canonical(release.body):
             raise OperationRejected(
                 f"the id `{release.id}` was used for another release", "id-taken"
             )
-        if not waiting.open:
+        if not earlier.open:
             raise rejected_release_error(release.id)
-        return waiting
-    if log.state.policy is None:
-        raise no_policy_error()
-    resolve_or_reject(release, log.state.policy)
-    return _made(log, ReleaseProposed(log.timestamp, by, release.id, release.body, reserve))
+        return earlier
+    resolve_or_reject(release, active_policy(log.state))
+    event = ReleaseProposed(log.timestamp, by, release.id, release.body, reserve)
+    return _append_proposal(log, event)
 
 
 def propose_void(log: WriteTransaction, release: str, because: str, by: str) -> Proposal:
-    """Let the end of a reservation wait."""
+    """Propose to end a reservation as unused; return an open proposal for it if there is one."""
     commands.ensure_voidable(log, release, because)
-    waiting = log.state.newest_proposal("void", release)
-    if waiting is not None and waiting.open:
-        return waiting
-    return _made(log, VoidProposed(log.timestamp, by, release, because))
+    earlier = log.state.newest_proposal("void", release)
+    if earlier is not None and earlier.open:
+        return earlier
+    return _append_proposal(log, VoidProposed(log.timestamp, by, release, because))
 
 
 def propose_policy(
     log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> Proposal:
-    """Let a policy wait. Raises `Conflicting` as putting it in force would."""
+    """Propose a policy. Raise `PolicyConflicts` as `apply_policy` does."""
     event = commands.policy_applied_event(log, policy, accept, by, because)
-    waiting = log.state.newest_proposal("policy", policy.digest)
-    if waiting is not None and waiting.open:
-        return waiting
-    sources, accepted = event.sources, event.accepted
-    return _made(log, PolicyProposed(log.timestamp, by, because, policy.digest, sources, accepted))
+    earlier = log.state.newest_proposal("policy", policy.digest)
+    if earlier is not None and earlier.open:
+        return earlier
+    proposed = PolicyProposed(
+        log.timestamp, by, because, policy.digest, event.sources, event.accepted
+    )
+    return _append_proposal(log, proposed)
 
 
-def _made(log: WriteTransaction, event: Event) -> Proposal:
+def _append_proposal(log: WriteTransaction, event: Event) -> Proposal:
     return log.state.proposals[log.append(event)]
 
 
 def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) -> Decision | int:
-    """Agree, and do what was proposed."""
-    proposal = _open(log, number, by)
-    event = log.event(number)
+    """Approve a proposal and carry it out.
+
+    Return the decision of a release, or the record number of any other event.
+    """
+    proposal = _find_open_proposal(log, number, by)
     answer = ProposalAnswered(log.timestamp, by, because, number, True)
-    decision, effect = _carried_out(log, event, proposal.by)
+    match log.event(number):
+        case ReleaseProposed() as proposed:
+            return _approve_release(log, proposed, proposal.by, answer)
+        case VoidProposed() as proposed:
+            effect: Event = commands.release_voided_event(
+                log, proposed.release, proposed.because, proposal.by
+            )
+        case PolicyProposed() as proposed:
+            policy = compile_recorded_policy(proposed)
+            effect = commands.policy_applied_event(
+                log, policy, proposed.accepted, proposal.by, proposed.because
+            )
+        case _:
+            raise InvariantBroken(f"record {number} is not a proposal")
     log.append(answer)
-    done = log.append(effect)
-    return done if decision is None else decision
+    return log.append(effect)
+
+
+def _approve_release(
+    log: WriteTransaction, proposed: ReleaseProposed, by: str, answer: ProposalAnswered
+) -> Decision:
+    """Decide a proposed release; append the answer, then the decision."""
+    release = release_from_body(proposed.body)
+    if release.id in log.state.entries:
+        raise OperationRejected(
+            f"release `{release.id}` is already recorded; reject this proposal", "id-taken"
+        )
+    mechanisms = resolve_or_reject(release, active_policy(log.state))
+    log.state.update_balances()
+    verdict = decide_mechanisms(log.state, mechanisms)
+    decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)
+    event = commands.release_decided_event(log, release, decision, by, reserve=proposed.reserve)
+    log.append(answer)
+    log.append(event, resolution=mechanisms)
+    return decision
 
 
 def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:
-    """Do not agree; nothing of it happens."""
-    _open(log, number, by)
+    """Reject a proposal; return the record number of the answer."""
+    _find_open_proposal(log, number, by)
     return log.append(ProposalAnswered(log.timestamp, by, because, number, False))
 
 
-def _open(log: WriteTransaction, number: int, by: str) -> Proposal:
-    """A proposal that this person may answer."""
+def _find_open_proposal(log: WriteTransaction, number: int, by: str) -> Proposal:
+    """Return an open proposal that `by` may answer. Raise `OperationRejected`."""
     proposal = log.state.proposals.get(number)
     if proposal is None:
         raise OperationRejected(f"there is no proposal {number}", "not-found")
     if not proposal.open:
-        word = "approved" if proposal.approved else "rejected"
-        raise OperationRejected(f"proposal {number} was {word} before", "already-answered")
+        answer = "approved" if proposal.approved else "rejected"
+        raise OperationRejected(f"proposal {number} is already {answer}", "already-answered")
     if not by or by == proposal.by:
         raise OperationRejected(
-            f"`{proposal.by}` proposed this: another must answer", "second-person"
+            f"`{proposal.by}` made proposal {number}; another person must answer it",
+            "second-person",
         )
     return proposal
-
-
-def _carried_out(log: WriteTransaction, event: Event, by: str) -> tuple[Decision | None, Event]:
-    """What doing it comes to: a decision for a release, and the event that follows the answer."""
-    match event:
-        case ReleaseProposed():
-            release = release_from_body(event.body)
-            if release.id in log.state.entries:
-                raise OperationRejected(
-                    f"`{release.id}` was charged otherwise: reject this", "id-taken"
-                )
-            behind_answer = log.state.sequence + 2
-            return commands.release_decided_event(
-                log, release, by, reserve=event.reserve, at=behind_answer
-            )
-        case VoidProposed():
-            return None, commands.release_voided_event(log, event.release, event.because, by)
-        case PolicyProposed():
-            policy = compile_recorded_policy(event)
-            return None, commands.policy_applied_event(
-                log, policy, event.accepted, by, event.because
-            )
-    raise InvariantBroken("only what was proposed can be answered")

@@ -1,18 +1,25 @@
-"""A state and a request → the decision to record, or why the request makes no sense there; pure.
+"""Evaluate a release request against the ledger state; pure.
 
-A repeated id gives back the recorded answer. What ends or redescribes a release may never lower
-what it is charged for beyond what was really run.
+A repeated id returns the recorded decision. Committing or relabelling a release never lowers its
+charge below the cost of the mechanisms that were run.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from dpolicy.balances.enforced_policy import enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.counter_offers import find_counter_offers
-from dpolicy.decisions.decide import charges_at_most, charges_by_region, decide
+from dpolicy.decisions.decide import (
+    Verdict,
+    charges_at_most,
+    charges_by_region,
+    decide,
+    match_mechanisms,
+)
 from dpolicy.decisions.reasons import reasons_for
-from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject
 from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
@@ -27,7 +34,6 @@ from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import release_from_plain
-from dpolicy.rules.compiler import CompiledPolicy
 
 
 def parse_request(release: Release | Body) -> Release:
@@ -42,103 +48,120 @@ def parse_request(release: Release | Body) -> Release:
 
 
 def evaluate_release(state: LedgerState, release: Release) -> Decision:
-    """What the rules say of a release now, with reasons and counter-offers."""
-    policy = state.policy
-    if policy is None:
-        raise no_policy_error()
-    mechanisms = resolve_or_reject(release, policy)
-    state.account.remember_resolution(release, mechanisms)
+    """Return the decision for a new release, with reasons and counter-offers; record nothing.
+
+    The balances of the state must be updated.
+    """
+    mechanisms = resolve_or_reject(release, active_policy(state))
+    verdict = decide_mechanisms(state, mechanisms)
+    return explain_verdict(state, release, verdict)
+
+
+def decide_mechanisms(state: LedgerState, mechanisms: Sequence[ResolvedMechanism]) -> Verdict:
+    """Match, charge and compare the mechanisms of a release under the active policy.
+
+    Raise `ReleaseRejected` if the mechanisms overlap in too many ways.
+    """
     try:
-        verdict = decide(policy, state.balances, mechanisms, state.today)
-    except InvalidValue as error:  # its mechanisms overlap in too many ways
+        return decide(active_policy(state), state.balances, mechanisms, state.today)
+    except InvalidValue as error:
         raise ReleaseRejected([error]) from None
+
+
+def explain_verdict(state: LedgerState, release: Release, verdict: Verdict) -> Decision:
+    """Return the decision of a verdict, with reasons and counter-offers."""
+    enforced = active_policy(state)
+    reasons = reasons_for(verdict, lambda number, point: top_spenders(state, number, point))
+    offers = find_counter_offers(enforced, state.balances, state.today, release.body, verdict)
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
-        policy=policy.digest,
-        reasons=reasons_for(verdict, lambda number, at: top_spenders(state, number, at)),
+        policy=enforced.policy.digest,
+        reasons=reasons,
         uncovered=verdict.uncovered,
         predicate_errors=verdict.failed,
-        counter_offers=find_counter_offers(
-            policy, state.balances, state.today, release.body, verdict
-        ),
+        counter_offers=offers,
     )
 
 
+def active_policy(state: LedgerState) -> EnforcedPolicy:
+    """Return the active policy. Raise `OperationRejected` if the ledger has none."""
+    if state.enforced is None:
+        raise no_policy_error()
+    return state.enforced
+
+
 def recorded_decision(event: Event, status: str, release: Release) -> Decision:
-    """The answer that was given to this id before."""
+    """Return the decision of an event as a replay.
+
+    Raise `OperationRejected` if the release differs from the recorded one, was imported or voided.
+    """
     if not isinstance(event, ReleaseDecided | ReleaseImported):
-        raise InvariantBroken("only what was asked can be replayed")
+        raise InvariantBroken("the request of a release is neither decided nor imported")
     if encode_canonical(event.body) != encode_canonical(release.body):
         raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
     if isinstance(event, ReleaseImported):
         raise OperationRejected(
-            f"the release `{release.id}` was imported: it is charged already", "already-imported"
+            f"release `{release.id}` was imported and is already charged", "already-imported"
         )
     if status == VOIDED:
         raise OperationRejected(
-            f"the release `{release.id}` was voided: ask again under another id", "already-voided"
+            f"release `{release.id}` was voided; submit it under another id", "already-voided"
         )
     return Decision.from_json(json.loads(event.answer)).as_replay()
 
 
 def find_reservation(state: LedgerState, release: str) -> ReleaseEntry:
-    """A release that is held and can be committed or voided."""
+    """Return the entry of a reserved release. Raise `OperationRejected` if it is not reserved."""
     entry = state.entries.get(release)
     if entry is None:
         raise OperationRejected(f"there is no release `{release}`", "not-found")
     if entry.status != RESERVED:
         raise OperationRejected(
-            f"the release `{release}` is {entry.status}, not reserved", "not-reserved"
+            f"release `{release}` is {entry.status}, not reserved", "not-reserved"
         )
     return entry
 
 
 def ensure_within_reservation(state: LedgerState, entry: ReleaseEntry, body: Body) -> None:
-    """What was run must cost no rule more than what was reserved, and be covered by as many."""
-    policy = state.policy
-    if policy is None:
-        raise no_policy_error()
-    mechanisms = resolve_or_reject(release_from_body(body), policy)
-    verdict = decide(policy, None, mechanisms)
-    each = [checks for checks in verdict.checks if checks.section.compiled.rules.each_release]
-    if verdict.uncovered or verdict.failed or not all(checks.holds.all() for checks in each):
-        raise OperationRejected("what was run would not have been allowed", "more-than-reserved")
-    of, _ = enforced_sections(policy)
-    matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
-    used = charges_by_region(of, mechanisms, matches, state.charge_groups[entry.charge_group].month)
-    if not charges_at_most(of, used, state.charges_for_release(entry)):
+    """Raise `OperationRejected` unless the used mechanisms stay within the reservation.
+
+    They must cost no rule more than the reservation, satisfy every per-release rule, and be
+    covered.
+    """
+    enforced = active_policy(state)
+    mechanisms = resolve_or_reject(release_from_body(body), enforced)
+    verdict = decide(enforced, None, mechanisms)
+    per_release = [c for c in verdict.checks if c.section is enforced.each_release]
+    if verdict.uncovered or verdict.failed or not all(c.holds.all() for c in per_release):
+        raise OperationRejected("the used release would be denied", "more-than-reserved")
+    matches, _ = match_mechanisms(enforced.cumulative, mechanisms)
+    month = state.charge_groups[entry.charge_group].month
+    charges = charges_by_region(enforced.cumulative, mechanisms, matches, month)
+    if not charges_at_most(enforced.cumulative, charges, state.charges_for_release(entry)):
         raise OperationRejected(
-            "what was run costs more than what was reserved", "more-than-reserved"
+            "the used release costs more than the reservation", "more-than-reserved"
         )
 
 
 def ensure_not_pending(state: LedgerState, release: str) -> None:
-    """Raise `Misused` if a second person has yet to answer for a release, or has refused it."""
+    """Raise `OperationRejected` if a proposal for this release is open or was rejected."""
     proposal = state.newest_proposal("release", release)
     if proposal is not None and proposal.open:
-        said = f"the release `{release}` waits for a second person as proposal {proposal.number}"
-        raise OperationRejected(said, "pending")
+        raise OperationRejected(
+            f"release `{release}` is pending approval as proposal {proposal.number}", "waiting"
+        )
     if proposal is not None and not proposal.approved:
         raise rejected_release_error(release)
 
 
 def rejected_release_error(release: str) -> OperationRejected:
-    """The error for a release that a second person did not want."""
-    said = f"the release `{release}` was rejected: ask again under another id"
-    return OperationRejected(said, "already-rejected")
-
-
-def no_policy_error() -> OperationRejected:
-    """The error for a ledger on which nothing can be decided yet."""
+    """Return the error for a release that an approver rejected."""
     return OperationRejected(
-        "the ledger has no policy yet: `dpolicy apply` puts one in force", "no-policy"
+        f"release `{release}` was rejected; submit it under another id", "already-rejected"
     )
 
 
-def ensure_policy_unchanged(state: LedgerState, judged_by: CompiledPolicy | None) -> None:
-    """Raise `Misused` if another policy came into force since somebody judged by one."""
-    now = state.policy
-    if (now and now.digest) != (judged_by and judged_by.digest):
-        said = "another policy came into force meanwhile: look at it, and ask again"
-        raise OperationRejected(said, "policy-changed")
+def no_policy_error() -> OperationRejected:
+    """Return the error for a ledger without a policy."""
+    return OperationRejected("no active policy; run `dpolicy apply` first", "no-policy")

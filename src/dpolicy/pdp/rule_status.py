@@ -1,7 +1,6 @@
-"""Two policies and a history → what changes, what conflicts, and what would do instead (theory 8).
+"""Rule status: budget, balance and top spenders of the kept cumulative rules.
 
-A conflict is a rule whose budget the past has already exceeded. Its remedy is the smallest budget
-that the history satisfies; who is at fault are the releases that spent most.
+A rule with segments is reported at the block with the largest loss.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Balances, RuleNumbers
-from dpolicy.balances.enforced_policy import EnforcedSection, enforced_sections
+from dpolicy.balances.enforced_policy import EnforcedSection
+from dpolicy.errors import InvariantBroken
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
 from dpolicy.releases.decision import DisplayedLoss
 from dpolicy.releases.regions import Point, Region
-from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
-#: For so many rules, the fullest, releases are named.
+#: Number of rules, exceeded and fullest first, for which top spenders are computed.
 MAX_RULES_WITH_SPENDERS = 1_000
-#: How many releases are named for a rule.
+#: Number of top spenders per rule.
 MAX_SPENDERS_PER_RULE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStatus:
-    """How one rule stands: its budget, what was spent, and whether it holds."""
+    """Status of one rule: budget, balance, whether it is satisfied, top spenders and location."""
 
     rule: Rule
     spent: DisplayedLoss
@@ -44,7 +43,7 @@ class RuleStatus:
     location: Mapping[str, str | int]
 
     def as_json(self) -> dict[str, Any]:
-        """The balance for programs."""
+        """Return the status as JSON."""
         return {
             "rule": self.rule.name,
             "unit": self.rule.unit,
@@ -60,9 +59,9 @@ class RuleStatus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleStatusTable:
-    """How kept rules over all releases stand, each at its worst place: cheap for many rules.
+    """Status of many kept cumulative rules, as arrays.
 
-    `points` are the worst places by position, of those rules that are not the same everywhere.
+    `worst_points` has, by position, the point with the largest loss of each rule with segments.
     """
 
     section: EnforcedSection
@@ -73,7 +72,7 @@ class RuleStatusTable:
     cutoff: int
 
     def location(self, position: int) -> dict[str, str | int]:
-        """The worst place of a rule, for people."""
+        """Return the location of the largest loss; empty for a rule without segments."""
         if position not in self.worst_points:
             return {}
         number = int(self.numbers[position])
@@ -84,25 +83,29 @@ class RuleStatusTable:
 
 def rule_status_table(
     state: LedgerState,
-    policy: CompiledPolicy,
     within: Region | None = None,
     rule_filter: Callable[[Rule], bool] | None = None,
 ) -> RuleStatusTable:
-    """The kept rules over all releases of the policy in force, in the order of the text.
+    """Return the status of the kept cumulative rules of the active policy, in policy order.
 
-    Only places in `within` and rules that are `wanted` are looked at, if these are given.
+    With `within`, look only at the blocks that this region touches; with `rule_filter`, only at
+    the rules that it accepts.
     """
-    of, _ = enforced_sections(policy)
-    spent, numbers = state.balances, of.compiled.pruning.kept.nonzero()[0]
+    if state.enforced is None:
+        raise InvariantBroken("a ledger without a policy has no rules")
+    section, balances = state.enforced.cumulative, state.balances
+    numbers = section.compiled.pruning.kept.nonzero()[0]
     if rule_filter is not None:
-        chosen = [rule_filter(of.compiled.rules[number]) for number in numbers.tolist()]
-        numbers = numbers[np.array(chosen, dtype=bool)]
-    rows, points = spent.uniform_losses(numbers), {}
-    for position in np.flatnonzero(spent.has_segments[numbers]).tolist():
+        accepted = [rule_filter(section.compiled.rules[number]) for number in numbers.tolist()]
+        numbers = numbers[np.array(accepted, dtype=bool)]
+    losses, worst_points = balances.uniform_losses(numbers), {}
+    for position in np.flatnonzero(balances.has_segments[numbers]).tolist():
         number = int(numbers[position])
-        points[position], rows[position] = _worst(of, spent, number, within)
-    held = of.bounds_for(numbers).are_within(rows)
-    return RuleStatusTable(of, numbers, rows, points, held, of.granularities.cutoff(state.today))
+        point, loss = _find_largest_loss(section, balances, number, within)
+        worst_points[position], losses[position] = point, loss
+    holds = section.bounds_for(numbers).are_within(losses)
+    cutoff = section.granularities.cutoff(state.today)
+    return RuleStatusTable(section, numbers, losses, worst_points, holds, cutoff)
 
 
 def rule_statuses(
@@ -111,77 +114,78 @@ def rule_statuses(
     rule_filter: Callable[[Rule], bool] | None = None,
     max_with_spenders: int | None = None,
 ) -> list[RuleStatus]:
-    """Every kept rule over all releases, in the order of the text, at its worst place.
+    """Return the status of every kept cumulative rule, in policy order.
 
-    Only places in `within` and rules that are `wanted` are looked at, if these are given. Who spent
-    most is `told` for the fullest rules, which are first of all those that are broken.
+    `within` and `rule_filter` are those of `rule_status_table`. Top spenders are computed for
+    `max_with_spenders` rules: exceeded rules first, then by remaining share of the budget.
     """
-    if state.policy is None:
+    if state.enforced is None:
         return []
-    now = rule_status_table(state, state.policy, within, rule_filter)
-    of, rows = now.section, now.losses
-    room = of.bounds_for(now.numbers).remaining_share(rows)
-    fullest = set(
-        np.lexsort((room, now.holds))[
-            : MAX_RULES_WITH_SPENDERS if max_with_spenders is None else max_with_spenders
-        ].tolist()
-    )
+    table = rule_status_table(state, within, rule_filter)
+    limit = MAX_RULES_WITH_SPENDERS if max_with_spenders is None else max_with_spenders
+    shares = table.section.bounds_for(table.numbers).remaining_share(table.losses)
+    fullest = set(np.lexsort((shares, table.holds))[:limit].tolist())
     return [
-        RuleStatus(
-            of.compiled.rules[number],
-            of.formatter_for(number)(rows[position]),
-            row_to_loss(rows[position], of.certificates),
-            bool(now.holds[position]),
-            top_spenders(state, number, now.worst_points.get(position))
-            if position in fullest
-            else (),
-            now.location(position),
-        )
-        for position, number in enumerate(now.numbers.tolist())
+        _build_status(state, table, position, with_spenders=position in fullest)
+        for position in range(len(table.numbers))
     ]
 
 
-def _worst(
-    section: EnforcedSection, spent: Balances, number: int, within: Region | None
+def _build_status(
+    state: LedgerState, table: RuleStatusTable, position: int, *, with_spenders: bool
+) -> RuleStatus:
+    section, number = table.section, int(table.numbers[position])
+    point, row = table.worst_points.get(position), table.losses[position]
+    return RuleStatus(
+        section.compiled.rules[number],
+        section.formatter_for(number)(row),
+        row_to_loss(row, section.certificates),
+        bool(table.holds[position]),
+        top_spenders(state, number, point) if with_spenders else (),
+        table.location(position),
+    )
+
+
+def _find_largest_loss(
+    section: EnforcedSection, balances: Balances, number: int, within: Region | None
 ) -> tuple[Point, LossArray]:
-    """Where a rule breaks or has spent most, and how much: the smallest such place."""
-    segments = spent.segments[number]
+    """Return the smallest point with the largest loss of a rule, and the loss.
+
+    If the rule is exceeded somewhere, look only at the blocks where it is exceeded.
+    """
+    segments = balances.segments[number]
     region = section.granularities.blocks(within, number)
-    nothing = np.zeros(len(section.certificates) + 1, dtype=np.int64)
-    every = segments.cells_touching(region)
-    gate = section.bounds_for(np.array([number]))
-    broken, _ = gate.violating_or_fullest_cells(segments.amounts, every, nothing)
-    cells = broken if len(broken) else every
+    no_cost = np.zeros(len(section.certificates) + 1, dtype=np.int64)
+    touching = segments.cells_touching(region)
+    bounds = section.bounds_for(np.array([number]))
+    violating, _ = bounds.violating_or_fullest_cells(segments.amounts, touching, no_cost)
+    cells = violating if len(violating) else touching
     sizes = section.formatter_for(number).ranking_keys(segments.columns(cells).T)
     point = segments.first_point(cells[sizes == sizes.max()], region) or ()
     return point, segments.amounts_at(point)
 
 
-def top_spenders(state: LedgerState, number: int, at: Point | None = None) -> tuple[str, ...]:
-    """The releases that a rule was charged most for, here or anywhere, in its own notion."""
-    if state.policy is None:
+def top_spenders(state: LedgerState, number: int, point: Point | None = None) -> tuple[str, ...]:
+    """Return the ids of the releases with the largest cost to a rule, at a point or anywhere."""
+    if state.enforced is None:
         return ()
-    found = list(state.groups_charged_to_rule(number, at))
-    if not found:
+    charged = list(state.groups_charged_to_rule(number, point))
+    if not charged:
         return ()
-    sizes = (
-        enforced_sections(state.policy)[0]
-        .formatter_for(number)
-        .ranking_keys(np.array([row for _, row in found]))
-    )
-    ranked = (found[position][0] for position in np.argsort(-sizes, kind="stable").tolist())
-    releases = chain.from_iterable(state.spending_releases(content) for content in ranked)
-    return tuple(
-        islice(dict.fromkeys(islice(releases, 2 * MAX_SPENDERS_PER_RULE)), MAX_SPENDERS_PER_RULE)
-    )
+    formatter = state.enforced.cumulative.formatter_for(number)
+    sizes = formatter.ranking_keys(np.array([row for _, row in charged]))
+    ranked = (charged[position][0] for position in np.argsort(-sizes, kind="stable").tolist())
+    releases = chain.from_iterable(state.spending_releases(group) for group in ranked)
+    first = islice(releases, 2 * MAX_SPENDERS_PER_RULE)  # a relabelled release may occur twice
+    return tuple(islice(dict.fromkeys(first), MAX_SPENDERS_PER_RULE))
 
 
-def used_share(balance: RuleStatus) -> Fraction | None:
-    """How much of its budget a rule has used; None where that is no number."""
-    budget = budget_to_json(balance.rule.budget)
+def used_share(status: RuleStatus) -> Fraction | None:
+    """Return the share of its budget that a rule has used; None if it is not a finite number."""
+    budget = budget_to_json(status.rule.budget)
     if isinstance(budget, str):
         return None
-    notion, used = next(iter(balance.spent.items()))
+    notion, used = next(iter(status.spent.items()))
     limit = budget.get(notion)
     if used is None or not isinstance(limit, float) or not limit:
         return None

@@ -1,21 +1,23 @@
-"""A state ↔ bytes, so that a long ledger need not be read from its first record.
+"""Snapshot: a ledger state as bytes, so that a process need not fold a long ledger.
 
-Only a cache: it is used if the same version of the code wrote it at a record that is still there,
-and whatever else is wrong with it, the ledger is read instead. `dpolicy verify` never looks at it.
+A snapshot is a cache and never a source of truth. It is used only if the same version of the code
+wrote it at a record that the ledger still contains; otherwise the process folds the ledger.
+`dpolicy verify` never reads it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.metadata import version
 from io import BytesIO
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from dpolicy import __version__
 from dpolicy.balances.balances import Balances
+from dpolicy.balances.enforced_policy import EnforcedSection, enforce
 from dpolicy.balances.segments import Segments
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import PolicyApplied, from_bytes
@@ -29,18 +31,22 @@ from dpolicy.pdp.ledger_state import (
 )
 from dpolicy.privacy.loss_arrays import loss_width
 
-#: What a snapshot depends on besides the ledger; raised whenever losses or states change.
-WRITTEN_BY = f"dpolicy {version('dpolicy')} snapshot 3"
+#: Version of the code and of the format. Increase the number when losses or states change.
+WRITTEN_BY = f"dpolicy {__version__} snapshot 3"
 
 
 def write_snapshot(state: LedgerState) -> bytes:
-    """A state with a policy as bytes."""
+    """Return the snapshot of a state that has a policy and updated balances."""
     balances, out = state.balances, BytesIO()
     touched = np.flatnonzero(balances.finite.any(axis=1) | balances.infinite.any(axis=1))
     arrays: dict[str, Any] = {
-        "header": np.frombuffer(json.dumps(_header(state)).encode("utf-8"), np.uint8),
-        "status": np.array([STATUSES.index(e.status) for e in state.entries.values()], np.uint8),
-        "places": np.array([e[1:] for e in state.entries.values()], np.int64).reshape(-1, 3),
+        "header": np.frombuffer(json.dumps(_build_header(state)).encode("utf-8"), np.uint8),
+        "status": np.array(
+            [STATUSES.index(entry.status) for entry in state.entries.values()], np.uint8
+        ),
+        "places": np.array([entry[1:] for entry in state.entries.values()], np.int64).reshape(
+            -1, 3
+        ),
         "touched": touched,
         "finite": balances.finite[touched],
         "infinite": balances.infinite[touched],
@@ -51,7 +57,7 @@ def write_snapshot(state: LedgerState) -> bytes:
     return out.getvalue()
 
 
-def _header(state: LedgerState) -> dict[str, Any]:
+def _build_header(state: LedgerState) -> dict[str, Any]:
     return {
         "by": WRITTEN_BY,
         "digest": state.head.digest.hex() if state.head else "",
@@ -59,9 +65,10 @@ def _header(state: LedgerState) -> dict[str, Any]:
         "releases": list(state.entries),
         "open": state.open_reservations,
         "month": state.month,
-        "cutoff": state.account.cutoff,
+        "cutoff": state.totals.cutoff,
         "contents": [
-            (c.by, c.mechanisms.decode("utf-8"), c.month, c.count) for c in state.charge_groups
+            (group.by, group.mechanisms.decode("utf-8"), group.month, group.count)
+            for group in state.charge_groups
         ],
         "segments": list(state.balances.segments),
         "proposals": list(state.proposals.values()),
@@ -71,7 +78,7 @@ def _header(state: LedgerState) -> dict[str, Any]:
 def read_snapshot(
     sequence: int, data: bytes, record_at: Callable[[int], Record]
 ) -> LedgerState | None:
-    """The state of a snapshot; None if it is of no use."""
+    """Return the state of a snapshot; None if the snapshot is not valid for this ledger."""
     try:
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             header = json.loads(arrays["header"].tobytes())
@@ -81,38 +88,40 @@ def read_snapshot(
             event = from_bytes(record_at(header["policy"]).payload)
             if not isinstance(event, PolicyApplied):
                 return None
-            state = _entries(header, arrays, head)
-            account = SpendingTotals(compile_recorded_policy(event))
-            balances = _balances(account, header, arrays)
-            account.restore(balances, state.charge_groups, header["cutoff"])
-            proposals = [Proposal(*said) for said in header["proposals"]]
+            state = _read_entries(header, arrays, head)
+            totals = SpendingTotals(enforce(compile_recorded_policy(event)))
+            balances = _read_balances(totals.section, header, arrays)
+            totals.restore(balances, state.charge_groups, header["cutoff"])
+            proposals = [Proposal(*fields) for fields in header["proposals"]]
     except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
         return None
-    state.restore(account, header["policy"])
-    for said in proposals:
-        state.propose(said)
+    state.restore(totals, header["policy"])
+    for proposal in proposals:
+        state.propose(proposal)
     return state
 
 
-def _entries(header: dict[str, Any], arrays: Any, head: Record) -> LedgerState:
-    said = header["contents"]
-    contents = [ChargeGroup(by, text.encode("utf-8"), month, [], n) for by, text, month, n in said]
-    words = [STATUSES[number] for number in arrays["status"].tolist()]
-    asked, charged, content = arrays["places"].T.tolist()
-    entries = map(ReleaseEntry._make, zip(words, asked, charged, content, strict=True))
+def _read_entries(header: dict[str, Any], arrays: Any, head: Record) -> LedgerState:
+    groups = [
+        ChargeGroup(by, text.encode("utf-8"), month, [], count)
+        for by, text, month, count in header["contents"]
+    ]
+    statuses = [STATUSES[number] for number in arrays["status"].tolist()]
+    columns = arrays["places"].T.tolist()  # request record, charge record, charge group
+    entries = map(ReleaseEntry._make, zip(statuses, *columns, strict=True))
     return LedgerState(
         head=head,
         entries=dict(zip(header["releases"], entries, strict=True)),
         open_reservations=header["open"],
-        charge_groups=contents,
+        charge_groups=groups,
         month=header["month"],
     )
 
 
-def _balances(account: SpendingTotals, header: dict[str, Any], arrays: Any) -> Balances:
-    balances = account.of.empty_balances()
-    if arrays["finite"].shape[1] != loss_width(account.of.certificates):
-        raise ValueError("losses were kept in other certificates")
+def _read_balances(section: EnforcedSection, header: dict[str, Any], arrays: Any) -> Balances:
+    balances = section.empty_balances()
+    if arrays["finite"].shape[1] != loss_width(section.certificates):
+        raise ValueError("the snapshot has losses in other certificates")
     balances.finite[arrays["touched"]] = arrays["finite"]
     balances.infinite[arrays["touched"]] = arrays["infinite"]
     names = ("space", "low", "high", "amounts", "merged")

@@ -12,9 +12,9 @@ import torch
 from opacus import PrivacyEngine
 from opacus.accountants.analysis.rdp import compute_rdp
 from opacus.utils.batch_memory_manager import BatchMemoryManager
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 

@@ -14,9 +14,9 @@ from diffprivlib import BudgetAccountant, models, tools
 from diffprivlib.utils import PrivacyLeakWarning
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.diffprivlib import GatedDiffprivlibAccountant

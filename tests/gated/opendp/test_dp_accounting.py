@@ -9,8 +9,8 @@ import attr
 import dp_accounting as dpa
 import pytest
 from dp_accounting import dp_event as events
-from tests.enforcement.scenes import started
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.dp_accounting import (

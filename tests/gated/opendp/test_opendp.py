@@ -12,9 +12,9 @@ import opendp.prelude as dp
 import polars as pl
 import pytest
 from opendp.extras.polars import Bound, Margin
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected, ReleaseRejected
 from dpolicy.integrations.gate import Gate

@@ -7,9 +7,9 @@ from typing import Any
 
 import pipeline_dp
 import pytest
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from snsql import Privacy, from_connection
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.declared_attributes import columns_named_in

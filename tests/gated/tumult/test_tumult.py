@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.enforcement.scenes import started
 from tests.gated.balances import balance, statuses
 from tests.gated.pages import run_example
+from tests.pdp.builders import started
 from tmlt.analytics import (
     AddOneRow,
     AddRowsWithID,

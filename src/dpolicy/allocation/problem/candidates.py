@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Charge, disjoint_charges
-from dpolicy.balances.enforced_policy import EnforcedSection, enforced_sections
-from dpolicy.balances.partition_space import RuleGranularities
+from dpolicy.balances.enforced_policy import EnforcedPolicy, EnforcedSection
+from dpolicy.balances.granularities import RuleGranularities
 from dpolicy.decisions.decide import charges_by_region, check_charges
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Box, Region
-from dpolicy.rules.compiler import CompiledPolicy
 
 #: Bounds of boxes, axes × boxes.
 CandidatePositions = NDArray[np.int64]
@@ -73,20 +72,20 @@ class RuleDemand:
 
 
 def make_candidate(
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     name: str,
     utility: float,
     mechanisms: Sequence[ResolvedMechanism],
     today: int = 0,
 ) -> Candidate:
     """Make a candidate of a resolved release; `today` has the same meaning as for `decide`."""
-    cumulative, each_release = enforced_sections(policy)
+    cumulative, each_release = enforced.cumulative, enforced.each_release
     try:
         matches = [cumulative.compiled.index.match(m.predicate_input) for m in mechanisms]
         refused = _per_release_refusals(each_release, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
-    if not policy.policy_set.accounting.allow_uncovered:
+    if not enforced.policy.accounting.allow_uncovered:
         pairs = zip(mechanisms, matches, strict=True)
         uncovered = [
             m.name

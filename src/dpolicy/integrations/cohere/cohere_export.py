@@ -17,8 +17,8 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import count
 
-from dpolicy.balances.enforced_policy import enforced_sections
-from dpolicy.balances.partition_space import PartitionAxis, partition_space_for
+from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
+from dpolicy.balances.partition_space import PartitionAxis, build_partition_space
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
 from dpolicy.errors import InvalidValue, PredicateFailed
 from dpolicy.integrations.cohere.cohere_model import (
@@ -27,6 +27,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     CohereBlock,
     CohereCosts,
     CohereDomain,
+    CohereIntervals,
     CohereRange,
     CohereRequest,
     CohereSchema,
@@ -35,7 +36,6 @@ from dpolicy.integrations.cohere.cohere_model import (
     Conjunction,
     Eq,
     In,
-    CohereIntervals,
 )
 from dpolicy.integrations.value_reader import Problems
 from dpolicy.privacy.budget import EpsilonDelta, Unlimited, format_budget
@@ -71,13 +71,13 @@ def export_schema(
         return None, problems
     domains: dict[str, CohereDomain] = {
         axis.name: axis.values or CohereRange(axis.extent[0], axis.extent[1] - 1)
-        for axis in partition_space_for(policy).axes
+        for axis in build_partition_space(policy).axes
         if axis.name != cohort
     }
     rules = _rules_to_export(policy).values()
     domains[RULES] = tuple(dict.fromkeys(rule.name for rule in rules))
     units = tuple(map(cohere_unit_name, _units_to_export(policy)))
-    return CohereSchema(domains, units, window, policy.policy_set.accounting.orders), ()
+    return CohereSchema(domains, units, window, policy.accounting.orders), ()
 
 
 def export_blocks(
@@ -133,12 +133,13 @@ def export_requests(
     ]
     if problems:
         return None, tuple(problems)
+    enforced = enforce(policy)
     requests = []
     for number, release in zip(_request_ids(releases), releases, strict=True):
-        charge, charge_problems = _release_charge(release, policy)
+        charge, charge_problems = _release_charge(release, enforced)
         problems += [InvalidValue(p.code, f"`{release.id}`: {p.message}") for p in charge_problems]
         if charge is not None:
-            requests.append(_request(number, created, release, charge, policy, cohort))
+            requests.append(_request(number, created, release, charge, enforced, cohort))
     return (None if problems else tuple(requests)), tuple(problems)
 
 
@@ -166,7 +167,7 @@ def _rules_to_export(policy: CompiledPolicy) -> dict[int, _ExportedRule]:
 def _units_to_export(policy: CompiledPolicy) -> tuple[str, ...]:
     """Return the units of exported rules, in the order of the policy."""
     used = {rule.unit for rule in _rules_to_export(policy).values()}
-    return tuple(name for name in policy.checked_policy_set.vocabulary.units if name in used)
+    return tuple(name for name in policy.units if name in used)
 
 
 def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[InvalidValue]:
@@ -182,7 +183,7 @@ def _policy_problems(policy: CompiledPolicy, cohort: str | None) -> Iterator[Inv
     for unit in _units_to_export(policy):
         if dpolicy_unit_name(cohere_unit_name(unit)) != unit:
             yield InvalidValue("C021", f"unit `{unit}` would be imported under another name")
-    axes = {axis.name: axis for axis in partition_space_for(policy).axes}
+    axes = {axis.name: axis for axis in build_partition_space(policy).axes}
     if RULES in axes and cohort != RULES:
         yield InvalidValue("C021", f"partition `{RULES}` has the name that is reserved for rules")
     if cohort is not None and (cohort not in axes or axes[cohort].values):
@@ -207,10 +208,10 @@ class _ReleaseCharge:
 
 
 def _release_charge(
-    release: Release, policy: CompiledPolicy
+    release: Release, enforced: EnforcedPolicy
 ) -> tuple[_ReleaseCharge | None, Problems]:
     """Sum the costs of all charged mechanisms, or return None and all problems."""
-    mechanisms, problems = resolve_release(release, policy, _renyi_certificates(policy))
+    mechanisms, problems = resolve_release(release, enforced, _renyi_certificates(enforced.policy))
     if problems:
         return None, problems
     charge_problems: list[InvalidValue] = []
@@ -218,7 +219,7 @@ def _release_charge(
     rows = []
     for mechanism in mechanisms:
         try:
-            charged_boxes = _boxes_with_rules(mechanism, policy)
+            charged_boxes = _boxes_with_rules(mechanism, enforced)
         except (InvalidValue, PredicateFailed) as error:
             code = error.code if isinstance(error, InvalidValue) else "C024"
             message = error.message if isinstance(error, InvalidValue) else str(error)
@@ -238,18 +239,18 @@ def _release_charge(
 
 @lru_cache(maxsize=8)
 def _renyi_certificates(policy: CompiledPolicy) -> Certificates:
-    return tuple(map(renyi, policy.policy_set.accounting.orders))
+    return tuple(map(renyi, policy.accounting.orders))
 
 
 def _boxes_with_rules(
-    mechanism: ResolvedMechanism, policy: CompiledPolicy
+    mechanism: ResolvedMechanism, enforced: EnforcedPolicy
 ) -> list[tuple[Box, tuple[str, ...]]]:
     """Return the boxes in which a mechanism is charged, each with the rules charged there."""
-    section, _ = enforced_sections(policy)
+    section, policy = enforced.cumulative, enforced.policy
     numbers = section.compiled.index.matching_rules(mechanism.predicate_input)
-    if not numbers and not policy.policy_set.accounting.allow_uncovered:
+    if not numbers and not policy.accounting.allow_uncovered:
         raise InvalidValue("C023", "no cumulative rule covers the mechanism")
-    exported, units = _rules_to_export(policy), list(policy.checked_policy_set.vocabulary.units)
+    exported, units = _rules_to_export(policy), list(policy.units)
     by_box: dict[Box, list[str]] = {}
     for number in numbers:
         if number not in exported:
@@ -268,11 +269,11 @@ def _request(
     created: int,
     release: Release,
     charge: _ReleaseCharge,
-    policy: CompiledPolicy,
+    enforced: EnforcedPolicy,
     cohort: str | None,
 ) -> CohereRequest:
-    axes, units = partition_space_for(policy).axes, list(policy.checked_policy_set.vocabulary.units)
-    exported = _units_to_export(policy)
+    axes, units = enforced.space.axes, list(enforced.policy.units)
+    exported = _units_to_export(enforced.policy)
     conjunctions = [_conjunction(box, rules, axes, cohort) for box, rules in charge.boxes]
     selection: dict[str, CohereIntervals] = {}
     for position, axis in enumerate(axes):

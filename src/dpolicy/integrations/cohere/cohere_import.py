@@ -19,6 +19,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     Between,
     CohereCosts,
     CohereDomain,
+    CohereIntervals,
     CohereRange,
     CohereRequest,
     CohereSchema,
@@ -27,7 +28,6 @@ from dpolicy.integrations.cohere.cohere_model import (
     Dnf,
     Eq,
     In,
-    CohereIntervals,
     Neq,
 )
 from dpolicy.integrations.value_reader import Problems
@@ -133,7 +133,10 @@ def _mechanism_body(
 
 
 def boxes_from_formula(
-    dnf: Dnf, schema: CohereSchema, cohort: str | None = None, intervals: CohereIntervals | None = None
+    dnf: Dnf,
+    schema: CohereSchema,
+    cohort: str | None = None,
+    intervals: CohereIntervals | None = None,
 ) -> list[dict[str, Any]]:
     """Return boxes whose union is the region of a formula; no boxes if it selects no users.
 

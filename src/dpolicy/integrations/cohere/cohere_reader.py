@@ -17,6 +17,7 @@ from dpolicy.integrations.cohere.cohere_model import (
     CohereBlock,
     CohereCosts,
     CohereDomain,
+    CohereIntervals,
     CohereRange,
     CohereRequest,
     CohereSchema,
@@ -27,7 +28,6 @@ from dpolicy.integrations.cohere.cohere_model import (
     Dnf,
     Eq,
     In,
-    CohereIntervals,
     Neq,
 )
 from dpolicy.integrations.value_reader import MISSING, ProblemCodes, Problems, ValueReader, shorten

@@ -50,10 +50,14 @@ _ALLOCATE_BODY = RecordShape(
 def handle_import(call: ApiRequest) -> ApiResponse:
     """Record and charge past releases. If one of them is rejected, none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
-    policy = call.decision_point.policy
-    ensure_labels_granted(call, releases, policy)
-    point, by = call.decision_point.bound_to_policy(policy), call.principal.name
-    numbers = {release.id: point.import_past(release, because, by) for release in releases}
+    point, by = call.decision_point, call.principal.name
+    enforced = point.enforced_policy
+    ensure_labels_granted(call, releases, enforced)
+    policy = enforced.policy if enforced else None
+    numbers = {
+        release.id: point.import_past(release, because, by, expected_policy=policy)
+        for release in releases
+    }
     statuses = call.decision_point.budgets()
     exceeded = [status.as_json() for status in statuses if not status.holds]
     return ApiResponse({"imported": numbers, "exceeded": exceeded})
@@ -68,8 +72,14 @@ def handle_allocate(call: ApiRequest) -> ApiResponse:
         raise RequestRefused(
             "forbidden", "a release that needs approval cannot take part in an allocation round"
         )
-    point, by = authorization.decision_point, call.principal.name
-    result = allocate(point, releases, strategy, by, dry_run=dry_run)
+    result = allocate(
+        call.decision_point,
+        releases,
+        strategy,
+        call.principal.name,
+        dry_run=dry_run,
+        expected_policy=authorization.expected_policy,
+    )
     return ApiResponse({"strategy": strategy, "dry-run": dry_run, **result.as_json()})
 
 

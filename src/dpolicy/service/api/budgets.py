@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from dpolicy.balances.partition_space import partition_space_for
 from dpolicy.errors import RequestRefused
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses, used_share
@@ -24,11 +23,9 @@ def handle_budgets(call: ApiRequest) -> ApiResponse:
         return _matches_query(rule, query)
 
     def statuses_at_location(state: LedgerState) -> list[RuleStatus]:
-        region = (
-            partition_space_for(state.policy).parse_location(location)
-            if location and state.policy
-            else None
-        )
+        region = None
+        if location and state.enforced:
+            region = state.enforced.space.parse_location(location)
         return rule_statuses(state, region, matches if has_filter else None, query["limit"])
 
     statuses = call.decision_point.read_state(statuses_at_location)

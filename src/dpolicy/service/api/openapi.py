@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
+from dpolicy import __version__
 from dpolicy.service.api.response_schemas import SCHEMAS, schema_reference
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.http.endpoint import Endpoint, QueryParameter
@@ -40,7 +40,7 @@ def openapi_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "dpolicy",
-            "version": version("dpolicy"),
+            "version": __version__,
             "description": "Keep the cumulative privacy risk of all releases under control.",
         },
         "paths": paths,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpolicy.pdp.commands import ANY_POLICY
 from dpolicy.pdp.conflicts import conflict_to_json
 from dpolicy.pdp.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -84,12 +85,13 @@ def handle_apply(call: ApiRequest) -> ApiResponse:
     active = call.decision_point.policy
     if _needs_approval(call, active, candidate):
         return proposal_response(call.decision_point.propose_policy(candidate, accept, by, because))
-    point = (
-        call.decision_point.bound_to_policy(active)
-        if call.access.approval.policy
-        else call.decision_point
+    sequence = call.decision_point.apply(
+        candidate,
+        accept,
+        by,
+        because,
+        expected_policy=active if call.access.approval.policy else ANY_POLICY,
     )
-    sequence = point.apply(candidate, accept, by, because)
     return ApiResponse({"applied": True, "sequence": sequence, "policy": candidate.digest})
 
 

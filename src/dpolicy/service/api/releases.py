@@ -11,6 +11,7 @@ from typing import Any
 from dpolicy.errors import OperationRejected, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, event_author, release_body_in
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -101,14 +102,16 @@ def _decide_or_propose(call: ApiRequest, release: Release, reserve: bool) -> Dec
     If the active policy changes in between, authorize the release again under the new policy, at
     most `MAX_DECISION_ATTEMPTS` times; then raise `OperationRejected` with code `policy-changed`.
     """
-    by = call.principal.name
+    point, by = call.decision_point, call.principal.name
     for _ in range(MAX_DECISION_ATTEMPTS):
         authorization = authorize_releases(call, [release])
-        point = authorization.decision_point
+        policy = authorization.expected_policy
         try:
             if authorization.needs_approval:
-                return point.propose(release, by, reserve=reserve)
-            return point.reserve(release, by) if reserve else point.submit(release, by)
+                return point.propose(release, by, reserve=reserve, expected_policy=policy)
+            if reserve:
+                return point.reserve(release, by, expected_policy=policy)
+            return point.submit(release, by, expected_policy=policy)
         except OperationRejected as error:
             if error.code != "policy-changed":
                 raise
@@ -157,17 +160,20 @@ def handle_check(call: ApiRequest) -> ApiResponse:
 
 def handle_commit(call: ApiRequest) -> ApiResponse:
     """End a reservation as used."""
-    release, used, point = _find_own_release(call), None, call.decision_point
+    release, used = _find_own_release(call), None
+    policy: ExpectedPolicy = ANY_POLICY
     if call.body is not None:
         used = with_caller_as_author(call, call.body)
         authorization = authorize_releases(call, [used])
-        point = authorization.decision_point
+        policy = authorization.expected_policy
         if authorization.needs_approval:
             _check_approved(call, release)
         if call.access.approval.void:
             _check_not_partial(call, release, used)
             used = None
-    sequence = point.commit(release, used, call.principal.name)
+    sequence = call.decision_point.commit(
+        release, used, call.principal.name, expected_policy=policy
+    )
     return ApiResponse({"release": release, "status": "committed", "sequence": sequence})
 
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import PredicateFailed, RequestRefused
-from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
@@ -40,14 +41,14 @@ def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """Result of an authorization: whether approval is needed, and the decision point to use.
+    """Result of an authorization: whether approval is needed, and the policy that determined it.
 
-    If the result depends on the active policy, the decision point writes only while that policy is
-    active.
+    The decision point writes only while `expected_policy` is active. It is `ANY_POLICY` if the
+    result does not depend on the policy.
     """
 
     needs_approval: bool
-    decision_point: DecisionPoint
+    expected_policy: ExpectedPolicy
 
 
 def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
@@ -63,28 +64,29 @@ def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> Authori
     """
     when, restricted = call.access.approval.when, call.access.restricted
     if when is None and not restricted:
-        return Authorization(False, call.decision_point)
-    policy = call.decision_point.policy
-    if policy is None:
+        return Authorization(False, ANY_POLICY)
+    enforced = call.decision_point.enforced_policy
+    if enforced is None:
         raise no_policy_error()
-    inputs = ensure_labels_granted(call, releases, policy)
+    inputs = ensure_labels_granted(call, releases, enforced)
+    policy = enforced.policy
     needs_approval = when is not None and any(_matches(when, policy, item) for item in inputs)
-    return Authorization(needs_approval, call.decision_point.bound_to_policy(policy))
+    return Authorization(needs_approval, policy)
 
 
 def ensure_labels_granted(
-    call: ApiRequest, releases: Sequence[Release], policy: CompiledPolicy | None
+    call: ApiRequest, releases: Sequence[Release], enforced: EnforcedPolicy | None
 ) -> Sequence[PredicateInput]:
     """Return the predicate inputs of all mechanisms: resolved by the policy, or with the labels as
     stated if there is no policy. Raise `RequestRefused` if the caller may not use a label.
     """
-    if policy is None:
+    if enforced is None:
         inputs = [
             PredicateInput(labels=m.labels) for release in releases for m in release.mechanisms
         ]
     else:
         inputs = [
-            m.predicate_input for release in releases for m in resolve_or_reject(release, policy)
+            m.predicate_input for release in releases for m in resolve_or_reject(release, enforced)
         ]
     for item in inputs:
         _check_labels(call, item)

@@ -149,7 +149,7 @@ def build_overview_page(
     policy = state.policy
     if policy is None:
         return None
-    table = rule_status_table(state, policy)
+    table = rule_status_table(state)
     shares = used_shares(table)
     scopes = _rank_scopes(policy, table, shares, _matching_rules(policy, table, filters))
     pagination = paginate(page, len(scopes))

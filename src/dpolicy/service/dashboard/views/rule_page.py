@@ -209,7 +209,7 @@ def _build_usage(
     """Build the use of a rule; empty unless it is a kept cumulative rule."""
     if rule.each_release or not policy.cumulative.pruning.kept[rule.number]:
         return RuleUsage()
-    table = rule_status_table(state, policy)
+    table = rule_status_table(state)
     position = int(np.searchsorted(table.numbers, rule.number))
     point = table.worst_points.get(position)
     segments = state.balances.segments.get(rule.number)

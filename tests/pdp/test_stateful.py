@@ -1,4 +1,4 @@
-"""Policy edits, releases, reservations, restarts and imports, in any order, on every store."""
+"""Policy changes, releases, reservations, restarts and imports, in any order, on every store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.enforcement.machine import Agreement
 from tests.ledger.postgres_servers import PostgresServer, running
+from tests.pdp.state_machine import Agreement
 
 from dpolicy.balances.balances import Balances, Charge
+from dpolicy.balances.enforced_policy import enforce
 from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.errors import DPolicyError
 from dpolicy.ledger.store import LedgerStore
@@ -27,7 +28,7 @@ from dpolicy.pdp import commands, journal, ledger_state, request_evaluation
 from dpolicy.pdp.charge_groups import SpendingTotals
 from dpolicy.pdp.ledger_state import DENIED, EXPIRED, RESERVED, SPENDING_STATUSES, LedgerState
 
-#: How a ledger is opened, and how it is thrown away.
+#: Functions that open a ledger and delete it.
 Place = tuple[Callable[[], LedgerStore], Callable[[], None]]
 
 
@@ -43,7 +44,7 @@ def sqlite() -> Place:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A server."""
+    """A PostgreSQL server."""
     with running() as server:
         yield server
 
@@ -62,12 +63,12 @@ def quick(examples: int, steps: int = 25) -> settings:
 
 @pytest.fixture(autouse=True)
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every restart begins from one."""
+    """Let every restart begin from a snapshot."""
     monkeypatch.setattr(journal, "MIN_RECORDS_FOR_SNAPSHOT", 1)
 
 
 def run(place: Callable[[], Place], how: settings) -> None:
-    """The machine on ledgers of one kind."""
+    """Run the state machine on ledgers of one kind."""
     machine = type("Machine", (Agreement,), {"place": staticmethod(place)})
     run_state_machine_as_test(machine, settings=how)
 
@@ -88,7 +89,7 @@ def test_postgres(postgres: PostgresServer) -> None:
     run(place, quick(6))
 
 
-# Canaries: each is a mistake that the machine must find.
+# Canaries: each is an error that the state machine must detect.
 
 
 def reservations_are_free(patch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:
 
     def twice(log: Any, release: Any, by: str, *, reserve: bool) -> Any:
         if release.id in log.state.entries:
-            log.state._count(release.id, log.state.entries[release.id].content, 1)
+            log.state._change_count(release.id, log.state.entries[release.id].charge_group, 1)
         return real(log, release, by, reserve=reserve)
 
     patch.setattr(commands, "decide_release", twice)
@@ -132,7 +133,8 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
     def forget(self: LedgerState, policy: Any) -> None:
-        self.policy, self._account, self._changed = policy, SpendingTotals(policy), set()
+        self.enforced = enforce(policy)
+        self._totals, self._changed_groups = SpendingTotals(self.enforced), set()
 
     patch.setattr(LedgerState, "_change_policy", forget)
 
@@ -166,10 +168,10 @@ CANARIES = (
 
 
 @pytest.mark.parametrize("mistake", CANARIES, ids=lambda mistake: mistake.__name__)
-def test_the_machine_finds(
+def test_the_machine_detects(
     mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
-    with pytest.raises(Exception) as found:
+    with pytest.raises(Exception) as raised:
         run(memory, quick(300))
-    assert isinstance(found.value, AssertionError | DPolicyError), found.value
+    assert isinstance(raised.value, AssertionError | DPolicyError), raised.value

@@ -1,4 +1,4 @@
-"""What is decided, and what is said about it: laws of single decisions and of their reasons."""
+"""Single decisions: replay, denials, reservations, reasons and counter-offers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.enforcement.scenes import (
+from tests.pdp.builders import (
     GLOBAL,
     HEAD,
     ZIP,
@@ -32,15 +32,15 @@ CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon:
 TEAM = "  - {name: team, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
 
 
-def one(said: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A release of one mechanism with more said about it."""
-    return body("r", {**said, **more})
+def one(fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A release with one mechanism and additional fields."""
+    return body("r", {**fields, **more})
 
 
 # Idempotency
 
 
-def test_the_same_body_gets_the_recorded_decision_for_ever() -> None:
+def test_the_same_body_always_gets_the_recorded_decision() -> None:
     store = MemoryStore()
     point = started(store=store)
     first = point.submit(pure("a", "1.5"))
@@ -62,7 +62,7 @@ def test_another_body_under_the_same_id_is_an_error() -> None:
     for ask in (point.submit, point.reserve):
         with pytest.raises(OperationRejected, match="another release"):
             ask(pure("a", "1.000000000001"))
-    with pytest.raises(OperationRejected, match="taken"):
+    with pytest.raises(OperationRejected, match="used for another release"):
         point.import_past(pure("a", "0.5"))
 
 
@@ -71,7 +71,7 @@ def test_a_decision_survives_json() -> None:
     assert Decision.from_json(decision.as_json()) == decision
 
 
-# What denies
+# Denials
 
 
 def test_an_uncovered_mechanism_is_denied_unless_the_policy_allows_it() -> None:
@@ -83,7 +83,7 @@ def test_an_uncovered_mechanism_is_denied_unless_the_policy_allows_it() -> None:
     assert started(only, head=head).submit(both).allowed
 
 
-def test_an_evaluation_error_denies_and_says_so() -> None:
+def test_an_evaluation_error_denies_and_is_reported() -> None:
     point = started(GLOBAL, TEAM % "{epsilon: 1}")
     decision = point.submit(pure("a", "0.1"))
     assert not decision.allowed
@@ -92,11 +92,11 @@ def test_an_evaluation_error_denies_and_says_so() -> None:
     assert point.submit(one({**mechanism(epsilon="0.1"), "labels": {"team": "maps"}})).allowed
 
 
-def test_an_error_in_a_rule_for_each_release_denies_too() -> None:
+def test_an_error_in_a_per_release_rule_denies_too() -> None:
     assert not started(GLOBAL, each=TEAM % "{epsilon: 1}").submit(pure("a", "0.1")).allowed
 
 
-def test_rules_for_each_release_never_add_up() -> None:
+def test_per_release_rules_do_not_accumulate() -> None:
     point = started(
         "  - {name: g, kind: custom, when: always, unit: user, budget: unlimited}\n", each=CAP
     )
@@ -117,7 +117,7 @@ def test_a_release_is_charged_as_a_whole_or_not_at_all() -> None:
     assert point.submit(body("one", halves[0])).allowed
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     head = HEAD.replace("{delta: 1e-7}", "{delta: 1e-7, require: additive}")
     head = head.replace("team: {values: [ads, maps]}", "team: {values: [ads], required: true}")
     wrong = {
@@ -136,7 +136,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert any("`zip`" in p.message for p in problems)  # did you mean
 
 
-def test_what_is_rejected_leaves_no_trace() -> None:
+def test_a_rejected_release_is_not_recorded() -> None:
     store = MemoryStore()
     point = started(store=store)
     with pytest.raises(ReleaseRejected):
@@ -148,7 +148,7 @@ def test_what_is_rejected_leaves_no_trace() -> None:
 def test_nothing_is_decided_without_a_policy() -> None:
     point = DecisionPoint(MemoryStore())
     for ask in (point.submit, point.check, point.reserve):
-        with pytest.raises(OperationRejected, match="no policy"):
+        with pytest.raises(OperationRejected, match="no active policy"):
             ask(pure("a", "1"))
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_decided_without_a_policy() -> None:
 
 
 class Watch:
-    """A clock that is moved by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -165,7 +165,7 @@ class Watch:
         return self.now
 
 
-def test_a_reservation_counts_and_a_void_gives_it_back_exactly() -> None:
+def test_a_reservation_is_charged_and_a_void_restores_the_balance_exactly() -> None:
     point = started()
     untouched = point.budgets()[0].loss
     point.reserve(pure("a", "1.7"))
@@ -198,14 +198,14 @@ def test_only_a_reservation_can_be_ended(how: str) -> None:
 def test_a_commit_may_use_less_and_never_more() -> None:
     point = started()
     point.reserve(pure("a", "1.5"))
-    with pytest.raises(OperationRejected, match="more than what was reserved"):
+    with pytest.raises(OperationRejected, match="costs more than the reservation"):
         point.commit("a", pure("a", "1.6"))
     point.commit("a", pure("a", "0.5"))
     assert point.budgets()[0].spent == {"epsilon": 0.5}
     assert point.submit(pure("b", "1.5")).allowed
 
 
-def test_an_expired_reservation_stays_spent() -> None:
+def test_an_expired_reservation_stays_charged() -> None:
     watch, store = Watch(), MemoryStore()
     started(store=store)
     point = DecisionPoint(store, watch)
@@ -240,13 +240,13 @@ RULES = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NOISES, st.booleans()), min_size=1, max_size=6))
-def test_reasons_are_numbers_that_pass_the_budget_where_the_rule_breaks(
-    asked: list[tuple[dict[str, Any], bool]],
+def test_displayed_losses_exceed_the_budget_exactly_if_the_rule_is_exceeded(
+    requests: list[tuple[dict[str, Any], bool]],
 ) -> None:
     point = started(RULES, each=CAP)
-    for number, (said, zips) in enumerate(asked):
+    for number, (fields, zips) in enumerate(requests):
         attributes = ["zip"] if zips else []
-        request = body(f"r{number}", {"mechanism": said, "attributes": attributes})
+        request = body(f"r{number}", {"mechanism": fields, "attributes": attributes})
         decision = point.submit(request)
         assert decision.allowed == (not decision.broken)
         for reason in decision.reasons:
@@ -256,7 +256,7 @@ def test_reasons_are_numbers_that_pass_the_budget_where_the_rule_breaks(
 
 
 def check_numbers(reason: Any) -> None:
-    """spent, cost ≤ after, and after > budget exactly where the rule does not hold."""
+    """Check that spent ≤ after, cost ≤ after, and after > budget exactly if exceeded."""
     notion = next(iter(reason.spent))
     spent, cost, after = (
         float("inf") if side[notion] is None else side[notion]
@@ -267,7 +267,7 @@ def check_numbers(reason: Any) -> None:
 
 
 def check_offer(point: DecisionPoint, request: Any, offer: Any) -> None:
-    """What is offered fits when it is asked, and one per cent less noise does not."""
+    """Check that the offer is allowed, and that one percent less noise is denied."""
     if "attribute" in offer:
         changed: Any = without_attribute(request, offer["attribute"])
     elif "mechanism" in offer:
@@ -282,7 +282,7 @@ def check_offer(point: DecisionPoint, request: Any, offer: Any) -> None:
     assert point.check({**changed, "release": "offer"}).allowed
 
 
-def test_every_broken_rule_is_named_and_offers_are_of_every_kind() -> None:
+def test_every_exceeded_rule_is_named_and_every_kind_of_offer_occurs() -> None:
     point = started(RULES, each=CAP)
     decision = point.submit(
         body("r", mechanism(("zip",), epsilon="4"), mechanism(("views",), epsilon="0.5"))
@@ -294,7 +294,7 @@ def test_every_broken_rule_is_named_and_offers_are_of_every_kind() -> None:
     assert {"change": "leave out attribute", "attribute": "zip"} in only.counter_offers
 
 
-def test_those_who_spent_are_named() -> None:
+def test_top_spenders_are_named() -> None:
     point = started()
     for number, epsilon in enumerate(("0.1", "0.9", "0.3")):
         point.submit(pure(f"r{number}", epsilon))
@@ -307,11 +307,11 @@ def test_an_allowed_release_shows_its_tightest_rules() -> None:
     assert all(reason.holds for reason in decision.reasons)
 
 
-def test_a_dry_run_writes_nothing_and_says_the_same() -> None:
+def test_a_check_writes_nothing_and_gives_the_same_decision() -> None:
     store = MemoryStore()
     point = started(store=store)
     before = list(store.records_after(0))
-    told = point.check(pure("r", "1"))
+    checked = point.check(pure("r", "1"))
     assert list(store.records_after(0)) == before
-    assert told.sequence is None
-    assert replace(point.submit(pure("r", "1")), sequence=None) == told
+    assert checked.sequence is None
+    assert replace(point.submit(pure("r", "1")), sequence=None) == checked

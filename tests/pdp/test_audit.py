@@ -1,4 +1,4 @@
-"""What the audit tells of histories that the decision point would not have written."""
+"""Findings of the audit for records that the decision point would not have written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, HEAD, body, mechanism, policy, pure
 from tests.ledger.records import chain_records, last_head, seeded_random
+from tests.pdp.builders import GLOBAL, HEAD, body, mechanism, policy, pure
 
 from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
@@ -41,7 +41,7 @@ LATER = (AT + timedelta(days=1, seconds=1)).isoformat()
 
 
 class Days:
-    """A clock that is moved by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = AT
@@ -62,17 +62,17 @@ def history() -> tuple[DecisionPoint, MemoryStore, Days]:
 
 
 def problems(*events: Event) -> list[str]:
-    """What is told of events that somebody wrote behind the history."""
+    """Return the findings after events were appended without the decision point."""
     _, store, _ = history()
     records: list[Record] = list(store.records_after(0))
     for event in events:
         records.append(next_record(records[-1], event))
-    found = audit_ledger(MemoryStore(records)).findings
-    assert {finding.sequence for finding in found} <= {5}
-    return [finding.problem for finding in found]
+    findings = audit_ledger(MemoryStore(records)).findings
+    assert {finding.sequence for finding in findings} <= {5}
+    return [finding.problem for finding in findings]
 
 
-def test_nothing_is_told_of_what_the_decision_point_wrote() -> None:
+def test_records_of_the_decision_point_have_no_findings() -> None:
     point, store, clock = history()
     point.relabel(pure("a", "1", "views"), because="no zip codes")
     point.commit("held", pure("held", "0.25", "zip"))
@@ -88,28 +88,34 @@ def test_nothing_is_told_of_what_the_decision_point_wrote() -> None:
 
 WRONG: list[tuple[Event, str]] = [
     (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "0.001", "zip")), "other mechanisms"),
-    (ReleaseRelabelled(NOW, "", "x", "a", pure("b", "1", "zip")), "`a` holds another release"),
-    (ReleaseRelabelled(NOW, "", " ", "a", pure("a", "1", "views")), "`a` does not say `because`"),
+    (ReleaseRelabelled(NOW, "", "x", "a", pure("b", "1", "zip")), "the body of `a` has the id `b`"),
+    (ReleaseRelabelled(NOW, "", " ", "a", pure("a", "1", "views")), "`a` has no `because`"),
     (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "1", "zap")), "no attribute `zap`"),
-    (ReleaseRelabelled(NOW, "", "x", "b", pure("b", "1")), "`b` is spoken of before"),
-    (ReleaseCommitted(NOW, "", "held", pure("held", "9", "zip")), "costs more than what was"),
-    (ReleaseCommitted(NOW, "", "held", pure("a", "0.5", "zip")), "`held` holds another release"),
+    (ReleaseRelabelled(NOW, "", "x", "b", pure("b", "1")), "record refers to unknown release `b`"),
+    (
+        ReleaseCommitted(NOW, "", "held", pure("held", "9", "zip")),
+        "costs more than the reservation",
+    ),
+    (
+        ReleaseCommitted(NOW, "", "held", pure("a", "0.5", "zip")),
+        "the body of `held` has the id `a`",
+    ),
     (ReleaseCommitted(NOW, "", "held", pure("held", "0.5", "zap")), "no attribute `zap`"),
     (ReleaseCommitted(LATER, "", "held", None), "`held` was ended after its time"),
     (ReleaseCommitted(NOW, "", "a", None), "`a` was allowed, so there was no reservation"),
-    (ReleaseVoided(NOW, "", "held", ""), "`held` does not say `because`"),
+    (ReleaseVoided(NOW, "", "held", ""), "`held` has no `because`"),
     (ReleaseVoided(LATER, "", "held", "crashed"), "`held` was ended after its time"),
     (ReleaseExpired(NOW, "held"), "`held` expired before its time"),
     (ReleaseExpired(TOMORROW, "held"), "`held` expired before its time"),
     (ReleaseImported(NOW, "", "", "past", pure("past", "1", "zap")), "no attribute `zap`"),
-    (ReleaseImported(NOW, "", "", "past", pure("a", "1")), "`past` holds another release"),
+    (ReleaseImported(NOW, "", "", "past", pure("a", "1")), "the body of `past` has the id `a`"),
 ]
 
 
 @pytest.mark.parametrize(("event", "problem"), WRONG, ids=lambda value: str(value)[:60])
-def test_what_would_have_been_refused_is_told(event: Event, problem: str) -> None:
-    (told,) = problems(event)
-    assert problem in told
+def test_an_event_that_would_be_refused_is_a_finding(event: Event, problem: str) -> None:
+    (finding,) = problems(event)
+    assert problem in finding
 
 
 RIGHT: list[Event] = [
@@ -121,12 +127,12 @@ RIGHT: list[Event] = [
 
 
 @pytest.mark.parametrize("event", RIGHT, ids=lambda event: type(event).__name__)
-def test_what_would_have_been_written_is_fine(event: Event) -> None:
+def test_a_valid_event_is_no_finding(event: Event) -> None:
     assert problems(event) == []
 
 
-def test_a_relabelling_is_held_against_what_was_charged_last() -> None:
-    """Less was committed than asked, and described anew since."""
+def test_a_relabelling_is_compared_with_the_last_charge() -> None:
+    """A partial commit is followed by a relabelling."""
     committed = ReleaseCommitted(NOW, "", "held", pure("held", "0.25", "zip"))
     again = ReleaseRelabelled(NOW, "", "x", "held", pure("held", "0.25", "views"))
     _, store, _ = history()
@@ -136,8 +142,8 @@ def test_a_relabelling_is_held_against_what_was_charged_last() -> None:
     assert [finding.sequence for finding in audit_ledger(MemoryStore(records)).findings] == [7]
 
 
-def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None:
-    """A rule that was once charged in part is told with a place until somebody reads anew."""
+def test_reasons_may_differ_between_processes_with_different_histories() -> None:
+    """A process keeps the segments of a voided release; a new process has none."""
     rules = "".join(
         f"  - {{name: r{n}, kind: custom, when: '{when}', unit: user, budget: {{epsilon: 3}}}}\n"
         for n, when in enumerate(['"zip" in attributes', '"views" in attributes'])
@@ -150,9 +156,9 @@ def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None
     point.reserve(body("partly", partly))
     assert point.check(pure("new", "1", "zip")).allowed
     point.void("partly", because="crashed")
-    seen = point.check(pure("a", "9", *both))
+    decision = point.check(pure("a", "9", *both))
     fresh = DecisionPoint(store)
-    assert fresh.check(pure("a", "9", *both)) != seen, "else the audit could ask for more"
+    assert fresh.check(pure("a", "9", *both)) != decision, "else the audit could ask for more"
     point.submit(pure("a", "9", *both))
     fresh.submit(pure("b", "9", *both))
     fresh.submit(pure("c", "1", *both))
@@ -160,14 +166,14 @@ def test_reasons_may_be_told_otherwise_by_a_process_that_has_seen_more() -> None
 
 
 class Gone(MemoryStore):
-    """A server that goes away while it is read."""
+    """A store whose server stops while it is read."""
 
     def records_after(self, sequence: int) -> Iterator[Record]:
         yield from list(super().records_after(sequence))[:2]
         raise LedgerUnavailable("the server went away")
 
 
-def test_what_cannot_be_read_is_no_finding() -> None:
+def test_an_unreadable_store_is_no_finding() -> None:
     _, store, _ = history()
     with pytest.raises(LedgerUnavailable, match="went away"):
         audit_ledger(Gone(list(store.records_after(0))))
@@ -182,7 +188,7 @@ def test_an_unreachable_ledger_is_not_a_changed_one(
     assert "went away" in capsys.readouterr().err
 
 
-#: What may stand where something else belongs.
+#: Values of a wrong type.
 VALUES: list[Any] = [
     *(None, True, 0, -1, Fraction("0.5"), "", "x", [], {}, [[]], [None], {"a": 1}, "{}", "null"),
     {"release": "a", "mechanisms": [{"mechanism": {"kind": "declared", "epsilon": -1}}]},
@@ -190,7 +196,7 @@ VALUES: list[Any] = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path to every part of a plain value."""
+    """Yield the path to every part of a plain value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in inner:
         yield (*path, key)
@@ -199,7 +205,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """A plain value with something else in one place."""
+    """Return a plain value with one part replaced."""
     if not path:
         return new
     copy = value.copy()
@@ -208,7 +214,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def rich() -> list[dict[str, Any]]:
-    """Every kind of event, with every part of a release, as plain values."""
+    """Return every kind of event, with every part of a release, as plain values."""
     store, clock = MemoryStore(), Days()
     point = DecisionPoint(store, clock)
     point.apply(policy(GLOBAL))
@@ -223,15 +229,15 @@ def rich() -> list[dict[str, Any]]:
         "where": [{"country": ["CH"], "age": {"from": 18, "to": 64}}],
         "time": {"from": "2026-10-28", "to": "2026-10-28"},
     }
-    asked = {**body("full", full), "by": "ana", "utility": 1}
-    point.import_past({**asked, "release": "past"}, because="x")
-    point.reserve(asked)
-    point.commit("full", asked)
+    request = {**body("full", full), "by": "ana", "utility": 1}
+    point.import_past({**request, "release": "past"}, because="x")
+    point.reserve(request)
+    point.commit("full", request)
     point.reserve(pure("void", "0.1"))
     point.void("void", because="x")
     point.reserve(pure("late", "0.1"))
     clock.now += timedelta(days=2)
-    point.relabel(asked, because="x")
+    point.relabel(request, because="x")
     point.submit(pure("big", "5"))
     return [decode_canonical(record.payload) for record in store.records_after(0)]
 
@@ -240,8 +246,8 @@ EVENTS = rich()
 
 
 @pytest.mark.parametrize("number", range(len(EVENTS)), ids=lambda n: EVENTS[n]["event"])
-def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
-    """Neither the audit nor a decision point ends in anything but an error of ours."""
+def test_a_malformed_event_raises_only_dpolicy_errors(number: int) -> None:
+    """The audit and the decision point raise nothing but a `DPolicyError`."""
     chance = seeded_random(f"shapes-{number}")
     for path in places(EVENTS[number]):
         for value in chance.sample(VALUES, 4):
@@ -255,16 +261,16 @@ def test_no_shape_of_an_event_is_more_than_damage(number: int) -> None:
 
 
 def test_an_answer_is_compared_as_a_whole() -> None:
-    """Every part of every answer, but for the place and the spenders of a reason."""
+    """The audit compares every part of an answer except location and spenders of a reason."""
     _, store, _ = history()
     records = list(store.records_after(0))
     event = from_bytes(records[3].payload)
     assert isinstance(event, ReleaseDecided)
-    said = json.loads(event.answer)
-    for path in places(said):
+    answer_fields = json.loads(event.answer)
+    for path in places(answer_fields):
         if {"at", "spent-most"} & set(path):
             continue
-        answer = json.dumps(changed(said, path, "x"), ensure_ascii=False, sort_keys=True)
+        answer = json.dumps(changed(answer_fields, path, "x"), ensure_ascii=False, sort_keys=True)
         forged = [*records[:3], next_record(records[2], replace(event, answer=answer))]
         assert [f.sequence for f in audit_ledger(MemoryStore(forged)).findings] == [4], path
 
@@ -272,8 +278,8 @@ def test_an_answer_is_compared_as_a_whole() -> None:
 def test_without_comparing_answers_a_forged_one_would_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The canary of the test above."""
+    """Canary of the test above."""
     monkeypatch.setattr(audit, "_outline", lambda _: ())
-    monkeypatch.setattr(audit, "_alike", lambda *_: True)
+    monkeypatch.setattr(audit, "_has_same_reasons", lambda *_: True)
     with pytest.raises(AssertionError):
         test_an_answer_is_compared_as_a_whole()

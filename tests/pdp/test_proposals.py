@@ -1,4 +1,4 @@
-"""What needs two persons: waits in the ledger, is answered by another, and is done as proposed."""
+"""Proposals: recorded in the ledger, answered by another person, and carried out unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, ZIP, body, mechanism, policy, pure, started
+from tests.pdp.builders import GLOBAL, ZIP, body, mechanism, policy, pure, started
 
 from dpolicy.allocation.round import allocate
 from dpolicy.errors import OperationRejected, ReleaseRejected
@@ -34,21 +34,21 @@ from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.snapshot import read_snapshot, write_snapshot
 from dpolicy.releases.decision import Decision
 
-NOT_AS_PROPOSED = "what a second person approved was not done as it was proposed"
+NOT_AS_PROPOSED = "an approved proposal was not carried out as proposed"
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-1.json"
 
 
 def proposed(point: DecisionPoint, release: str, epsilon: str = "0.5", by: str = "ana") -> Proposal:
-    found = point.propose(pure(release, epsilon), by)
-    assert isinstance(found, Proposal)
-    return found
+    proposal = point.propose(pure(release, epsilon), by)
+    assert isinstance(proposal, Proposal)
+    return proposal
 
 
 def code_of(error: pytest.ExceptionInfo[OperationRejected]) -> str:
     return error.value.code
 
 
-def test_a_release_waits_and_is_decided_when_another_agrees() -> None:
+def test_a_proposed_release_is_decided_when_it_is_approved() -> None:
     store = MemoryStore()
     point = started(store=store)
     waiting = proposed(point, "a")
@@ -63,7 +63,7 @@ def test_a_release_waits_and_is_decided_when_another_agrees() -> None:
     assert audit_ledger(store).findings == ()
 
 
-def test_what_is_approved_is_held_against_the_balances_of_then() -> None:
+def test_an_approved_release_is_decided_against_current_balances() -> None:
     point = started()
     waiting = proposed(point, "a", "1.5")
     point.submit(pure("b", "1"))
@@ -72,7 +72,7 @@ def test_what_is_approved_is_held_against_the_balances_of_then() -> None:
     assert point.entries["a"].status == "denied"
 
 
-def test_nobody_answers_themselves_and_nothing_is_answered_twice() -> None:
+def test_the_proposer_cannot_answer_and_no_proposal_is_answered_twice() -> None:
     store = MemoryStore()
     point = started(store=store)
     waiting = proposed(point, "a")
@@ -91,7 +91,7 @@ def test_nobody_answers_themselves_and_nothing_is_answered_twice() -> None:
     assert audit_ledger(store).findings == ()
 
 
-def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
+def test_a_pending_or_rejected_release_cannot_be_submitted() -> None:
     point = started()
     waiting = proposed(point, "a")
     with pytest.raises(OperationRejected) as error:
@@ -110,8 +110,8 @@ def test_what_waits_or_was_rejected_cannot_be_had_otherwise() -> None:
     assert not point.entries
 
 
-def test_what_waits_cannot_win_a_round_and_disturbs_nobody() -> None:
-    """A round that is refused has written nothing, so that others in its commit are served."""
+def test_a_pending_release_cannot_be_allocated_and_affects_no_other() -> None:
+    """A refused round has appended nothing, so other requests in its commit succeed."""
     point = started()
     proposed(point, "b")
     with pytest.raises(OperationRejected) as error:
@@ -120,14 +120,14 @@ def test_what_waits_cannot_win_a_round_and_disturbs_nobody() -> None:
     assert not point.entries
 
 
-def test_only_what_can_be_read_waits() -> None:
+def test_an_unresolvable_release_cannot_be_proposed() -> None:
     point = started()
     with pytest.raises(ReleaseRejected):
         point.propose(pure("a", "0.5", "nothing"), "ana")
     assert not point.proposals
 
 
-def test_a_void_and_a_policy_wait_too() -> None:
+def test_a_void_and_a_policy_can_be_proposed() -> None:
     store = MemoryStore()
     point = started(store=store)
     point.reserve(pure("a", "0.5"), "ana")
@@ -165,14 +165,14 @@ def test_proposals_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
 
 
 def tampered(point: DecisionPoint, *events: object) -> tuple[str, ...]:
-    """What is found in a ledger to which somebody added events of their own."""
+    """Return the findings of the audit after events were appended to a copy of the ledger."""
     records: list[Record] = list(point.records())
     for event in events:
         records.append(next_record(records[-1], event))  # type: ignore[arg-type]
     return tuple(finding.problem for finding in audit_ledger(MemoryStore(records)).findings)
 
 
-def test_an_audit_finds_what_two_persons_did_not_do() -> None:
+def test_the_audit_detects_an_approval_that_was_not_carried_out() -> None:
     point = started()
     waiting = proposed(point, "a")
     made = point.event(waiting.number)
@@ -188,20 +188,20 @@ def test_an_audit_finds_what_two_persons_did_not_do() -> None:
     other = started()
     proposed(other, "a")
     assert any("by the person who made it" in f for f in tampered(other, alone))
-    assert any("not done as it was proposed" in f for f in tampered(other, agreed))
-    assert any("waits for a second person" in f for f in tampered(other, decided))
+    assert any("not carried out as proposed" in f for f in tampered(other, agreed))
+    assert any("is pending approval as proposal" in f for f in tampered(other, decided))
     expired = VoidProposed(at, "ana", "a", "never started")
     assert any("no release `a`" in f for f in tampered(other, expired))
     unknown = ProposalAnswered(at, "ben", "", 99, True)
     assert any("not open" in f for f in tampered(other, unknown))
     twice = ReleaseProposed(at, "ana", "a", made.body, False)
-    assert any("asked for before" in f for f in tampered(other, twice))
+    assert any("was already in use" in f for f in tampered(other, twice))
     sources = (("p.yaml", "dpolicy: 1\n"),)
     assert tampered(other, PolicyProposed(at, "o", "", "sha256:00", sources, ()))
 
 
 def forged(store: MemoryStore, changed: Callable[[Event], Event]) -> tuple[str, ...]:
-    """What is found in a ledger of which somebody wrote every record anew."""
+    """Return the findings of the audit after every event was rewritten."""
     records: list[Record] = []
     for record in store.records_after(0):
         event = changed(from_bytes(record.payload))
@@ -210,7 +210,7 @@ def forged(store: MemoryStore, changed: Callable[[Event], Event]) -> tuple[str, 
 
 
 @pytest.mark.parametrize("reserve", [False, True])
-def test_an_audit_finds_a_reservation_that_nobody_approved(reserve: bool) -> None:
+def test_the_audit_detects_a_reservation_without_approval(reserve: bool) -> None:
     store = MemoryStore()
     point = started(store=store)
     for release, epsilon in (("a", "0.5"), ("large", "5")):
@@ -228,7 +228,7 @@ def test_an_audit_finds_a_reservation_that_nobody_approved(reserve: bool) -> Non
     assert forged(store, otherwise) == (NOT_AS_PROPOSED,)
 
 
-def test_an_audit_finds_a_conflict_that_nobody_approved() -> None:
+def test_the_audit_detects_a_conflict_without_approval() -> None:
     store = MemoryStore()
     point = started(store=store)
     point.submit(pure("a", "1.5"))
@@ -241,7 +241,7 @@ def test_an_audit_finds_a_conflict_that_nobody_approved() -> None:
 
     def other_reason(event: Event) -> Event:
         if isinstance(event, PolicyApplied) and event.by == "olga":
-            return replace(event, because="they said so")
+            return replace(event, because="another reason")
         return event
 
     assert forged(store, lambda event: event) == ()
@@ -249,12 +249,12 @@ def test_an_audit_finds_a_conflict_that_nobody_approved() -> None:
     assert forged(store, other_reason) == (NOT_AS_PROPOSED,)
 
 
-def test_what_waits_or_was_rejected_is_not_imported() -> None:
+def test_a_pending_or_rejected_release_cannot_be_imported() -> None:
     store = MemoryStore()
     point = started(store=store)
     waiting = proposed(point, "a")
     past = ReleaseImported(waiting.at, "olga", "", "a", pure("a", "0.5"))
-    for code, words in (("pending", "waits for"), ("already-rejected", "was rejected")):
+    for code, words in (("waiting", "is pending approval"), ("already-rejected", "was rejected")):
         with pytest.raises(OperationRejected) as error:
             point.import_past(pure("a", "0.5"), "it was run", "olga")
         assert code_of(error) == code
@@ -266,54 +266,53 @@ def test_what_waits_or_was_rejected_is_not_imported() -> None:
     assert point.import_past(pure("b", "0.5")) == point.entries["b"].request_record
 
 
-def test_nothing_is_done_under_another_policy_than_was_judged_by() -> None:
+def test_a_command_fails_if_the_expected_policy_is_not_active() -> None:
     store = MemoryStore()
-    nothing = DecisionPoint(store).bound_to_policy(None)
     point = started(store=store)
     old, tight = point.policy, policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))
-    careful = point.bound_to_policy(old)
-    careful.reserve(pure("held", "0.25"))
-    careful.apply(tight)
+    point.reserve(pure("held", "0.25"), expected_policy=old)
+    point.apply(tight, expected_policy=old)
     middle = policy(GLOBAL.replace("epsilon: 2", "epsilon: 1.5"))
     before = list(store.records_after(0))
     acts: list[Callable[[], object]] = [
-        lambda: careful.apply(middle),
-        lambda: nothing.apply(middle),
-        lambda: careful.submit(pure("a", "0.25")),
-        lambda: careful.reserve(pure("a", "0.25")),
-        lambda: careful.commit("held"),
-        lambda: careful.import_past(pure("a", "0.25")),
-        lambda: allocate(careful, [pure("a", "0.25")]),
+        lambda: point.apply(middle, expected_policy=old),
+        lambda: point.apply(middle, expected_policy=None),
+        lambda: point.submit(pure("a", "0.25"), expected_policy=old),
+        lambda: point.reserve(pure("a", "0.25"), expected_policy=old),
+        lambda: point.propose(pure("a", "0.25"), "ana", expected_policy=old),
+        lambda: point.commit("held", expected_policy=old),
+        lambda: point.import_past(pure("a", "0.25"), expected_policy=old),
+        lambda: allocate(point, [pure("a", "0.25")], expected_policy=old),
     ]
     for act in acts:
         with pytest.raises(OperationRejected) as error:
             act()
         assert code_of(error) == "policy-changed"
     assert list(store.records_after(0)) == before
-    assert point.bound_to_policy(tight).submit(pure("a", "0.25")).allowed
+    assert point.submit(pure("a", "0.25"), expected_policy=tight).allowed
     point.apply(middle)
 
 
 def golden() -> tuple[list[Record], dict[str, object]]:
-    said = json.loads(GOLDEN.read_text("utf-8"))
+    document = json.loads(GOLDEN.read_text("utf-8"))
     records: list[Record] = []
-    for text in said["records"]:
+    for text in document["records"]:
         event = from_bytes(text.encode("utf-8"))
         records.append(next_record(records[-1] if records else None, event))
-    assert [r.payload.decode("utf-8") for r in records] == said["records"]
-    assert records[-1].digest.hex() == said["head"]
-    return records, said
+    assert [r.payload.decode("utf-8") for r in records] == document["records"]
+    assert records[-1].digest.hex() == document["head"]
+    return records, document
 
 
-def test_a_ledger_of_format_1_goes_on_as_format_2(tmp_path: Path) -> None:
-    records, said = golden()
+def test_a_ledger_of_format_1_continues_in_format_2(tmp_path: Path) -> None:
+    records, document = golden()
     store = open_store(str(tmp_path / "ledger.db"))
     with store.open_for_writing() as log:
         log.append(records)
     assert audit_ledger(store).findings == ()
     point = DecisionPoint(store)
-    assert {name: entry.status for name, entry in point.entries.items()} == said["statuses"]
-    assert {b.rule.name: dict(b.spent) for b in point.budgets()} == said["spent"]
+    assert {name: entry.status for name, entry in point.entries.items()} == document["statuses"]
+    assert {b.rule.name: dict(b.spent) for b in point.budgets()} == document["spent"]
     decision = point.approve(proposed(point, "new", "0.125").number, "ben")
     assert isinstance(decision, Decision) and decision.allowed
     formats = [json.loads(r.payload)["format"] for r in store.records_after(len(records))]
@@ -322,10 +321,10 @@ def test_a_ledger_of_format_1_goes_on_as_format_2(tmp_path: Path) -> None:
     point.close()
 
 
-def test_the_rules_by_label_are_the_same_for_what_waits() -> None:
+def test_a_proposed_release_is_resolved_like_a_submitted_one() -> None:
     point = started(GLOBAL, ZIP % "{epsilon: 1}")
-    asked = body("a", mechanism(("zip",), epsilon="1.5"))
-    waiting = point.propose(asked, "ana")
+    request = body("a", mechanism(("zip",), epsilon="1.5"))
+    waiting = point.propose(request, "ana")
     assert isinstance(waiting, Proposal)
     decision = point.approve(waiting.number, "ben")
     assert isinstance(decision, Decision) and decision.broken == ("zips",)

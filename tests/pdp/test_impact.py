@@ -1,11 +1,11 @@
-"""What a candidate would have decided is what a decision point with it decides."""
+"""The impact of a candidate policy equals the decisions of a decision point with that policy."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, ZIP, policy, pure, started
+from tests.pdp.builders import GLOBAL, ZIP, policy, pure, started
 
 from dpolicy.ledger.events import (
     ReleaseCommitted,
@@ -29,20 +29,20 @@ CANDIDATES = [
 
 
 def history(seed: int) -> DecisionPoint:
-    """A ledger in which everything happens."""
+    """Return a ledger with every kind of event."""
     chosen = random.Random(seed)
     point = started(GLOBAL, ZIP % "{epsilon: 1}")
     for number in range(25):
-        asked = pure(
+        request = pure(
             f"r{number}", chosen.choice(("0.125", "0.25", "1")), *chosen.choice(((), ("zip",)))
         )
         match chosen.choice(("submit", "reserve", "import")):
             case "submit":
-                point.submit(asked)
+                point.submit(request)
             case "import" if number % 5 == 0:
-                point.import_past(asked)
+                point.import_past(request)
             case _:
-                if point.reserve(asked).allowed:
+                if point.reserve(request).allowed:
                     end = chosen.choice(("commit", "void", "less", "nothing"))
                     if end == "void":
                         point.void(f"r{number}", "never started")
@@ -54,7 +54,7 @@ def history(seed: int) -> DecisionPoint:
 
 
 def naive(point: DecisionPoint, candidate: CompiledPolicy) -> dict[str, bool]:
-    """The same requests, one after the other, to a decision point with the candidate."""
+    """Submit the same requests, in order, to a decision point with the candidate."""
     other = DecisionPoint(MemoryStore())
     other.apply(candidate)
     answers: dict[str, bool] = {}
@@ -73,7 +73,7 @@ def naive(point: DecisionPoint, candidate: CompiledPolicy) -> dict[str, bool]:
 
 
 def differing(point: DecisionPoint, candidate: CompiledPolicy) -> tuple[set[str], set[str]]:
-    """Which releases would be denied, and which allowed, by the naive way."""
+    """Return the releases that the naive replay denies and allows differently."""
     now = {name: entry.status != "denied" for name, entry in point.entries.items()}
     again = naive(point, candidate)
     denied = {name for name, allowed in again.items() if now[name] and not allowed}
@@ -82,38 +82,39 @@ def differing(point: DecisionPoint, candidate: CompiledPolicy) -> tuple[set[str]
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("number", range(len(CANDIDATES)))
-def test_the_impact_is_what_would_have_happened(seed: int, number: int) -> None:
+def test_the_impact_equals_a_naive_replay(seed: int, number: int) -> None:
     point = history(seed)
-    found = replay_under_policy(CANDIDATES[number], point.records())
-    assert (set(found.denied), set(found.allowed)) == differing(point, CANDIDATES[number])
-    assert found.complete and not found.unreadable
+    impact = replay_under_policy(CANDIDATES[number], point.records())
+    assert (set(impact.denied), set(impact.allowed)) == differing(point, CANDIDATES[number])
+    assert impact.complete and not impact.unreadable
 
 
-def test_an_impact_that_forgets_what_it_allowed_is_found_out(
+def test_an_impact_without_earlier_releases_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The canary: decide everything on an empty ledger."""
-    real = impacts._Again.decide
+    """Canary: decide every release on an empty ledger."""
+    real = impacts._Replay.decide
 
-    def forgetful(self: impacts._Again, event: ReleaseDecided) -> bool | None:
-        return real(impacts._Again(self._policy), event)
+    def forgetful(self: impacts._Replay, event: ReleaseDecided) -> bool | None:
+        assert self._state.policy is not None
+        return real(impacts._Replay(self._state.policy), event)
 
-    monkeypatch.setattr(impacts._Again, "decide", forgetful)
+    monkeypatch.setattr(impacts._Replay, "decide", forgetful)
     wrong = 0
     for seed in range(6):
         point = history(seed)
-        found = replay_under_policy(CANDIDATES[1], point.records())
-        wrong += (set(found.denied), set(found.allowed)) != differing(point, CANDIDATES[1])
+        impact = replay_under_policy(CANDIDATES[1], point.records())
+        wrong += (set(impact.denied), set(impact.allowed)) != differing(point, CANDIDATES[1])
     assert wrong
 
 
-def test_a_long_history_is_cut_and_says_so() -> None:
+def test_a_limited_replay_is_marked_incomplete() -> None:
     point = history(0)
-    found = replay_under_policy(CANDIDATES[0], point.records(), most=5)
-    assert found.replayed == 5 and not found.complete
+    impact = replay_under_policy(CANDIDATES[0], point.records(), limit=5)
+    assert impact.replayed == 5 and not impact.complete
 
 
-def test_what_the_candidate_has_no_words_for_is_told() -> None:
+def test_unresolvable_releases_are_listed() -> None:
     point = started()
     point.submit(pure("a", "0.5", "zip"))
     other = "dpolicy: 1\naccounting: {delta: 1e-7}\nunits: {user: {}}\n"

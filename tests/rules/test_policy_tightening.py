@@ -1,9 +1,9 @@
-"""Which changes of a policy one person may make: only those that can never allow more."""
+"""`only_tightens` accepts only policy changes that can never allow more."""
 
 from __future__ import annotations
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, policy, pure, started
+from tests.pdp.builders import GLOBAL, HEAD, ZIP, policy, pure, started
 
 from dpolicy.rules.policy_diff import only_tightens
 
@@ -44,18 +44,18 @@ LOOSER = {
 
 
 @pytest.mark.parametrize("name", TIGHTER)
-def test_one_person_may_tighten(name: str) -> None:
+def test_a_tightening_is_accepted(name: str) -> None:
     old, new = TIGHTER[name]
     assert only_tightens(old, new)
 
 
 @pytest.mark.parametrize("name", LOOSER)
-def test_whatever_else_needs_two(name: str) -> None:
+def test_any_other_change_is_not_a_tightening(name: str) -> None:
     old, new = LOOSER[name]
     assert not only_tightens(old, new)
 
 
-def test_a_rule_more_can_allow_what_no_rule_covered() -> None:
-    """Why the first rule for the rest is not tighter."""
+def test_an_additional_rule_can_allow_an_uncovered_release() -> None:
+    """A new rule can cover a release that was uncovered before, so it is not tighter."""
     assert not started(ZIPS).check(pure("a", "0.5", "views")).allowed
     assert started(ZIPS, GLOBAL).check(pure("a", "0.5", "views")).allowed

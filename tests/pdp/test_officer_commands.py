@@ -1,11 +1,11 @@
-"""What officers do: tighten, loosen, import, relabel, and add units to old ledgers."""
+"""Commands of officers: tighten and loosen a policy, import, relabel, and add units."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
-from tests.enforcement.scenes import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
+from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
 
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
@@ -24,10 +24,10 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
             point.apply(tighter, accept=accept)
         names = {c.rule.name for c in refused.value.conflicts if isinstance(c, RuleStatus)}
         assert names == {"global", "zips"} - set(accept)
-    found = {c.rule.name: c for c in point.conflicts(tighter)}
-    assert found["global"].spenders == ("a", "b")
-    assert found["zips"].spenders == ("a",)
-    assert smallest_sufficient_budget(found["global"]) == {"epsilon": 1.75}
+    conflicts = {c.rule.name: c for c in point.conflicts(tighter)}
+    assert conflicts["global"].spenders == ("a", "b")
+    assert conflicts["zips"].spenders == ("a",)
+    assert smallest_sufficient_budget(conflicts["global"]) == {"epsilon": 1.75}
     point.apply(tighter, accept=("zips", "global"))
     assert point.policy is not None
     assert point.policy.digest == tighter.digest
@@ -35,7 +35,7 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
 
 
 @pytest.mark.parametrize("budget", ["epsilon: %s, delta: 0", "rho: %s", "epsilon: %s"])
-def test_the_smallest_budget_that_would_do_does_and_one_quantum_less_does_not(budget: str) -> None:
+def test_the_smallest_sufficient_budget_is_enough_and_one_quantum_less_is_not(budget: str) -> None:
     def rule(amount: str) -> str:
         text = "{" + budget % amount + "}"
         return f"  - {{name: p, kind: custom, when: always, unit: user, budget: {text}}}\n"
@@ -52,7 +52,7 @@ def test_the_smallest_budget_that_would_do_does_and_one_quantum_less_does_not(bu
     assert not point.conflicts(policy(rule(repr(least))))
 
 
-def test_a_pruned_rule_comes_back_with_its_history() -> None:
+def test_a_rule_that_is_no_longer_pruned_has_its_full_balance() -> None:
     narrow = ZIP % "{epsilon: 2}"
     point = started(GLOBAL, narrow)
     assert [b.rule.name for b in point.budgets()] == ["global"]
@@ -63,7 +63,7 @@ def test_a_pruned_rule_comes_back_with_its_history() -> None:
     assert point.submit(pure("b", "1", "zip")).broken == ("zips",)
 
 
-def test_an_import_is_charged_above_any_budget() -> None:
+def test_an_import_is_charged_regardless_of_the_budget() -> None:
     point = started()
     point.import_past(pure("old", "7"))
     point.import_past(pure("old", "7"))
@@ -97,14 +97,14 @@ def test_a_new_unit_charges_old_releases_through_group_privacy() -> None:
     assert point.conflicts(static)[0].spent == {"rho": None}  # unknown is infinite, never zero
 
 
-def test_a_past_that_cannot_be_read_is_charged_to_every_rule() -> None:
+def test_an_unresolvable_release_is_charged_to_every_rule() -> None:
     point = started()
     point.submit(pure("a", "0.1", "zip"))
     without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
     assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None}]
 
 
-def test_the_ledger_keeps_what_was_said_and_no_balance() -> None:
+def test_the_ledger_contains_release_bodies_and_no_balance() -> None:
     store = MemoryStore()
     started(store=store).submit(pure("a", "0.1"))
     event = from_bytes(list(store.records_after(0))[-1].payload)

@@ -1,4 +1,4 @@
-"""What a model of the decision point found and must not come back: one test each."""
+"""Regression tests of the decision point: commit, import, relabel, restart and conflicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policy(text: str, budget: str = "{epsilon: 2}") -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", text.replace("BUDGET", budget))])
 
 
-def asked(name: str, attribute: str, **mechanism: Any) -> dict[str, Any]:
+def request(name: str, attribute: str, **mechanism: Any) -> dict[str, Any]:
     fields = mechanism or {"kind": "declared", "epsilon": Fraction(3, 2)}
     return {"release": name, "mechanisms": [{"mechanism": fields, "attributes": [attribute]}]}
 
@@ -51,51 +51,51 @@ def point(text: str, budget: str = "{epsilon: 2}") -> tuple[DecisionPoint, Memor
 @pytest.mark.parametrize(
     ("text", "reserved", "used"), [(ZIP_ONLY, "zip", "views"), (ALL, "views", "zip")]
 )
-def test_a_commit_cannot_leave_the_rules_that_were_checked(
+def test_a_commit_cannot_avoid_the_rules_of_the_reservation(
     text: str, reserved: str, used: str
 ) -> None:
     made, _ = point(text)
-    assert made.reserve(asked("a", reserved)).allowed
+    assert made.reserve(request("a", reserved)).allowed
     with pytest.raises(OperationRejected):
-        made.commit("a", asked("a", used))
+        made.commit("a", request("a", used))
     assert any(balance.spent["epsilon"] for balance in made.budgets())
 
 
-def test_what_was_denied_or_voided_is_not_imported_by_its_id() -> None:
+def test_a_denied_or_voided_id_cannot_be_imported() -> None:
     made, _ = point(ALL)
-    assert not made.submit(asked("a", "views", kind="declared", epsilon=5)).allowed
-    assert made.reserve(asked("b", "views")).allowed
+    assert not made.submit(request("a", "views", kind="declared", epsilon=5)).allowed
+    assert made.reserve(request("b", "views")).allowed
     made.void("b", because="never ran")
     for name, epsilon in (("a", 5), ("b", Fraction(3, 2))):
         with pytest.raises(OperationRejected, match="another id"):
-            made.import_past(asked(name, "views", kind="declared", epsilon=epsilon))
+            made.import_past(request(name, "views", kind="declared", epsilon=epsilon))
 
 
-def test_what_was_voided_is_not_allowed_again_for_free() -> None:
+def test_a_voided_id_cannot_be_submitted_again() -> None:
     made, _ = point(ALL)
-    made.reserve(asked("a", "views"))
+    made.reserve(request("a", "views"))
     made.void("a", because="never ran")
     with pytest.raises(OperationRejected, match="voided"):
-        made.submit(asked("a", "views"))
+        made.submit(request("a", "views"))
 
 
 @pytest.mark.parametrize(
     "change", [{"additive": True}, {"unit": "user"}, {"time": {"from": "2026-01-01"}}]
 )
-def test_relabelling_keeps_all_that_decides_the_loss(change: dict[str, Any]) -> None:
+def test_relabelling_keeps_all_fields_that_determine_the_loss(change: dict[str, Any]) -> None:
     made, _ = point(ALL)
-    body = asked("a", "views", kind="gaussian", sigma=10)
+    body = request("a", "views", kind="gaussian", sigma=10)
     made.submit(body)
     changed = {**body, "mechanisms": [{**body["mechanisms"][0], **change}]}
-    with pytest.raises(OperationRejected, match="keeps the mechanisms"):
+    with pytest.raises(OperationRejected, match="must keep the mechanisms"):
         made.relabel(changed, because="a mistake")
     with pytest.raises(OperationRejected, match="because"):
         made.relabel(body, because=" ")
 
 
-def test_verify_finds_what_was_written_past_the_decision_point() -> None:
+def test_the_audit_detects_events_that_bypass_the_decision_point() -> None:
     made, store = point(ALL)
-    made.reserve(asked("a", "views"))
+    made.reserve(request("a", "views"))
     made.commit("a")
     with store.open_for_writing() as log:
         *_, last = log.records_after(0)
@@ -104,48 +104,48 @@ def test_verify_finds_what_was_written_past_the_decision_point() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "10"])
-def test_the_smallest_budget_does_not_depend_on_the_one_that_was_asked(epsilon: str) -> None:
+def test_the_smallest_budget_does_not_depend_on_the_candidate_budget(epsilon: str) -> None:
     made, _ = point(ALL, "{epsilon: 90000}")
     for number in range(20):
-        made.submit(asked(f"r{number}", "views", kind="gaussian", sigma=2))
-    (found,) = made.conflicts(policy(ALL, f"{{epsilon: {epsilon}}}"))
-    assert smallest_sufficient_budget(found)["epsilon"] == pytest.approx(15.4, abs=0.1)
+        made.submit(request(f"r{number}", "views", kind="gaussian", sigma=2))
+    (conflict,) = made.conflicts(policy(ALL, f"{{epsilon: {epsilon}}}"))
+    assert smallest_sufficient_budget(conflict)["epsilon"] == pytest.approx(15.4, abs=0.1)
 
 
-def test_leaks_that_exceed_a_budget_say_which_delta_would_do() -> None:
+def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:
     made, _ = point(ALL, "{epsilon: 9, delta: 1e-3}")
     leaky = {"kind": "declared", "epsilon": 1, "delta": Fraction("5e-8")}
-    assert made.submit(asked("a", "views", **leaky)).allowed
-    (found,) = made.conflicts(policy(ALL, "{epsilon: 9, delta: 1e-7}"))
-    least = smallest_sufficient_budget(found)
-    again = policy(ALL, f"{{epsilon: {least['epsilon']}, delta: {least['delta']}}}")
+    assert made.submit(request("a", "views", **leaky)).allowed
+    (conflict,) = made.conflicts(policy(ALL, "{epsilon: 9, delta: 1e-7}"))
+    smallest = smallest_sufficient_budget(conflict)
+    again = policy(ALL, f"{{epsilon: {smallest['epsilon']}, delta: {smallest['delta']}}}")
     assert made.conflicts(again) == []
     (native,) = made.conflicts(policy(ALL, "{rho: 9}"))
     assert smallest_sufficient_budget(native) == {"rho": None}
 
 
-def test_what_is_shown_passes_the_budget_only_where_the_rule_breaks() -> None:
+def test_the_displayed_loss_exceeds_the_budget_only_if_the_rule_is_exceeded() -> None:
     made, _ = point(
         HEAD
         + "policies:\n  - {name: g, kind: custom, when: always, unit: user, budget: {mu: 0.3}}\n"
     )
-    decision = made.submit(asked("a", "views", kind="declared", mu=Fraction("0.3")))
+    decision = made.submit(request("a", "views", kind="declared", mu=Fraction("0.3")))
     assert decision.allowed and decision.reasons[0].after == {"mu": 0.3}
 
 
-def test_those_who_spent_most_are_ranked_by_what_they_spent() -> None:
+def test_top_spenders_are_ranked_by_cost() -> None:
     made, _ = point(ALL, "{epsilon: 9}")
     for number in range(6):
-        made.submit(asked(f"tiny{number}", "views", kind="gaussian", sigma=10**4))
-    made.submit(asked("large", "views", kind="declared", epsilon=5))
+        made.submit(request(f"tiny{number}", "views", kind="gaussian", sigma=10**4))
+    made.submit(request("large", "views", kind="declared", epsilon=5))
     (balance,) = made.budgets()
     assert balance.spenders[0] == "large"
 
 
-def test_what_is_charged_is_charged_again_after_a_restart() -> None:
+def test_balances_are_the_same_after_a_restart() -> None:
     made, store = point(ALL)
     made.submit(
-        asked("a", "views", kind="declared", renyi={Fraction(5, 2): Fraction(1, 10), 16: 1})
+        request("a", "views", kind="declared", renyi={Fraction(5, 2): Fraction(1, 10), 16: 1})
     )
     spent = [balance.loss for balance in made.budgets()]
     assert [balance.loss for balance in DecisionPoint(store).budgets()] == spent
@@ -156,29 +156,29 @@ def test_a_clock_in_another_zone_does_not_expire_early() -> None:
     store = MemoryStore()
     start = datetime(2026, 1, 1, tzinfo=UTC)
     DecisionPoint(store, lambda: start).apply(policy(ALL))
-    DecisionPoint(store, lambda: start).reserve(asked("a", "views"))
+    DecisionPoint(store, lambda: start).reserve(request("a", "views"))
     east = timezone(timedelta(hours=14))
     later = DecisionPoint(store, lambda: (start + timedelta(hours=11)).astimezone(east))
-    later.reserve(asked("b", "views", kind="declared", epsilon=Fraction(1, 10)))
+    later.reserve(request("b", "views", kind="declared", epsilon=Fraction(1, 10)))
     assert later.entries["a"].status == "reserved"
 
 
-def test_a_dry_run_of_a_known_id_says_what_submit_would() -> None:
+def test_a_check_of_a_recorded_id_replays_the_decision() -> None:
     made, _ = point(ALL)
-    made.submit(asked("a", "views"))
-    assert made.check(asked("a", "views")).replayed
+    made.submit(request("a", "views"))
+    assert made.check(request("a", "views")).replayed
 
 
 @pytest.mark.parametrize(
     "payload", [b'{"event":[],"format":1}', b'{"event":"x","format":NaN}', b"[]", b"\xff"]
 )
-def test_a_record_that_is_no_event_is_damage(payload: bytes) -> None:
+def test_a_record_without_an_event_is_damage(payload: bytes) -> None:
     with pytest.raises(LedgerDamaged):
         from_bytes(payload)
 
 
 @pytest.mark.parametrize("body", [{"release": "a"}, {"release": "\ud800", "mechanisms": []}, {}])
-def test_a_body_that_is_no_release_is_told(body: dict[str, Any]) -> None:
+def test_an_invalid_release_body_is_rejected(body: dict[str, Any]) -> None:
     made, _ = point(ALL)
     with pytest.raises(PolicyRejected):
         made.submit(body)
@@ -195,7 +195,7 @@ def test_floats_and_order_of_attributes_do_not_matter() -> None:
     assert made.submit({"release": "a", "mechanisms": [again]}).replayed
 
 
-def test_conflicts_of_an_empty_history_are_none() -> None:
+def test_an_empty_ledger_has_no_conflicts() -> None:
     made, _ = point(ALL)
-    with made._journal.read() as state:
+    with made._journal.read_with_balances() as state:
         assert find_conflicts(state) == []

@@ -1,6 +1,6 @@
-"""Policies and releases for the stateful test: small enough for the naive model, rich in edges.
+"""Strategies for policies and releases: small enough for the naive model, with many edge cases.
 
-Numbers are exact: costs are short decimals, so that what just fits, just fits on both sides.
+Costs are short decimals, so a release that just fits does so in the code and in the model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNITS: dict[str, Any] = {
     "user-week": {"period": "week"},
     "user-3-days": {"period": "sliding 3 days"},
 }
-#: Units of a policy; weeks and windows lie across months.
+#: Units of a policy; weeks and windows cross months.
 FEW: tuple[tuple[str, ...], ...] = (
     ("user", "user-month"),
     ("user", "user-month", "user-day"),
@@ -49,7 +49,7 @@ SCOPES = (
     'mechanism == "gaussian"',
 )
 Time = tuple[str | None, str | None]
-#: None is static. Close together, so that they meet; a week across two months, and open ends.
+#: None is static data. The days are close, so that they overlap; with a week across two months.
 MEETING: tuple[Time | None, ...] = (
     None,
     ("2026-01-31", "2026-01-31"),
@@ -68,20 +68,22 @@ EDITS = ("other", "tighter", "looser", "unit", "unstable")
 
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
-    """A policy set as the dict that JSON gives."""
+    """A policy set as plain values."""
     few = draw(st.sampled_from(FEW))
     extended = draw(st.integers(0, 2))
-    # One palette for a policy: of many notions at once, one always denies.
+    # One set of notions per policy: with many notions, one of them always denies.
     palette = draw(st.sampled_from((BUDGETS[:4], BUDGETS[1:4], STATED, PURE, BUDGETS)))
-    known = [b for b in palette if b in BUDGETS or b in PURE or not extended]
-    budget = st.sampled_from(known)
+    usable = [b for b in palette if b in BUDGETS or b in PURE or not extended]
+    budget = st.sampled_from(usable)
     accounting: dict[str, Any] = {"delta": draw(st.sampled_from((1e-7, 1e-5)))}
     if draw(st.booleans()):
         accounting["orders"] = [4, 16.5, 64]
     if rarely(draw, 4):
         accounting["uncovered"] = "allow"
     names = "abc" if draw(st.integers(0, 3)) else "abcd"
-    said = {n: {"risk": r} for n, r in zip(names, ("high", "low", "low", "low"), strict=False)}
+    attributes_by_name = {
+        n: {"risk": r} for n, r in zip(names, ("high", "low", "low", "low"), strict=False)
+    }
     policy: dict[str, Any] = {
         "dpolicy": 1,
         "accounting": accounting,
@@ -89,7 +91,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
         "schema": {
             "categories": {"h": {"risk": "high"}},
             "attributes": {
-                **said,
+                **attributes_by_name,
                 "a": {"risk": "high", "member": ["h"]},
                 "b": {"risk": "low", "weak": ["h"]},
             },
@@ -115,7 +117,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
 def _add_partitions(
     draw: st.DrawFn, policy: dict[str, Any], budget: st.SearchStrategy[Any]
 ) -> None:
-    """None to two partitions, in any order; one may also be an attribute, with a rule about it."""
+    """Add up to two partitions; one may also be an attribute with a rule that reads it."""
     listed: dict[str, Any] = {"country": {"values": list(COUNTRIES)}}
     ranged: dict[str, Any] = {"age": {"from": 0, "to": 2}}
     if rarely(draw, 4):
@@ -163,7 +165,7 @@ def _add_extensions(draw: st.DrawFn, policy: dict[str, Any], count: int) -> None
 
 
 def rarely(draw: st.DrawFn, times: int) -> bool:
-    """True about once in so many times; Hypothesis likes ends, so the middle is asked for."""
+    """Return True about once in `times` draws. Hypothesis favours ends, so test the middle."""
     return draw(st.integers(0, times - 1)) == times // 2
 
 
@@ -171,7 +173,7 @@ FUNCTIONS: tuple[Any, ...] = ("same", {"times": 2}, {"plus": 1})
 
 
 def scaled(policy: dict[str, Any], factor: Fraction) -> dict[str, Any]:
-    """The policy with all budgets of its custom policies tightened or loosened."""
+    """Return the policy with all budgets of its custom policies scaled."""
 
     def other(base: dict[str, Any]) -> dict[str, Any]:
         budget = base.get("budget")
@@ -184,14 +186,16 @@ def scaled(policy: dict[str, Any], factor: Fraction) -> dict[str, Any]:
 
 
 def unstable(policy: dict[str, Any]) -> dict[str, Any]:
-    """The policy in which no partition splits anything any more."""
+    """Return the policy with all partitions unstable."""
     schema = policy["schema"]
-    known = {n: {**said, "stable": False} for n, said in schema.get("partitions", {}).items()}
-    return {**policy, "schema": {**schema, "partitions": known}}
+    partitions = {
+        n: {**partition, "stable": False} for n, partition in schema.get("partitions", {}).items()
+    }
+    return {**policy, "schema": {**schema, "partitions": partitions}}
 
 
 def with_unit(policy: dict[str, Any], unit: str) -> dict[str, Any]:
-    """The policy with one more unit, and a rule on it."""
+    """Return the policy with one more unit and a rule for it."""
     rule = {"name": f"all-{unit}", "kind": "custom", "when": "always", "unit": unit}
     if any(base["name"] == rule["name"] for base in policy["policies"]):
         return policy
@@ -235,22 +239,22 @@ def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def where_and_when(draw: st.DrawFn, *, few_days: bool = False) -> dict[str, Any]:
-    """Whose data and which days; `few_days` lie in one month, where group sizes are exact."""
-    said: dict[str, Any] = {}
+    """Region and days; with `few_days` within one month, where group sizes are exact."""
+    fields: dict[str, Any] = {}
     days = draw(st.sampled_from(MEETING[1:4] if few_days else MEETING))
     if days:
-        said["time"] = {k: day for k, day in zip(("from", "to"), days, strict=True) if day}
+        fields["time"] = {k: day for k, day in zip(("from", "to"), days, strict=True) if day}
     shape = draw(st.sampled_from(("all", "all", "country", "country", "country", "age", "union")))
     if shape in ("country", "union"):
-        said["where"] = {"country": draw(COUNTRY)}
+        fields["where"] = {"country": draw(COUNTRY)}
     if shape in ("age", "union"):
         first, last = draw(st.sampled_from(((0, 0), (1, 2), (0, 2), (1, 1))))
         if rarely(draw, 10):
-            first, last = last + 1, first  # nobody, or past the end
-        said["where"] = {**said.get("where", {}), "age": {"from": first, "to": last}}
+            first, last = last + 1, first  # empty, or beyond the last value
+        fields["where"] = {**fields.get("where", {}), "age": {"from": first, "to": last}}
     if shape == "union":  # it may overlap
-        said["where"] = [said["where"], {"country": draw(COUNTRY)}]
-    return said
+        fields["where"] = [fields["where"], {"country": draw(COUNTRY)}]
+    return fields
 
 
 COUNTRY = st.one_of(
@@ -259,25 +263,25 @@ COUNTRY = st.one_of(
 )
 
 
-def narrowed(said: dict[str, Any]) -> dict[str, Any]:
-    """A mechanism that reads only one day, and only those of the first box; or of one country."""
-    where = said.get("where", {"country": "AT"})
+def narrowed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a mechanism that reads one day, and the first box or one country."""
+    where = fields.get("where", {"country": "AT"})
     box = where[0] if isinstance(where, list) else where
-    time = said.get("time", {})
+    time = fields.get("time", {})
     day = time.get("to") or time.get("from") or "2026-01-31"
-    return {**said, "where": box, "time": {"from": day, "to": day}}
+    return {**fields, "where": box, "time": {"from": day, "to": day}}
 
 
-def moved_to(said: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
-    """A mechanism that reads something else; statements for a month keep their days."""
-    kept = said.get("time") if said.get("unit") == "user-month" else place.get("time")
-    rest = {key: value for key, value in said.items() if key not in ("where", "time")}
+def moved_to(fields: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """Return a mechanism with another region; restatements for a month keep their days."""
+    kept = fields.get("time") if fields.get("unit") == "user-month" else place.get("time")
+    rest = {key: value for key, value in fields.items() if key not in ("where", "time")}
     return {**rest, **place, **({"time": kept} if kept else {})}
 
 
 @st.composite
 def words(draw: st.DrawFn) -> dict[str, Any]:
-    """Attributes and labels; now and then one that no policy knows."""
+    """Attributes and labels; sometimes an unknown one."""
     labels: dict[str, Any] = {"deployment": draw(st.sampled_from(("standard", "closed")))}
     for name in draw(st.sets(st.sampled_from(("stage", "purpose", "team")))):
         value = draw(st.sampled_from(LABELS[name]["values"]))
@@ -292,7 +296,7 @@ BODIES = st.lists(mechanisms(), min_size=1, max_size=2)
 
 
 def lessened(noise: dict[str, Any], factor: int) -> dict[str, Any]:
-    """A mechanism that costs less, if the factor is above one."""
+    """Return noise parameters that cost less if the factor is above one."""
     fields = dict(noise)
     for name in ("epsilon", "rho", "mu"):
         if name in fields:

@@ -1,6 +1,6 @@
-"""The naive places against the calendar and by hand, and mistakes about places that must be found.
+"""Blocks of the naive model, compared with the calendar, with examples and with the code.
 
-The mistakes are made in the model: the machine must tell it from the code whichever is wrong.
+The canaries put errors into the model. The state machine must detect that model and code differ.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.enforcement.test_stateful import memory, quick, run
-from tests.enforcement.worlds import COUNTRIES
+from tests.pdp.strategies import COUNTRIES
+from tests.pdp.test_stateful import memory, quick, run
 from tests.reference import model as naive
 from tests.reference import places
 from tests.reference import rules as twin
@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-#: All that hold any of the last day of October and the first two of November.
+#: All blocks that contain the last day of October or one of the first two of November.
 WINDOWS = (
     ("10-29", "10-31"),
     ("10-30", "11-01"),
@@ -59,14 +59,14 @@ WINDOWS = (
 
 
 def policy(unit: str, rho: float, when: str = "always") -> dict[str, Any]:
-    """One rule."""
+    """A policy with one rule."""
     rule = {"name": "it", "kind": "custom", "when": when, "unit": unit, "budget": {"rho": rho}}
     head = {"dpolicy": 1, "accounting": {"delta": 1e-7}, "units": UNITS}
     return {**head, "schema": SCHEMA, "policies": [rule]}
 
 
 def release(name: str, rho: str, **place: Any) -> dict[str, Any]:
-    """One mechanism, stated for a user-day, somewhere."""
+    """A release with one mechanism, stated for a user-day, in a region."""
     noise = {"kind": "declared", "rho": Fraction(rho)}
     return {"release": name, "mechanisms": [{"mechanism": noise, "unit": "user-day", **place}]}
 
@@ -105,40 +105,42 @@ def test_blocks_have_the_names_of_the_calendar(period: str, names: list[str]) ->
     ],
 )
 def test_which_partitions_split(unit: str, when: str, axes: list[str]) -> None:
-    said = policy(unit, 1, when)
-    [rule] = twin.expand(said, "policies")
-    assert [name for name in SCHEMA["partitions"] if places.splits(said, rule, name)] == axes
+    policy_set = policy(unit, 1, when)
+    [rule] = twin.expand(policy_set, "policies")
+    assert [name for name in SCHEMA["partitions"] if places.splits(policy_set, rule, name)] == axes
 
 
-def test_places_come_in_the_order_of_axes() -> None:
-    said = policy("user-month", 1)
-    [rule] = twin.expand(said, "policies")
-    asked = [Placed(time=days("2026-10-31", "2026-11-01"))]
-    found = [b for b in places.blocks(said, rule, asked) if places.LONG_AGO not in b.days]
-    assert len(found) == 3 * 3 * 3
-    assert found[0].place == {"country": "AT", "age": 0, "time": "2026-10"}
-    assert found[1].place == {"country": "AT", "age": 0, "time": "2026-11"}
-    assert found[3].place == {"country": "AT", "age": 1, "time": "2026-10"}
+def test_locations_are_in_the_order_of_the_axes() -> None:
+    policy_set = policy("user-month", 1)
+    [rule] = twin.expand(policy_set, "policies")
+    requested = [Placed(time=days("2026-10-31", "2026-11-01"))]
+    blocks = [
+        b for b in places.blocks(policy_set, rule, requested) if places.LONG_AGO not in b.days
+    ]
+    assert len(blocks) == 3 * 3 * 3
+    assert blocks[0].place == {"country": "AT", "age": 0, "time": "2026-10"}
+    assert blocks[1].place == {"country": "AT", "age": 0, "time": "2026-11"}
+    assert blocks[3].place == {"country": "AT", "age": 1, "time": "2026-10"}
 
 
-def test_what_is_replaced_is_not_split_by_time_either() -> None:
-    said = policy("moved-day", 1)
-    [rule] = twin.expand(said, "policies")
-    asked = [Placed(time=days("2026-10-31", "2026-11-01"))]
-    assert [b.place for b in places.blocks(said, rule, asked)] == [{}]
+def test_time_does_not_split_a_unit_under_replace() -> None:
+    policy_set = policy("moved-day", 1)
+    [rule] = twin.expand(policy_set, "policies")
+    requested = [Placed(time=days("2026-10-31", "2026-11-01"))]
+    assert [b.place for b in places.blocks(policy_set, rule, requested)] == [{}]
 
 
-def test_static_data_reach_back_to_a_time_without_a_name() -> None:
+def test_static_data_include_the_unnamed_time_before_all_blocks() -> None:
     model = Model(policy("user-day", 0.1))
     [rule] = model.rules("policies")
-    asked = naive.read(naive.text(model.policy), naive.text(release("d", "0.2"))) or []
-    assert model.worst(rule, model.broken(rule, asked)).blocks[0].place == {
+    requested = naive.read(naive.text(model.policy), naive.text(release("d", "0.2"))) or []
+    assert model.worst(rule, model.broken(rule, requested)).blocks[0].place == {
         "country": "AT",
         "age": 0,
     }
 
 
-def test_thirty_one_days_are_one_month() -> None:
+def test_thirty_one_days_fill_one_month() -> None:
     model = Model(policy("user-month", 0.465))
     for day in range(1, 32):
         verdict = model.submit(release(f"d{day}", "0.015", time=days(f"2026-10-{day:02}")))
@@ -148,29 +150,29 @@ def test_thirty_one_days_are_one_month() -> None:
     assert model.verdict(release("november", "0.465", time=days("2026-11-01"))).allowed
 
 
-def test_the_worst_place_is_the_fullest_and_of_these_the_first() -> None:
+def test_the_reported_block_is_the_first_of_the_fullest() -> None:
     model = Model(policy("user-day", 0.1))
     model.import_past(release("a", "0.06", where={"country": ["CH", "DE"]}))
     model.import_past(release("b", "0.05", where={"age": {"from": 1, "to": 2}}))
     model.import_past(release("c", "0.01", time=days("2026-10-31", "2026-11-02")))
     [rule] = model.rules("policies")
-    asked = naive.read(naive.text(model.policy), naive.text(release("d", "0.01"))) or []
-    worst = model.worst(rule, model.broken(rule, asked))
+    requested = naive.read(naive.text(model.policy), naive.text(release("d", "0.01"))) or []
+    worst = model.worst(rule, model.broken(rule, requested))
     assert worst.blocks[0].place == {"country": "CH", "age": 1, "time": "2026-10-31"}
 
 
-def test_what_cannot_be_read_is_everywhere() -> None:
+def test_an_unresolvable_release_is_charged_to_every_block() -> None:
     model = Model(policy("user-day", 100))
     model.releases["old"] = Past("allowed", {}, release("old", "0.1", where={"country": "XX"}))
-    asked = release("new", "0.001", where={"country": "AT"}, time=days("2026-10-31"))
-    assert not model.verdict(asked).allowed
+    requested = release("new", "0.001", where={"country": "AT"}, time=days("2026-10-31"))
+    assert not model.verdict(requested).allowed
 
 
 @pytest.mark.parametrize(
     "where",
     [{"country": "XX"}, {"age": {"from": 2, "to": 1}}, {"age": {"from": 0, "to": 3}}, {"zip": "1"}],
 )
-def test_nobody_and_strangers_cannot_be_asked_for(where: dict[str, Any]) -> None:
+def test_empty_and_unknown_selections_are_rejected(where: dict[str, Any]) -> None:
     with pytest.raises(naive.Refused):
         Model(policy("user", 1)).verdict(release("a", "0.1", where=where))
 
@@ -184,7 +186,7 @@ def test_nobody_and_strangers_cannot_be_asked_for(where: dict[str, Any]) -> None
         ({"country": "AT"}, None, True),
     ],
 )
-def test_what_was_run_may_not_reach_further(where: Any, time: Any, refused: bool) -> None:
+def test_a_used_release_must_not_touch_more_blocks(where: Any, time: Any, refused: bool) -> None:
     model = Model(policy("user-day", 1))
     place = {"where": {"country": ["AT", "CH"]}, "time": days("2026-10-30", "2026-10-31")}
     model.releases["a"] = Past("reserved", {}, release("a", "0.1", **place))
@@ -197,7 +199,7 @@ def test_what_was_run_may_not_reach_further(where: Any, time: Any, refused: bool
         assert not refused
 
 
-# Canaries: each is a mistake that the machine must find.
+# Canaries: each is an error that the state machine must detect.
 
 
 def a_rule_is_split_by_what_it_is_about(patch: pytest.MonkeyPatch) -> None:
@@ -219,9 +221,13 @@ def a_week_across_two_months_pays_the_first(patch: pytest.MonkeyPatch) -> None:
 def an_unstable_partition_splits(patch: pytest.MonkeyPatch) -> None:
     real = places.splits
 
-    def wrong(said: PolicyDict, rule: Rule, name: str) -> bool:
-        known = {n: {**p, "stable": True} for n, p in said["schema"]["partitions"].items()}
-        return real({**said, "schema": {**said["schema"], "partitions": known}}, rule, name)
+    def wrong(policy_set: PolicyDict, rule: Rule, name: str) -> bool:
+        partitions = {
+            n: {**p, "stable": True} for n, p in policy_set["schema"]["partitions"].items()
+        }
+        return real(
+            {**policy_set, "schema": {**policy_set["schema"], "partitions": partitions}}, rule, name
+        )
 
     patch.setattr(places, "splits", wrong)
 
@@ -266,22 +272,25 @@ CANARIES = (
 
 
 @pytest.mark.parametrize("mistake", CANARIES, ids=lambda mistake: mistake.__name__)
-def test_the_machine_finds(
+def test_the_machine_detects(
     mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
-    with pytest.raises(Exception) as found:
+    with pytest.raises(Exception) as raised:
         run(memory, quick(300))
-    assert isinstance(found.value, AssertionError | DPolicyError), found.value
+    assert isinstance(raised.value, AssertionError | DPolicyError), raised.value
 
 
-def test_what_was_run_must_lie_within_what_was_reserved() -> None:
+def test_a_used_release_must_lie_within_the_reservation() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(compile_policy([Source("p.yaml", json.dumps(policy("user", 9.0)))]))
 
     def body(*countries: str) -> dict[str, Any]:
-        said = {"mechanism": {"kind": "declared", "rho": 1}, "where": {"country": list(countries)}}
-        return {"release": "r", "mechanisms": [{**said, "unit": "user"}]}
+        fields = {
+            "mechanism": {"kind": "declared", "rho": 1},
+            "where": {"country": list(countries)},
+        }
+        return {"release": "r", "mechanisms": [{**fields, "unit": "user"}]}
 
     assert point.reserve(body("AT", "CH")).allowed
     for elsewhere in (body("DE"), body("CH", "DE")):

@@ -1,4 +1,4 @@
-"""Short ways to a policy, a release and a decision point in a test."""
+"""Builders of policies, releases and decision points for tests."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ ZIP = "  - {name: zips, kind: custom, when: '\"zip\" in attributes', unit: user,
 
 
 def policy(*policies: str, head: str = HEAD, each: str = "") -> CompiledPolicy:
-    """A policy set: the head, base policies, and what holds for each release."""
+    """Compile a policy set from a head, base policies and per-release policies."""
     text = head + "policies:\n" + "".join(policies) + (f"each-release:\n{each}" if each else "")
     return compile_policy([Source("policy.yaml", text)])
 
 
 def started(*policies: str, store: LedgerStore | None = None, **more: str) -> DecisionPoint:
-    """A decision point with a policy in force."""
+    """Return a decision point with an active policy."""
     point = DecisionPoint(store or MemoryStore())
     point.apply(policy(*policies or (GLOBAL,), **more))
     return point
 
 
 def noise(**parameters: Any) -> dict[str, Any]:
-    """A mechanism with exact numbers; `declared` unless it says its kind."""
+    """Return mechanism parameters with exact numbers; `declared` unless `kind` is given."""
     exact = {k: v if k in ("kind", "renyi") else Fraction(str(v)) for k, v in parameters.items()}
     return {"kind": "declared", **exact}
 
 
 def mechanism(attributes: tuple[str, ...] = (), **parameters: Any) -> dict[str, Any]:
-    """One mechanism of a release."""
+    """Return one mechanism of a release."""
     return {"mechanism": noise(**parameters), "attributes": sorted(attributes)}
 
 
 def body(release: str, *mechanisms: dict[str, Any]) -> dict[str, Any]:
-    """A release as plain values."""
+    """Return a release as plain values."""
     return {"release": release, "mechanisms": list(mechanisms)}
 
 
 def pure(release: str, epsilon: str, *attributes: str) -> dict[str, Any]:
-    """A release of one pure ε."""
+    """Return a release with one declared pure ε."""
     return body(release, mechanism(attributes, epsilon=epsilon))

@@ -1,4 +1,4 @@
-"""A snapshot spares reading, is never believed blindly, and losing it changes nothing."""
+"""A snapshot saves reading, is validated, and its loss changes no result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.enforcement.scenes import pure, started
+from tests.pdp.builders import pure, started
 
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.stores.memory import MemoryStore
@@ -28,8 +28,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     return made
 
 
-def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[Any]]:
-    """How many records are read to open a ledger, and what is then spent."""
+def open_ledger(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[Any]]:
+    """Return the number of records read to open a ledger, and the balances."""
     read: list[Record] = []
     real = LedgerState.fold
 
@@ -44,17 +44,17 @@ def seen(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list
         return len(read), [(b.rule.name, b.loss, b.spenders) for b in point.budgets()]
 
 
-def test_it_spares_reading_and_gives_the_same(
+def test_a_snapshot_saves_reading_and_gives_the_same_balances(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = list(store.records_after(0))
-    short, spent = seen(store, monkeypatch)
-    long, again = seen(MemoryStore(records), monkeypatch)
+    short, spent = open_ledger(store, monkeypatch)
+    long, again = open_ledger(MemoryStore(records), monkeypatch)
     assert (short, long) == (0, len(records))
     assert spent == again
 
 
-def test_a_reservation_can_be_ended_after_it(store: MemoryStore) -> None:
+def test_a_reservation_can_be_ended_after_a_snapshot(store: MemoryStore) -> None:
     point = DecisionPoint(store)
     point.void("held", "nothing was read")
     assert (
@@ -65,7 +65,7 @@ def test_a_reservation_can_be_ended_after_it(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("what", ["garbage", "cut", "other code", "other history"])
-def test_one_that_is_not_good_is_not_used(
+def test_an_invalid_snapshot_is_not_used(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     sequence, data = store.load_snapshot() or (0, b"")
@@ -83,12 +83,12 @@ def test_one_that_is_not_good_is_not_used(
         records = list(made.records_after(0))
     kept = MemoryStore(records)
     kept.save_snapshot(sequence, data)
-    count, spent = seen(kept, monkeypatch)
+    count, spent = open_ledger(kept, monkeypatch)
     assert count == len(records)
-    assert spent == seen(MemoryStore(records), monkeypatch)[1]
+    assert spent == open_ledger(MemoryStore(records), monkeypatch)[1]
 
 
-def test_an_answer_does_not_fail_for_it(
+def test_a_failed_snapshot_does_not_fail_the_request(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: MemoryStore, sequence: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The shell around decisions: many threads, one commit, and stores that fail."""
+"""Journal: many threads, shared commits, and stores that fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.enforcement.scenes import GLOBAL, policy, pure, started
+from tests.pdp.builders import GLOBAL, policy, pure, started
 
 from dpolicy.decisions.decide import decide
 from dpolicy.errors import DPolicyError, LedgerUnavailable, OperationRejected
@@ -28,7 +28,7 @@ THREADS = 16
 
 
 class Slow(MemoryStore):
-    """A store that counts its commits, and holds the first one until it is let go."""
+    """A store that counts its commits, and blocks the first one until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Slow(MemoryStore):
 
 
 class Failing(MemoryStore):
-    """A store that fails at the end of a block, as often as it is told."""
+    """A store that fails at the end of a commit, a given number of times."""
 
     failures = 0
 
@@ -60,7 +60,7 @@ class Failing(MemoryStore):
 
 
 def spent(store: MemoryStore) -> Fraction:
-    """What the ledger says was allowed, added up by hand."""
+    """Return the sum of the allowed ε in the ledger."""
     allowed = [
         e for _, e in records_with_events(store) if isinstance(e, ReleaseDecided) and e.allowed
     ]
@@ -74,20 +74,20 @@ def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
         return list(pool.map(work, range(count)))
 
 
-def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> None:
+def test_waiting_requests_share_a_commit_and_each_gets_its_decision() -> None:
     store = Slow()
     point = started(store=store)
     before, requests = store.commits, 40
     store.free.clear()
     store.entered.clear()
     with ThreadPoolExecutor(requests) as pool:
-        asked = [pool.submit(point.submit, pure("r0", "0.1"))]
+        futures = [pool.submit(point.submit, pure("r0", "0.1"))]
         assert store.entered.wait(60)
-        asked += [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(1, requests)]
+        futures += [pool.submit(point.submit, pure(f"r{n}", "0.1")) for n in range(1, requests)]
         while len(point._journal._queue) < requests - 1:  # all but the one that is being written
             threading.Event().wait(0.001)
         store.free.set()
-        decisions = [future.result() for future in asked]
+        decisions = [future.result() for future in futures]
     assert [d.release for d in decisions] == [f"r{n}" for n in range(requests)]
     assert store.commits - before == 2
     assert sum(d.allowed for d in decisions) == 20
@@ -101,7 +101,7 @@ def test_requests_that_wait_share_a_commit_and_each_gets_its_own_answer() -> Non
     assert audit_ledger(store).findings == ()
 
 
-def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
+def test_a_refused_request_does_not_affect_others_in_its_commit() -> None:
     store = Slow()
     point = started(store=store)
     point.submit(pure("taken", "0.1"))
@@ -114,16 +114,16 @@ def test_a_refused_request_does_not_disturb_those_in_its_commit() -> None:
         lambda: point.submit(pure("taken", "0.1")),
     ]
     with ThreadPoolExecutor(len(works)) as pool:
-        asked = [pool.submit(work) for work in works]
+        futures = [pool.submit(work) for work in works]
         store.free.set()
-        errors = [future.exception() for future in asked]
+        errors = [future.exception() for future in futures]
     assert [type(error) for error in errors] == [
         type(None),
         OperationRejected,
         OperationRejected,
         *2 * [type(None)],
     ]
-    assert asked[4].result().replayed
+    assert futures[4].result().replayed
     assert spent(store) == Fraction("0.3")
 
 
@@ -139,35 +139,35 @@ def test_many_threads_never_overspend(points: int) -> None:
 
 
 def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The canary of the test above: decide on a state that others are about to change."""
+    """Canary of the test above: decide on a state that other threads change."""
     store = MemoryStore()
     point = started(store=store)
     meeting = threading.Barrier(THREADS)
-    seen: dict[int, Any] = {}
+    decisions_by_number: dict[int, Any] = {}
 
     def early(n: int) -> Any:
-        seen[n] = point.check(pure(f"r{n}", "0.3"))
+        decisions_by_number[n] = point.check(pure(f"r{n}", "0.3"))
         meeting.wait(60)
         return point.submit(pure(f"r{n}", "0.3"))
 
-    def by_memory(state: Any, release: Any) -> Any:
-        return replace(seen[int(release.id[1:])], sequence=None)
+    def by_memory(state: Any, release: Any, verdict: Any) -> Any:
+        return replace(decisions_by_number[int(release.id[1:])], sequence=None)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DecisionPoint, "check", _checked)
-        patch.setattr(commands, "evaluate_release", by_memory)
+        patch.setattr(DecisionPoint, "check", _evaluate)
+        patch.setattr(commands, "explain_verdict", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
-    told = [f.sequence for f in audit_ledger(store).findings if "should not" in f.problem]
-    assert told == list(range(8, THREADS + 2))
+    wrong_records = [f.sequence for f in audit_ledger(store).findings if "should not" in f.problem]
+    assert wrong_records == list(range(8, THREADS + 2))
 
 
-def _checked(point: DecisionPoint, asked: Any) -> Any:
-    with point._journal.read() as state:
-        return request_evaluation.evaluate_release(state, request_evaluation.parse_request(asked))
+def _evaluate(point: DecisionPoint, request: Any) -> Any:
+    with point._journal.read_with_balances() as state:
+        return request_evaluation.evaluate_release(state, request_evaluation.parse_request(request))
 
 
-def test_threads_that_repeat_themselves_are_charged_once() -> None:
+def test_repeated_ids_from_threads_are_charged_once() -> None:
     store = MemoryStore()
     point = started(store=store)
     decisions = in_threads(lambda n: point.submit(pure(f"r{n % 4}", "0.25")), 64)
@@ -195,7 +195,7 @@ def test_readers_and_writers_and_officers_at_once() -> None:
     assert audit_ledger(store).findings == ()
 
 
-def test_when_writing_fails_nothing_was_allowed_and_the_next_request_is_fine() -> None:
+def test_after_a_failed_write_nothing_is_allowed_and_the_next_request_succeeds() -> None:
     store = Failing()
     point = started(store=store)
     assert point.submit(pure("a", "1")).allowed
@@ -211,7 +211,7 @@ def test_when_writing_fails_nothing_was_allowed_and_the_next_request_is_fine() -
     assert audit_ledger(store).findings == ()
 
 
-def test_when_writing_fails_everybody_in_the_batch_is_told() -> None:
+def test_a_failed_write_fails_every_request_of_the_batch() -> None:
     store = Failing()
     point = started(store=store)
     store.failures = 10**6
@@ -224,7 +224,7 @@ def test_when_writing_fails_everybody_in_the_batch_is_told() -> None:
     assert not any(d.replayed for d in decisions)
 
 
-def test_a_failing_store_now_and_then_never_overspends() -> None:
+def test_an_unreliable_store_never_overspends() -> None:
     store = Failing()
     point = started(store=store)
 
@@ -234,13 +234,13 @@ def test_a_failing_store_now_and_then_never_overspends() -> None:
         return _outcome(lambda: point.submit(pure(f"r{n}", "0.3")))
 
     outcomes = in_threads(work, 60)
-    told = {d.release for d in outcomes if not isinstance(d, Exception) and d.allowed}
+    allowed = {d.release for d in outcomes if not isinstance(d, Exception) and d.allowed}
     written = {
         e.release
         for _, e in records_with_events(store)
         if isinstance(e, ReleaseDecided) and e.allowed
     }
-    assert told == written
+    assert allowed == written
     assert spent(store) == Fraction("1.8")
     assert audit_ledger(store).findings == ()
 
@@ -252,7 +252,7 @@ def _outcome(work: Callable[[], Any]) -> Any:
         return error
 
 
-def test_the_audit_finds_a_decision_that_should_not_have_been(
+def test_the_audit_detects_a_wrong_decision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = MemoryStore()
@@ -273,14 +273,14 @@ def test_the_audit_finds_a_decision_that_should_not_have_been(
     assert audit.records == 3
 
 
-def test_an_answer_is_given_only_after_its_event_is_there() -> None:
+def test_a_decision_is_returned_only_after_its_event_is_durable() -> None:
     store = Slow()
     point = started(store=store)
     store.free.clear()
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(point.submit, pure("a", "1"))
-        assert not asked.done()
+        future = pool.submit(point.submit, pure("a", "1"))
+        assert not future.done()
         assert len(list(store.records_after(0))) == 1
         store.free.set()
-        decision = asked.result()
+        decision = future.result()
     assert [r.sequence for r in store.records_after(1)] == [decision.sequence]

@@ -1,4 +1,4 @@
-"""What a referee found about places and the fold, each as the test that would have found it."""
+"""Regression tests of charges to blocks: fold, collapse, commits, and granularities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from dpolicy.balances import balances
 from dpolicy.balances.balances import Balances
-from dpolicy.balances.partition_space import granularities_for
+from dpolicy.balances.granularities import granularities_for
+from dpolicy.balances.partition_space import build_partition_space
 from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import rule_status
@@ -41,8 +42,8 @@ def policy(rules: str, collapse: str = "uncovered: deny", of: str = "stable: tru
 
 
 def body(name: str, rho: str, **more: Any) -> dict[str, Any]:
-    said = {"mechanism": {"kind": "declared", "rho": Fraction(rho)}, "unit": "user", **more}
-    return {"release": name, "mechanisms": [said]}
+    mechanism = {"mechanism": {"kind": "declared", "rho": Fraction(rho)}, "unit": "user", **more}
+    return {"release": name, "mechanisms": [mechanism]}
 
 
 def on(day: str) -> dict[str, str]:
@@ -75,14 +76,14 @@ def again(store: MemoryStore, clock: Clock) -> DecisionPoint:
     return DecisionPoint(MemoryStore(list(store.records_after(0))), clock)
 
 
-def test_a_value_for_a_day_is_no_value_for_ever() -> None:
+def test_a_partition_of_a_unit_with_a_period_is_rejected() -> None:
     with pytest.raises(PolicyRejected) as refused:
         policy(DAYS, of="of: user-day")
     assert "P017" in str(refused.value)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_interrupted_void_is_not_taken_away_twice(
+def test_an_interrupted_void_is_not_subtracted_twice(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = "  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 10}}\n"
@@ -104,7 +105,7 @@ def test_an_interrupted_void_is_not_taken_away_twice(
     assert spent(point) == spent(again(store, clock)) == [("all", {"rho": 4.0}, True)]
 
 
-def test_a_ledger_can_be_read_whatever_was_imported() -> None:
+def test_any_import_leaves_the_ledger_readable() -> None:
     rule = "  - {name: p, kind: attribute, unit: user, budgets: {low: {rho: 9}}}\n"
     point, clock, store = started(policy(rule + DAYS), "2026-01-01")
     rows = [
@@ -116,7 +117,7 @@ def test_a_ledger_can_be_read_whatever_was_imported() -> None:
     point.apply(policy(DAYS))
 
 
-def test_a_look_changes_no_decision() -> None:
+def test_a_read_does_not_change_a_decision() -> None:
     answers = []
     for looks in (False, True):
         point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-30")
@@ -125,15 +126,15 @@ def test_a_look_changes_no_decision() -> None:
         if looks:
             point.budgets()
         clock.at("2026-01-02")
-        told = point.check(body("c", "0.2", time=on("2023-07-01"))).allowed
+        checked = point.check(body("c", "0.2", time=on("2023-07-01"))).allowed
         answers.append(point.submit(body("c", "0.2", time=on("2023-07-01"))).allowed)
-        assert told == answers[-1]
+        assert checked == answers[-1]
         assert not audit_ledger(store).findings
         assert spent(point) == spent(again(store, clock))
     assert answers == [False, False]
 
 
-def test_a_refusal_moves_no_time() -> None:
+def test_a_refused_request_does_not_advance_the_month() -> None:
     point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-30")
     assert point.submit(body("a", "0.9", time=on("2023-03-01"))).allowed
     clock.at("2026-01-01")
@@ -145,7 +146,7 @@ def test_a_refusal_moves_no_time() -> None:
     assert spent(point) == spent(again(store, clock))
 
 
-def test_what_was_reserved_may_be_committed_later() -> None:
+def test_a_reservation_can_be_committed_in_a_later_month() -> None:
     point, clock, store = started(policy(DAYS, COLLAPSE), "2025-12-31T12:00:00")
     assert point.submit(body("a", "1", time=on("2023-03-01"))).allowed
     assert point.reserve(body("b", "1", time=on("2023-05-01"))).allowed
@@ -159,7 +160,7 @@ def test_what_was_reserved_may_be_committed_later() -> None:
     assert spent(point) == spent(again(store, clock))
 
 
-def test_a_release_is_what_its_body_says() -> None:
+def test_a_release_object_is_parsed_from_its_body() -> None:
     point, _, _ = started(policy(DAYS), "2026-01-01")
     small, large = (
         release_from_body(body("r", rho, time=on("2026-01-01"))) for rho in ("0.1", "50")
@@ -189,8 +190,8 @@ def test_mechanisms_that_overlap_in_too_many_ways_are_refused(
     assert len(list(store.records_after(0))) == 2  # nothing of it is written
 
 
-def test_a_batch_is_decided_and_recorded_at_one_time() -> None:
-    """A month that ends in between would let the record differ from the decision."""
+def test_a_batch_is_decided_and_recorded_with_one_timestamp() -> None:
+    """A month that ends between decision and record must not make them differ."""
     store = MemoryStore()
     ticks = iter(range(10**6))
 
@@ -234,10 +235,10 @@ policies:
 """
 
 
-def test_what_splits_a_rule_follows_from_the_rule_alone() -> None:
+def test_the_granularity_of_a_rule_depends_on_the_rule_only() -> None:
     compiled = compile_policy([Source("p.yaml", MANY)])
     rules = compiled.cumulative.rules
-    layout = granularities_for(compiled, rules)
+    layout = granularities_for(compiled, build_partition_space(compiled), rules)
     names, units = ("p", "q", "r"), compiled.checked_policy_set.vocabulary.units
     for rule in rules:
         unit = units[rule.unit]
@@ -249,8 +250,8 @@ def test_what_splits_a_rule_follows_from_the_rule_alone() -> None:
     assert len(layout.frames) > 3
 
 
-def test_leaks_that_break_a_rule_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few rules are told, those that are broken come first."""
+def test_releases_that_exceed_a_delta_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exceeded rules come first when only a few rules are reported."""
     monkeypatch.setattr(rule_status, "MAX_RULES_WITH_SPENDERS", 1)
     rules = (
         "  - {name: full, kind: custom, when: always, unit: user,"
@@ -260,5 +261,5 @@ def test_leaks_that_break_a_rule_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     point, _, _ = started(policy(rules), "2026-01-01")
     leaking = {"kind": "declared", "epsilon": 1, "delta": Fraction(1, 10**3)}
     point.import_past({"release": "leak", "mechanisms": [{"mechanism": leaking, "unit": "user"}]})
-    told = {b.rule.name: (b.holds, b.spenders) for b in point.budgets()}
-    assert told == {"full": (True, ()), "leaky": (False, ("leak",))}
+    statuses = {b.rule.name: (b.holds, b.spenders) for b in point.budgets()}
+    assert statuses == {"full": (True, ()), "leaky": (False, ("leak",))}

@@ -1,4 +1,4 @@
-"""Behaviour as people write it down: every case in `tests/cases/decisions` and `regions`."""
+"""Run every case file in `tests/cases/decisions` and `tests/cases/regions`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_case(file: Path) -> None:
     assert not wrong, "\n".join(f"{o.position}: {o.step}: {o.problem}" for o in wrong)
 
 
-def test_the_cases_are_there() -> None:
+def test_there_are_cases() -> None:
     assert len(CASES) >= 25
 
 
-def test_a_wrong_expectation_is_told(tmp_path: Path) -> None:
+def test_a_wrong_expectation_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cap.yaml").write_text((FOLDER / "cap.yaml").read_text("utf-8"), "utf-8")
     text = (FOLDER / "cap_test.yaml").read_text("utf-8").replace("1.001", "0.999")
     (tmp_path / "wrong_test.yaml").write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""The step function and the naive one agree in every block (theory 6.1, 6.3)."""
+"""Segments agree with the naive step function in every block (theory 6.1, 6.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def array(row: Row) -> SegmentAmounts:
 
 @dataclass(frozen=True)
 class Charge:
-    """Something to add, and whether to take it away again later."""
+    """A charge, and whether the test subtracts it again later."""
 
     boxes: list[Box]
     row: Row
@@ -51,7 +51,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Story:
-    """A small space and what happens in it."""
+    """A small space with a sequence of charges and merges."""
 
     space: Box
     start: Row = field(default_factory=lambda: [0] * WIDTH)
@@ -67,19 +67,19 @@ rows = small_rows | small_rows | row_of(st.sampled_from([0, 1, INFINITE // 2, IN
 
 
 def within(low: int, high: int) -> st.SearchStrategy[Interval]:
-    """A run of steps between two bounds."""
+    """An interval of steps between two bounds."""
     steps = st.lists(st.integers(low, high), min_size=2, max_size=2, unique=True)
     return steps.map(lambda pair: (min(pair), max(pair)))
 
 
 def unions(space: Box) -> st.SearchStrategy[list[Box]]:
-    """Boxes that may overlap or reach out of the space."""
+    """Boxes that may overlap or extend beyond the space."""
     box = st.tuples(*(within(low - 1, high + 1) for low, high in space))
     return st.lists(box, min_size=1, max_size=4)
 
 
 def merges_of(space: Box) -> st.SearchStrategy[Merge]:
-    """Runs of steps of one axis."""
+    """Intervals of steps of one axis."""
     axes = st.integers(0, len(space) - 1)
     return axes.flatmap(lambda axis: within(*space[axis]).map(lambda run: Merge(axis, *run)))
 
@@ -88,7 +88,7 @@ def merges_of(space: Box) -> st.SearchStrategy[Merge]:
 def stories(
     draw: st.DrawFn, merges: bool = True, axes: tuple[int, int] = (0, 3), row: Rows = rows
 ) -> Story:
-    """Charges of regions and, if wanted, merges."""
+    """Sequences of charges and, if requested, merges."""
     extent = st.tuples(st.integers(-1, 1), st.integers(2, SIZE))
     space = tuple(draw(st.lists(extent, min_size=axes[0], max_size=axes[1])))
     steps: st.SearchStrategy[Charge | Merge]
@@ -105,21 +105,21 @@ def cells_of(segments: Segments) -> list[Box]:
 
 
 def check_same(segments: Segments, blocks: Blocks) -> None:
-    """Cells are disjoint, cover the space, and hold what each of their blocks has spent."""
-    seen: set[Point] = set()
+    """Check that cells are disjoint, cover the space, and have the amounts of their blocks."""
+    covered: set[Point] = set()
     spent = segments.columns(np.arange(len(segments))).T.tolist()
     for cell, row in zip(cells_of(segments), spent, strict=True):
         inside = points([cell])
-        assert inside and not inside & seen
-        seen |= inside
+        assert inside and not inside & covered
+        covered |= inside
         assert all(blocks.rows[point] == row for point in inside)
-    assert seen == blocks.rows.keys()
+    assert covered == blocks.rows.keys()
     for point, row in blocks.rows.items():
         assert segments.amounts_at(point).tolist() == row
 
 
 def play(story: Story, kind: type[Segments] = Segments) -> Iterator[tuple[Segments, Blocks]]:
-    """Everything that happens, to both; yields them after every step."""
+    """Apply every step to the segments and to the twin; yield both after each step."""
     segments, blocks = kind(story.space, array(story.start)), Blocks(story.space, story.start)
     yield segments, blocks
     for step in story.steps:
@@ -137,9 +137,9 @@ def charges_of(story: Story) -> list[Charge]:
 
 
 class Eager(Segments):
-    """Joins neighbours after every charge, and looks up all boxes together."""
+    """Segments that join neighbours after every charge, and always look up boxes as combs."""
 
-    _FEW = 1
+    _MAX_SINGLE_LOOKUPS = 1
 
     def _join_if_doubled(self) -> None:
         self._join()
@@ -157,7 +157,7 @@ def test_agrees_with_the_naive_twin(kind: type[Segments], story: Story) -> None:
 @pytest.mark.parametrize("kind", [Segments, Eager])
 @unhurried
 @given(story=stories(merges=False))
-def test_taking_away_is_exact_or_refused(kind: type[Segments], story: Story) -> None:
+def test_subtract_is_exact_or_refused(kind: type[Segments], story: Story) -> None:
     *_, (segments, blocks) = play(story, kind)
     for charge in charges_of(story):
         where = points(charge.boxes)
@@ -171,7 +171,7 @@ def test_taking_away_is_exact_or_refused(kind: type[Segments], story: Story) -> 
 
 @unhurried
 @given(stories(axes=(1, 3), row=small_rows), st.data())
-def test_nothing_is_taken_out_of_a_maximum(story: Story, data: st.DataObject) -> None:
+def test_subtract_refuses_merged_blocks(story: Story, data: st.DataObject) -> None:
     *_, (segments, blocks) = play(story)
     merged: set[Point] = set()
     for step in story.steps:
@@ -190,7 +190,7 @@ def test_nothing_is_taken_out_of_a_maximum(story: Story, data: st.DataObject) ->
 
 @unhurried
 @given(stories(merges=False), st.randoms())
-def test_charges_are_free_of_order(story: Story, chance: random.Random) -> None:
+def test_the_order_of_charges_does_not_matter(story: Story, chance: random.Random) -> None:
     *_, (_, blocks) = play(story)
     shuffled = charges_of(story)
     chance.shuffle(shuffled)
@@ -202,7 +202,7 @@ def test_charges_are_free_of_order(story: Story, chance: random.Random) -> None:
 
 @unhurried
 @given(stories(axes=(1, 3), row=small_rows), st.data())
-def test_a_merge_lowers_nothing_and_is_constant(story: Story, data: st.DataObject) -> None:
+def test_a_merge_lowers_no_amount_and_is_constant(story: Story, data: st.DataObject) -> None:
     *_, (segments, blocks) = play(story)
     axis = data.draw(st.integers(0, len(story.space) - 1))
     low, high = data.draw(within(-1, SIZE))
@@ -220,7 +220,7 @@ def test_a_merge_lowers_nothing_and_is_constant(story: Story, data: st.DataObjec
 def no_column_fits(
     limit: Row,
 ) -> Callable[[SegmentAmounts, SegmentCells, SegmentAmounts], SegmentCells]:
-    """A rule that breaks where every column exceeds its limit."""
+    """A rule that is exceeded where every column exceeds its limit."""
 
     def breaks(spent: SegmentAmounts, cells: SegmentCells, cost: SegmentAmounts) -> SegmentCells:
         over = spent[:, cells] + cost[:, np.newaxis] > array(limit)[:, np.newaxis]
@@ -232,23 +232,23 @@ def no_column_fits(
 @pytest.mark.parametrize("kind", [Segments, Eager])
 @unhurried
 @given(story=stories(), data=st.data(), cost=rows, limit=rows)
-def test_breaking_finds_the_same_blocks(
+def test_violating_cells_are_the_same_blocks(
     kind: type[Segments], story: Story, data: st.DataObject, cost: Row, limit: Row
 ) -> None:
     *_, (segments, blocks) = play(story, kind)
     boxes = data.draw(unions(story.space))
     touched = segments.cells_touching(region_from_boxes(boxes))
-    found = no_column_fits(limit)(segments.amounts, touched, array(cost))
+    violating = no_column_fits(limit)(segments.amounts, touched, array(cost))
     expected = blocks.breaking(
         points(boxes), lambda row: all(a + c > m for a, c, m in zip(row, cost, limit, strict=True))
     )
     cells = cells_of(segments)
-    assert points(cells[number] for number in found) & points(boxes) == expected
-    assert segments.first_point(found, region_from_boxes(boxes)) == min(expected, default=None)
+    assert points(cells[number] for number in violating) & points(boxes) == expected
+    assert segments.first_point(violating, region_from_boxes(boxes)) == min(expected, default=None)
 
 
 class KeepsWhatLiesAbove(Segments):
-    """A canary: forgets to split at the upper bound of a box."""
+    """Canary: does not split at the upper bound of a box."""
 
     def _split_off(
         self, cells: SegmentCells, axis: int, at: int | SegmentAmounts, *, below: bool
@@ -257,14 +257,14 @@ class KeepsWhatLiesAbove(Segments):
 
 
 class MergesTooFew(Segments):
-    """A canary: forgets the last step of a merge."""
+    """Canary: omits the last step of a merge."""
 
     def merge(self, axis: int, low: int, high: int) -> None:
         super().merge(axis, low, high - 1)
 
 
 class JoinsAnything(Segments):
-    """A canary: joins neighbours whatever their rows."""
+    """Canary: joins neighbours with different rows."""
 
     def _join_if_doubled(self) -> None:
         self._amounts[:] = self._amounts[:, :1]
@@ -310,7 +310,7 @@ def test_a_large_space_agrees_at_random_blocks() -> None:
         assert segments.amounts_at(point).tolist() == expected
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     segments = Segments(((0, 4),), array([0, 0]))
     everywhere = Region((((0, 4),),))
     for row in ([1], [-1, 0]):

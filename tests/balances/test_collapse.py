@@ -1,4 +1,4 @@
-"""Time steps of long ago kept together (theory 6.3): none counts less, replay is the same."""
+"""Time collapse (theory 6.3): no balance decreases, and a restart gives the same balances."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DAYS = [date(year, month, 15) for year in (2023, 2024, 2026) for month in (1, 2,
 
 
 class Clock:
-    """Moves on when told."""
+    """A clock that tests set."""
 
     now = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -48,20 +48,20 @@ class Clock:
 
 
 def body(number: int, first: date | None, length: int, country: str, rho: int) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    mechanism: dict[str, Any] = {
         "mechanism": {"kind": "declared", "rho": Fraction(rho)},
         "unit": "user",
         "where": {"country": [country]},
     }
     if first is not None:
         last = first + timedelta(days=length)
-        said["time"] = {"from": first.isoformat(), "to": last.isoformat()}
-    return {"release": f"r{number}", "mechanisms": [said]}
+        mechanism["time"] = {"from": first.isoformat(), "to": last.isoformat()}
+    return {"release": f"r{number}", "mechanisms": [mechanism]}
 
 
 RELEASES = st.lists(
     st.tuples(
-        st.integers(0, 400),  # days until it is asked
+        st.integers(0, 400),  # days until it is submitted
         st.sampled_from([*DAYS, None]),
         st.sampled_from([0, 0, 1, 40]),
         st.sampled_from(["AT", "CH"]),
@@ -81,12 +81,12 @@ def run(
     point.apply(compiled)
     for number, (later, first, length, country, rho, voided) in enumerate(story):
         clock.now += timedelta(days=later)
-        asked = body(number, first, length, country, rho)
+        request = body(number, first, length, country, rho)
         if voided:
-            assert point.reserve(asked).allowed
+            assert point.reserve(request).allowed
             point.void(f"r{number}", "nothing was read")
         else:
-            assert point.submit(asked).allowed
+            assert point.submit(request).allowed
     return point
 
 
@@ -96,7 +96,7 @@ def spent(point: DecisionPoint, at: dict[str, str]) -> list[float]:
 
 @settings(deadline=None, max_examples=40)
 @given(RELEASES)
-def test_no_step_ever_counts_less_and_reading_again_gives_the_same(story: list[Any]) -> None:
+def test_collapse_never_lowers_a_balance_and_survives_a_restart(story: list[Any]) -> None:
     store, clock = MemoryStore(), Clock()
     exact, together = run(EXACT, story, MemoryStore()), run(COLLAPSED, story, store, clock)
     again = DecisionPoint(MemoryStore(list(store.records_after(0))), clock)
@@ -108,22 +108,24 @@ def test_no_step_ever_counts_less_and_reading_again_gives_the_same(story: list[A
             assert spent(together, at) == spent(again, at), at
 
 
-def test_a_year_long_ago_costs_what_its_fullest_day_does() -> None:
+def test_a_collapsed_year_has_the_balance_of_its_fullest_day() -> None:
     days = [(0, date(2023, 1, 15), 0, "AT", 1, False), (0, date(2023, 2, 15), 0, "AT", 2, False)]
     later = [*days, (1000, date(2026, 1, 15), 0, "AT", 1, False)]
     point = run(COLLAPSED, later, MemoryStore())
     for day, rho in (("2023-01-15", 2.0), ("2023-07-01", 2.0), ("2026-01-15", 1.0)):
-        found = {b.rule.unit: b.spent["rho"] for b in point.budgets({"country": "AT", "time": day})}
-        assert found["user-day"] == found["user-month"] == rho
-        assert found["user"] == 4.0
-    # Charged to one day of that year, it is charged to all of it.
+        spent_by_unit = {
+            b.rule.unit: b.spent["rho"] for b in point.budgets({"country": "AT", "time": day})
+        }
+        assert spent_by_unit["user-day"] == spent_by_unit["user-month"] == rho
+        assert spent_by_unit["user"] == 4.0
+    # A charge to one day of a collapsed year is a charge to the whole year.
     point.submit(body(9, date(2023, 12, 31), 0, "AT", 3))
     january = {b.rule.unit: b.spent["rho"] for b in point.budgets({"time": "2023-01-15"})}
     assert january["user-day"] == 5.0
     assert january["user-week"] == 1.0  # weeks run across years, so they stay as they are
 
 
-def test_the_cells_of_long_ago_are_few() -> None:
+def test_collapse_reduces_the_number_of_cells() -> None:
     days = [(0, date(2022, 1, 1) + timedelta(days=2 * n), 0, "AT", 1, False) for n in range(60)]
     now = [*days, (1500, date(2026, 1, 15), 0, "AT", 1, False)]
     cells = [

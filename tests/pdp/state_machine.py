@@ -1,9 +1,9 @@
-"""The decision point and the naive model, asked the same things in any order, must agree.
+"""State machine that runs the same steps on the decision point and on the naive model.
 
-What is compared: decisions, the rules that are broken, where, the numbers beside them, balances,
-conflicts and statuses. The code names kept rules only. So every broken rule it names must be broken
-in the model, and for every rule that is broken in the model the code must name the kept rule that
-implies it. Numbers are rounded up: they may be above the model's by rounding, never below.
+It compares decisions, exceeded rules with location and displayed losses, balances, conflicts and
+statuses. The code reports kept rules only. So every exceeded rule that it reports must be exceeded
+in the model, and for every exceeded rule of the model the code must report its witness. Displayed
+losses are rounded up: they may be above the model's by rounding, never below.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.enforcement.worlds import (
+from tests.pdp.strategies import (
     BODIES,
     COMMITS,
     EDITS,
@@ -48,9 +48,9 @@ from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
-#: Name, unit, and whether it holds for each release by itself.
+#: Name, unit, and whether it is a per-release rule.
 Identity = tuple[str, str, bool]
-#: Where all blocks of a rule are alike the code tells no place; False asks for the smallest one.
+#: The code reports no location if all blocks are equal; False selects the smallest block.
 UNNAMED = True
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WHICH = st.integers(0, 1)
@@ -59,26 +59,26 @@ NUMBERS = st.integers(0, 30)
 
 @lru_cache(maxsize=500)
 def compiled(text: str) -> CompiledPolicy:
-    """A policy from JSON."""
+    """Compile a policy from JSON."""
     return compile_policy([Source("policy.json", text)])
 
 
 @lru_cache(maxsize=500)
 def witnesses(policy: CompiledPolicy) -> dict[Identity, Identity]:
-    """The kept rule for every rule: itself, or the one that implies it."""
+    """Return the kept rule for every rule: itself, or its witness."""
     pairs = ((rule, witness or rule) for rule, witness in policy.all_rules)
     return {(a.name, a.unit, a.each_release): (b.name, b.unit, b.each_release) for a, b in pairs}
 
 
 def identity(rule: Rule) -> Identity:
-    """A rule of the model, as the code names it."""
+    """Return the name of a rule of the model in the code."""
     return rule.name, rule.unit, rule.each_release
 
 
 class Agreement(RuleBasedStateMachine):
-    """One ledger, two decision points on it, one model."""
+    """One ledger with two decision points, compared with one model."""
 
-    #: Opens an empty place, and says how to open the ledger in it, any number of times.
+    #: Creates an empty ledger; returns functions that open and delete it.
     place: Callable[[], tuple[Callable[[], LedgerStore], Callable[[], None]]]
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Agreement(RuleBasedStateMachine):
                 store.close()
             self.clean()
 
-    # What happens
+    # Steps
 
     @initialize(policy=policies(), several=st.lists(BODIES, min_size=4, max_size=6))
     def start(self, policy: dict[str, Any], several: list[list[Any]]) -> None:
@@ -193,13 +193,13 @@ class Agreement(RuleBasedStateMachine):
         with self._same_refusal(by_model):
             self.points[at].import_past(body)
 
-    @rule(at=WHICH, number=NUMBERS, said=words(), same=st.booleans())
-    def relabel(self, at: int, number: int, said: dict[str, Any], same: bool) -> None:
+    @rule(at=WHICH, number=NUMBERS, labels=words(), same=st.booleans())
+    def relabel(self, at: int, number: int, labels: dict[str, Any], same: bool) -> None:
         past = self._pick(number)
         if past is None:
             return
         body = deepcopy(dict(past.charged))
-        body["mechanisms"] = [{**m, **said} for m in body["mechanisms"]]
+        body["mechanisms"] = [{**m, **labels} for m in body["mechanisms"]]
         if not same:
             body["mechanisms"][0]["mechanism"] = lessened(body["mechanisms"][0]["mechanism"], 2)
         self.model.expire(self.now)
@@ -236,7 +236,7 @@ class Agreement(RuleBasedStateMachine):
         self.stores[at] = self.open()
         self.points[at] = DecisionPoint(self.stores[at], lambda: self.now)
 
-    # What must agree
+    # Comparisons
 
     @precondition(lambda self: bool(self.model.policy))
     @invariant()
@@ -249,8 +249,8 @@ class Agreement(RuleBasedStateMachine):
             assert balance.holds == (not self.model.overspent(it)), balance
 
     def _pick(self, number: int, status: str = "") -> naive.Past | None:
-        known = [p for p in self.model.releases.values() if status in ("", p.status)]
-        return known[number % len(known)] if known else None
+        releases = [p for p in self.model.releases.values() if status in ("", p.status)]
+        return releases[number % len(releases)] if releases else None
 
     def _same_refusal(self, by_model: Callable[[], Any]) -> _Refusal:
         return _Refusal(by_model)
@@ -281,42 +281,54 @@ class Agreement(RuleBasedStateMachine):
         self._same_rules(named, map(identity, expected.broken), witnesses(self._policy()))
         both = (*self.model.rules("policies"), *self.model.rules("each-release"))
         rules = {identity(r): r for r in both}
-        asked = naive.read(naive.text(self.model.policy), naive.text(body)) or []
+        mechanisms = naive.read(naive.text(self.model.policy), naive.text(body)) or []
         for reason in decision.reasons:
             it = rules[reason.rule, reason.unit, reason.each_release]
-            told = reason.as_json()["at"]
-            stands = self.model.apart(it, self.model.counted(it), asked)
+            displayed_location = reason.as_json()["at"]
+            stands = self.model.apart(it, self.model.counted(it), mechanisms)
             if reason.holds:  # any block that it touches, and the numbers there
-                stand = self._told(told, stands)
-                assert stand.cost, (it.name, it.unit, told)
+                stand = self._find_standing(displayed_location, stands)
+                assert stand.cost, (it.name, it.unit, displayed_location)
             else:
-                stand = self.model.worst(it, self.model.broken(it, asked))
-                assert self._is_place(told, stand, stands), (it.name, told, stand.blocks[0].place)
+                stand = self.model.worst(it, self.model.broken(it, mechanisms))
+                assert self._is_place(displayed_location, stand, stands), (
+                    it.name,
+                    displayed_location,
+                    stand.blocks[0].place,
+                )
             self._same_numbers(reason.spent, it, stand.spent)
             self._same_numbers(reason.cost, it, stand.cost)
             self._same_numbers(reason.after, it, stand.spent + stand.cost)
 
     @staticmethod
-    def _is_place(told: Any, stand: naive.Standing, stands: list[naive.Standing]) -> bool:
-        alike = UNNAMED and told == {} and len(stands) == 1
-        return alike or bool(told == stand.blocks[0].place)
+    def _is_place(
+        displayed_location: Any, stand: naive.Standing, stands: list[naive.Standing]
+    ) -> bool:
+        alike = UNNAMED and displayed_location == {} and len(stands) == 1
+        return alike or bool(displayed_location == stand.blocks[0].place)
 
     @staticmethod
-    def _told(told: Any, stands: list[naive.Standing]) -> naive.Standing:
-        """The block of this name."""
-        found = [s for s in stands if any(block.place == told for block in s.blocks)]
-        found = stands if UNNAMED and not told and len(stands) == 1 else found
-        assert found, f"{told} is no place of this rule"
-        return found[0]
+    def _find_standing(displayed_location: Any, stands: list[naive.Standing]) -> naive.Standing:
+        """Return the block at a location."""
+        matches = [
+            s for s in stands if any(block.place == displayed_location for block in s.blocks)
+        ]
+        matches = stands if UNNAMED and not displayed_location and len(stands) == 1 else matches
+        assert matches, f"{displayed_location} is not a location of this rule"
+        return matches[0]
 
     def _same_balance(self, balance: RuleStatus) -> Rule:
-        """The rule; a balance is that of its worst block: of the broken ones, if there are any."""
+        """Compare a rule at its block with the largest loss; of the exceeded blocks, if any."""
         rules = {identity(r): r for r in self.model.rules("policies")}
         it = rules[balance.rule.name, balance.rule.unit, False]
         stands = self.model.apart(it, self.model.counted(it))
         stand = self.model.worst(it, self.model.overspent(it) or stands)
-        told = balance.as_json().get("at")
-        assert told is None or self._is_place(told, stand, stands), (it.name, told, stand.blocks[0])
+        displayed_location = balance.as_json().get("at")
+        assert displayed_location is None or self._is_place(displayed_location, stand, stands), (
+            it.name,
+            displayed_location,
+            stand.blocks[0],
+        )
         self._same_numbers(balance.spent, it, stand.spent)
         return it
 
@@ -332,23 +344,23 @@ class Agreement(RuleBasedStateMachine):
         missing = {kept[it] for it in every} - named
         assert not missing, f"{missing} are broken and not named"
 
-    def _same_numbers(self, told: Any, it: Rule, costs: list[twin.Cost]) -> None:
+    def _same_numbers(self, displayed: Any, it: Rule, costs: list[twin.Cost]) -> None:
         expected = naive.shown(it, costs, naive.grid(self.model.policy))
-        assert expected.keys() == told.keys() - {"delta"} or "epsilon" not in told
+        assert expected.keys() == displayed.keys() - {"delta"} or "epsilon" not in displayed
         for key, exact in expected.items():
-            real = told[key]
+            real = displayed[key]
             if exact is None or real is None:
                 assert real is exact, (it.name, key, real, exact)
                 continue
             real = real * real if key == "mu" else real
             assert -1e-13 <= real - float(exact) <= 1e-9, (it.name, key, real, float(exact))
         delta = float(sum((d for _, d in costs), Fraction(0)))
-        if "epsilon" in told:  # from 1 on everything leaks, and nothing more is told
+        if "epsilon" in displayed:  # a δ of 1 or more gives no protection and is not displayed
             visible = delta if delta < 1 else 0.0
-            assert isclose(told.get("delta", 0.0), visible, rel_tol=1e-6, abs_tol=1e-30)
+            assert isclose(displayed.get("delta", 0.0), visible, rel_tol=1e-6, abs_tol=1e-30)
 
-    def _compare_conflicts(self, found: Iterable[object], policy: dict[str, Any]) -> set[str]:
-        balances = [b for b in found if isinstance(b, RuleStatus)]
+    def _compare_conflicts(self, statuses: Iterable[object], policy: dict[str, Any]) -> set[str]:
+        balances = [b for b in statuses if isinstance(b, RuleStatus)]
         named = {(b.rule.name, b.rule.unit, False) for b in balances}
         kept = witnesses(compiled(json.dumps(policy)))
         self._same_rules(named, map(identity, self.model.conflicts(policy)), kept)
@@ -372,7 +384,7 @@ class Agreement(RuleBasedStateMachine):
 
 
 class _Refusal:
-    """Inside: the code is asked. It must refuse exactly what the model refused."""
+    """Context in which the code must refuse exactly the calls that the model refused."""
 
     def __init__(self, by_model: Callable[[], Any]) -> None:
         self.refused = False

@@ -1,0 +1,197 @@
+"""Granularity of each rule: the dimensions of the partition space by which it is tracked.
+
+Which dimensions split a rule depends on the rule (theory 6.1). A partition splits it if the
+partition is stable, the rule does not read the attribute of that name, and its unit does not use
+`replace` and has a single value. Time splits it if its unit has a period, into blocks of that
+period (6.2). A release is charged along the whole of every other dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpolicy.balances.partition_space import (
+    ALL_TIME,
+    Granularity,
+    PartitionSpace,
+    touched_steps,
+)
+from dpolicy.errors import InvalidValue
+from dpolicy.policy.model import Collapse, Partition
+from dpolicy.policy.vocabulary import smallest_entities
+from dpolicy.predicates.expression import Predicate, reads_attribute
+from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start, is_window
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, period_within
+from dpolicy.releases.regions import Interval, Point, Region, region_from_boxes
+from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.rules.rule import RuleProduct
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleGranularities:
+    """Granularity of each rule of a section.
+
+    `frames` are the distinct granularities; `frame_of` is the position of that of each rule.
+    """
+
+    space: PartitionSpace
+    frames: tuple[Granularity, ...]
+    frame_of: NDArray[np.intp]
+    collapse: Collapse | None = None
+
+    def touches_partially(
+        self, region: Region | None, numbers: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Return for which rules the region touches some blocks, but not all."""
+        partial = np.zeros(len(numbers), dtype=bool)
+        if region is None:
+            return partial
+        positions = self.frame_of[numbers]
+        for position in np.unique(positions).tolist():
+            blocks = self.space.blocks(region, self.frames[position])
+            partial |= (positions == position) & (blocks.boxes != (self.space.box,))
+        return partial
+
+    def blocks(self, region: Region | None, number: int, cutoff: int = 0) -> Region:
+        """Return the blocks of a rule that a region touches.
+
+        Blocks before the day `cutoff` are collapsed; 0 for no collapse.
+        """
+        blocks = self.space.blocks(region, self._granularity(number))
+        if cutoff and self.collapses(number):
+            return _widen_to_collapsed_blocks(blocks, self.collapsed_period, cutoff)
+        return blocks
+
+    def collapses(self, number: int) -> bool:
+        """Return whether old time steps of a rule are collapsed."""
+        period = self._granularity(number).period
+        return self.collapse is not None and _is_nested(period, self.collapsed_period)
+
+    @property
+    def collapsed_period(self) -> Period:
+        """The period into which old time steps are collapsed."""
+        return Period(PeriodKind(self.collapse.into if self.collapse else PeriodKind.YEAR))
+
+    def cutoff(self, day: int) -> int:
+        """Return the day before which time steps are collapsed on `day`; 0 for no collapse."""
+        if self.collapse is None or not day:
+            return 0
+        when = date.fromordinal(day)
+        months = when.year * 12 + when.month - 1 - self.collapse.after
+        if months < 12:
+            return 0
+        return block_start(
+            self.collapsed_period,
+            block_index(self.collapsed_period, date(months // 12, months % 12 + 1, 1).toordinal()),
+        )
+
+    def location_for_rule(self, point: Point, number: int, cutoff: int = 0) -> dict[str, str | int]:
+        """Return the location of a point, in the dimensions by which the rule is tracked."""
+        granularity = self._granularity(number)
+        if point[-1] < cutoff and self.collapses(number):
+            granularity = replace(granularity, period=self.collapsed_period)
+        return self.space.location(point, granularity)
+
+    def _granularity(self, number: int) -> Granularity:
+        return self.frames[int(self.frame_of[number])]
+
+
+@lru_cache(maxsize=2048)
+def _widen_to_collapsed_blocks(region: Region, period: Period, cutoff: int) -> Region:
+    """Widen a region to whole blocks of `period` before the day `cutoff` (theory 6.3)."""
+
+    def widen_days(days: Interval) -> Interval:
+        low, high = days
+        if low < cutoff:
+            low = touched_steps(period, (low, low + 1))[0]
+        if high <= cutoff:
+            high = max(high, touched_steps(period, (high - 1, high))[1])
+        return low, high
+
+    try:
+        return region_from_boxes((*box[:-1], widen_days(box[-1])) for box in region.boxes)
+    except InvalidValue:  # too many boxes: charging the whole past is sound
+        past = (ALL_TIME[0], max(cutoff, max(box[-1][1] for box in region.boxes)))
+        hull = zip(*(box[:-1] for box in region.boxes), strict=True)
+        sides = ((min(low for low, _ in side), max(high for _, high in side)) for side in hull)
+        return Region(((*sides, past),))
+
+
+@lru_cache(maxsize=64)
+def _is_nested(period: Period | None, larger: Period) -> bool:
+    return period is not None and not is_window(period) and period_within(period, larger)
+
+
+def granularities_for(
+    policy: CompiledPolicy, space: PartitionSpace, rules: RuleProduct
+) -> RuleGranularities:
+    """Determine the granularity of each rule of a section."""
+    names = tuple(map(str, policy.partitions))
+    by_read = _combinations_by_partitions_read(names, rules)
+    numbers: dict[Granularity, int] = {}
+    positions = np.empty((len(rules.bases), rules.width), dtype=np.intp)
+    for base_number, base in enumerate(rules.bases):
+        of_unit = unit_granularity(policy, policy.units[base.unit])
+        splits = of_unit.partitions - _partitions_read(names, base.predicate)
+        for partitions, combinations in by_read.items():
+            granularity = Granularity(splits - partitions, of_unit.period)
+            positions[base_number, combinations] = numbers.setdefault(granularity, len(numbers))
+    return RuleGranularities(
+        space, tuple(numbers), positions.reshape(-1), policy.accounting.collapse
+    )
+
+
+def _combinations_by_partitions_read(
+    names: Sequence[str], rules: RuleProduct
+) -> dict[frozenset[int], list[int]]:
+    """Group the combinations of settings by the partitions whose attributes they read.
+
+    Combinations are numbered as in `RuleProduct`: the last extension varies fastest.
+    """
+    read_by_combination = [frozenset[int]()]
+    for axis in rules.axes:
+        read_by_setting = [_partitions_read(names, setting.predicate) for setting in axis]
+        read_by_combination = [a | b for a in read_by_combination for b in read_by_setting]
+    groups: dict[frozenset[int], list[int]] = {}
+    for combination, partitions in enumerate(read_by_combination):
+        groups.setdefault(partitions, []).append(combination)
+    return groups
+
+
+def _partitions_read(names: Sequence[str], predicate: Predicate) -> frozenset[int]:
+    """Return the positions of the partitions whose attribute a predicate reads."""
+    return frozenset(n for n, name in enumerate(names) if reads_attribute(predicate, name))
+
+
+def unit_granularity(policy: CompiledPolicy, unit: PrivacyUnit) -> Granularity:
+    """Return the granularity that the unit of a rule allows, before looking at its scope."""
+    if unit.relation is NeighbouringRelation.REPLACE:
+        return Granularity(frozenset(), None)
+    splitting = (
+        position
+        for position, partition in enumerate(policy.partitions.values())
+        if partition.stable and _has_one_value(partition, unit, policy)
+    )
+    return Granularity(frozenset(splitting), unit.period)
+
+
+def _has_one_value(partition: Partition, unit: PrivacyUnit, policy: CompiledPolicy) -> bool:
+    """Return whether all data of a unit has one value of the partition (theory 6.1 a).
+
+    The value is that of the owner of the partition; the unit is the owner or lies inside one.
+    """
+    vocabulary = policy.vocabulary
+    if partition.of is not None:
+        owner = vocabulary.units[str(partition.of)].entity
+    else:
+        owners = smallest_entities(vocabulary.units, vocabulary.entities)
+        if len(owners) != 1:
+            return False
+        (owner,) = owners
+    return unit.entity == owner or vocabulary.covers(owner, unit.entity)
