@@ -16,7 +16,7 @@ from dpolicy.ledger.chain_reader import Head
 from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
-from dpolicy.pdp import commands, proposals
+from dpolicy.pdp import commands, proposal_commands
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
@@ -195,26 +195,33 @@ class DecisionPoint:
         """Propose a release; return the recorded decision for a repeated id."""
         request = parse_request(release)
         return self._write(
-            lambda log: proposals.propose_release(log, request, by, reserve), expected_policy
+            lambda log: proposal_commands.propose_release(log, request, by, reserve),
+            expected_policy,
         )
 
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
         """Propose to end a reservation as unused."""
-        return self._write(lambda log: proposals.propose_void(log, release, because, by))
+        return self._write(lambda log: proposal_commands.propose_void(log, release, because, by))
 
     def propose_policy(
         self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
     ) -> Proposal:
         """Propose a policy. Raise `PolicyConflicts` as `apply` does."""
-        return self._write(lambda log: proposals.propose_policy(log, policy, accept, by, because))
+        return self._write(
+            lambda log: proposal_commands.propose_policy(log, policy, accept, by, because)
+        )
 
     def approve(self, proposal: int, by: str, because: str = "") -> Decision | int:
         """Approve a proposal and carry it out; return the decision, or the record number."""
-        return self._write(lambda log: proposals.approve_proposal(log, proposal, by, because))
+        return self._write(
+            lambda log: proposal_commands.approve_proposal(log, proposal, by, because)
+        )
 
     def reject(self, proposal: int, by: str, because: str = "") -> int:
         """Reject a proposal; return the record number."""
-        return self._write(lambda log: proposals.reject_proposal(log, proposal, by, because))
+        return self._write(
+            lambda log: proposal_commands.reject_proposal(log, proposal, by, because)
+        )
 
     @property
     def proposals(self) -> Mapping[int, Proposal]:

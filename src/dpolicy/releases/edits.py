@@ -28,19 +28,19 @@ def without_attribute(body: Body, attribute: str) -> dict[str, Any]:
 def with_more_noise(body: Body, factor: Fraction) -> dict[str, Any] | None:
     """Return the body with all noise scaled, or None if a mechanism has no noise to scale."""
     mechanisms = []
-    for said in body["mechanisms"]:
-        fields = dict(said["mechanism"])
+    for request in body["mechanisms"]:
+        fields = dict(request["mechanism"])
         kind = MECHANISM_KINDS[fields["kind"]]
         scalable = [name for name in kind.noise_parameters if name in fields]
         if not scalable or not kind.unscalable.isdisjoint(fields):
             return None
         for name in scalable:
-            fields[name] = _scaled(fields[name], factor, kind.noise_parameters[name])
-        mechanisms.append({**said, "mechanism": fields})
+            fields[name] = _scale_parameter(fields[name], factor, kind.noise_parameters[name])
+        mechanisms.append({**request, "mechanism": fields})
     return {**body, "mechanisms": mechanisms}
 
 
-def _scaled(value: Fraction, factor: Fraction, exponent: int) -> Fraction:
+def _scale_parameter(value: Fraction, factor: Fraction, exponent: int) -> Fraction:
     """Apply a noise factor to a parameter; round to 12 decimals towards more noise."""
     exact = value * factor**exponent
     rounded = math.floor(exact * 10**12) if exponent < 0 else math.ceil(exact * 10**12)
