@@ -1,11 +1,11 @@
-# The loop: make setup · make test · make test-integrations · make check · make fix · make bench · make demo
+# The loop: make setup · make test-fast · make test · make test-integrations · make check · make fix · make bench · make demo
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Imports are two to three times slower without byte code, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-integrations check fix bench demo docs clean
+.PHONY: setup test test-fast test-integrations check fix bench demo docs clean
 
 setup: $(VENV)/.installed
 
@@ -14,8 +14,11 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-test: setup  ## every test, on all cores
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+test: setup  ## every test, on all cores, with the coverage gate of pyproject.toml
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report=
+
+test-fast: setup  ## the tests to run while editing: under a minute of CPU time
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
 # The libraries that are gated pin what others cannot have, so each group has an environment.
 GATED := $(patsubst tests/gated/%/requirements.txt,%,$(wildcard tests/gated/*/requirements.txt))

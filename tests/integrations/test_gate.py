@@ -47,7 +47,7 @@ def test_a_denial_is_raised_before_the_run() -> None:
     assert not ran
     assert denied.value.decision.broken == ("global",)
     assert denied.value.decision.counter_offers
-    assert "broken: global" in str(denied.value)
+    assert "exceeded: global" in str(denied.value)
 
 
 def test_a_release_outside_of_the_vocabulary_does_not_run() -> None:

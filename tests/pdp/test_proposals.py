@@ -254,7 +254,7 @@ def test_a_pending_or_rejected_release_cannot_be_imported() -> None:
     point = started(store=store)
     waiting = proposed(point, "a")
     past = ReleaseImported(waiting.at, "olga", "", "a", pure("a", "0.5"))
-    for code, words in (("waiting", "is pending approval"), ("already-rejected", "was rejected")):
+    for code, words in (("pending", "is pending approval"), ("already-rejected", "was rejected")):
         with pytest.raises(OperationRejected) as error:
             point.import_past(pure("a", "0.5"), "it was run", "olga")
         assert code_of(error) == code

@@ -115,7 +115,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "magic"}, "M001", "one of declared, discrete-gaussian"),
     ({"kind": 3}, "M001", "unknown kind `3`"),
     ({**GAUSSIAN, "sensitivty": 2}, "M002", "did you mean `sensitivity`?"),
-    ({**GAUSSIAN, "cutoff": 2}, "M002", "has no parameter `cutoff`; known: `count`, "),
+    ({**GAUSSIAN, "cutoff": 2}, "M002", "has no parameter `cutoff`; use one of `count`, "),
     ({**DECLARED, "rho": 1, "delta": F("1e-9")}, "M002", "has no parameter `delta`"),
     ({"kind": "gaussian"}, "M003", "needs `sigma`"),
     ({**SGD, "kind": "dp-sgd", "sampling-rate": None}, "M004", "must be a number"),

@@ -149,7 +149,7 @@ def ensure_not_pending(state: LedgerState, release: str) -> None:
     proposal = state.newest_proposal("release", release)
     if proposal is not None and proposal.open:
         raise OperationRejected(
-            f"release `{release}` is pending approval as proposal {proposal.number}", "waiting"
+            f"release `{release}` is pending approval as proposal {proposal.number}", "pending"
         )
     if proposal is not None and not proposal.approved:
         raise rejected_release_error(release)
