@@ -46,10 +46,13 @@ def location_text(location: Mapping[str, str | int]) -> str:
 
 
 def _budget_text(budget: Mapping[str, Any] | str) -> str:
+    """Format a budget as a recorded decision has it; the order of its keys is not significant."""
     if isinstance(budget, str):
         return budget
-    notion = next(iter(budget))
-    return f"{_SYMBOLS.get(notion, notion)} {_amount_text(budget)}"
+    if "renyi" in budget:
+        return ", ".join(f"rényi({order}) {value:g}" for order, value in budget["renyi"].items())
+    notion = next(key for key in budget if key != "delta")
+    return f"{_SYMBOLS[notion]} {_amount_text(budget)}"
 
 
 def _amount_text(displayed_loss: Mapping[str, Any]) -> str:
