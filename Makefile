@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Imports are two to three times slower without byte code, whatever the environment says.
+# Imports are two to three times slower without byte code.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup test test-fast test-integrations check fix bench demo docs clean
@@ -20,10 +20,10 @@ test: setup  ## every test, on all cores, with the coverage gate of pyproject.to
 test-fast: setup  ## the tests to run while editing: under a minute of CPU time
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
-# The libraries that are gated pin what others cannot have, so each group has an environment.
+# The pins of gated libraries conflict, so each group has its own environment.
 GATED := $(patsubst tests/gated/%/requirements.txt,%,$(wildcard tests/gated/*/requirements.txt))
 
-test-integrations: $(GATED:%=gated-%)  ## every gated library, the real one
+test-integrations: $(GATED:%=gated-%)  ## tests of all gated libraries
 
 $(GATED:%=gated-%): gated-%: .venvs/%/.installed
 	.venvs/$*/bin/python -m pytest tests/gated/$*
@@ -40,7 +40,7 @@ check: setup  ## format, lint, types, layers, docs fresh
 	$(BIN)/python -m pytest tests/test_tidy.py
 	$(BIN)/python docs/generate.py --check
 
-fix: setup  ## what a machine can mend
+fix: setup  ## format, apply lint fixes, regenerate pages
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python docs/generate.py
@@ -60,7 +60,7 @@ bench: setup  ## tables, no asserts
 	PYTHONPATH=. $(BIN)/python benchmarks/serve.py 5
 
 DEMO := build/demo
-demo: setup  ## an example's rules, its releases decided, all stories; then a company on a page, until Ctrl-C
+demo: setup  ## rules and decisions of an example, all cases; then the dashboard with sample data
 	$(BIN)/dpolicy rules examples/web-analytics
 	rm -rf $(DEMO) && mkdir -p $(DEMO)
 	$(BIN)/dpolicy apply examples/web-analytics --ledger $(DEMO)/ledger.db
