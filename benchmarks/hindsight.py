@@ -97,7 +97,7 @@ def hindsight_upper_bound(
     requests = sorted((a for a in arrivals if a.round in rounds), key=lambda a: a.round)
     simulation = Simulation(policy, STRATEGIES["first-come"], schedule)
     candidates = [simulation.candidate_for_round(arrival, arrival.round) for arrival in requests]
-    utilities = np.array([0.0 if c.refusal_reasons else c.utility for c in candidates])
+    utilities = np.array([0.0 if c.rejection_reasons else c.utility for c in candidates])
     arrival_rounds = np.array([arrival.round - rounds.start for arrival in requests], np.intp)
     demands = _demands(simulation, candidates, blocks)
     return _solve(_Requests(utilities, arrival_rounds, demands), active_spans(schedule, rounds))

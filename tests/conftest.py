@@ -41,7 +41,7 @@ SLOW = (
     "predicates/test_properties.py",
     "privacy/test_conversion.py",
     "privacy/test_curves.py",
-    "privacy/test_filter.py",
+    "privacy/test_privacy_filter.py",
     "privacy/test_loss.py",
     "privacy/test_units.py",
     "properties",

@@ -77,7 +77,7 @@ class DenialDetails(Protocol):
         """Id of the release."""
 
     @property
-    def broken(self) -> Sequence[str]:
+    def exceeded_rules(self) -> Sequence[str]:
         """Names of the rules that the release would exceed."""
 
     @property
@@ -98,7 +98,7 @@ class Denied(DPolicyError):
 
     def __init__(self, decision: DenialDetails) -> None:
         causes = {
-            "exceeded": decision.broken,
+            "exceeded": decision.exceeded_rules,
             "not covered": decision.uncovered,
             "errors": decision.predicate_errors,
         }

@@ -74,7 +74,7 @@ def test_any_axis_may_be_swept(axis: int) -> None:
 def test_step_functions_equal_balances(seed: int) -> None:
     sample = random_round(seed, 8)
     section, balances = enforce(sample.policy).cumulative, balances_before(sample)
-    candidates = [c for c in [*sample.past, *sample.candidates] if not c.refusal_reasons]
+    candidates = [c for c in [*sample.past, *sample.candidates] if not c.rejection_reasons]
     demands = demands_by_rule(section.granularities, candidates)
     axis = most_varied_axis(demands, ALL_UNLOCKED, len(section.full_extent))
     spent = SpentByRule(section.full_extent, axis, loss_width(section.certificates))

@@ -71,7 +71,7 @@ def test_selected_releases_are_charged_and_others_explained(
     assert all(decision.allowed for decision in result.decisions)
     assert result.utility <= result.bound
     rejected = {candidate.release: candidate for candidate in result.not_selected}
-    assert not rejected["d"].fits_alone and "cap" in rejected["d"].refusal_reasons[0]
+    assert not rejected["d"].fits_alone and "cap" in rejected["d"].rejection_reasons[0]
     assert ("a" in rejected) != ("b" in rejected), "only one of them fits"
     other = rejected.get("a") or rejected["b"]
     assert other.fits_alone and [binding.rule for binding in other.binding] == ["global"]

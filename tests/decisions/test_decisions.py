@@ -88,7 +88,7 @@ def test_an_evaluation_error_denies_and_is_reported() -> None:
     decision = point.submit(pure("a", "0.1"))
     assert not decision.allowed
     assert decision.predicate_errors
-    assert not decision.broken
+    assert not decision.exceeded_rules
     assert point.submit(one({**mechanism(epsilon="0.1"), "labels": {"team": "maps"}})).allowed
 
 
@@ -103,7 +103,7 @@ def test_per_release_rules_do_not_accumulate() -> None:
     for number in range(20):
         assert point.submit(pure(f"r{number}", "1")).allowed
     decision = point.submit(pure("big", "1.000000000001"))
-    assert decision.broken == ("cap",)
+    assert decision.exceeded_rules == ("cap",)
     assert decision.reasons[0].spent == {"epsilon": 0.0}
 
 
@@ -111,7 +111,7 @@ def test_a_release_is_charged_as_a_whole_or_not_at_all() -> None:
     point = started(GLOBAL, each=CAP)
     halves = [mechanism(epsilon="0.6"), mechanism(("zip",), epsilon="0.6")]
     decision = point.submit(body("both", *halves))
-    assert decision.broken == ("cap",)
+    assert decision.exceeded_rules == ("cap",)
     assert decision.reasons[0].cost == {"epsilon": 1.2}
     assert point.budgets()[0].spent == {"epsilon": 0.0}
     assert point.submit(body("one", halves[0])).allowed
@@ -248,7 +248,7 @@ def test_displayed_losses_exceed_the_budget_exactly_if_the_rule_is_exceeded(
         attributes = ["zip"] if zips else []
         request = body(f"r{number}", {"mechanism": fields, "attributes": attributes})
         decision = point.submit(request)
-        assert decision.allowed == (not decision.broken)
+        assert decision.allowed == (not decision.exceeded_rules)
         for reason in decision.reasons:
             check_numbers(reason)
         for offer in decision.counter_offers:
@@ -287,7 +287,7 @@ def test_every_exceeded_rule_is_named_and_every_kind_of_offer_occurs() -> None:
     decision = point.submit(
         body("r", mechanism(("zip",), epsilon="4"), mechanism(("views",), epsilon="0.5"))
     )
-    assert set(decision.broken) == {"global", "zips", "z", "cap"}
+    assert set(decision.exceeded_rules) == {"global", "zips", "z", "cap"}
     kinds = [offer["change"] for offer in decision.counter_offers]
     assert kinds == ["scale every noise parameter by", "leave out mechanism"]
     only = started(ZIP % "{epsilon: 1}", GLOBAL).submit(pure("r", "1.5", "zip", "views"))

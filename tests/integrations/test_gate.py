@@ -45,7 +45,7 @@ def test_a_denial_is_raised_before_the_run() -> None:
     with pytest.raises(Denied) as denied, Gate(point).reserve("run", mechanism(epsilon=3)):
         ran.append("no")
     assert not ran
-    assert denied.value.decision.broken == ("global",)
+    assert denied.value.decision.exceeded_rules == ("global",)
     assert denied.value.decision.counter_offers
     assert "exceeded: global" in str(denied.value)
 

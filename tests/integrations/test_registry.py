@@ -491,7 +491,9 @@ def test_an_entry_of_another_organisation_is_imported(dpolicy: Any) -> None:
 
 def test_imports_that_fail(dpolicy: Any) -> None:
     census = shlex.quote(str(DATA / "census.yaml"))
-    assert "needs an active policy" in dpolicy(f"import {census} --ledger new.db --unit user", 64)[1]
+    assert (
+        "needs an active policy" in dpolicy(f"import {census} --ledger new.db --unit user", 64)[1]
+    )
     dpolicy("import r1.yaml --ledger a.db --unit user", 64)
     dpolicy(f"import {census} --ledger a.db --unit user --label stage", 64)
     assert "R005" in dpolicy(f"import {census} --ledger a.db --unit user --label stage=x", 3)[1]

@@ -97,7 +97,7 @@ def test_a_denied_search_runs_nothing() -> None:
         trials.trial(),
     ):
         raise AssertionError("it ran")
-    assert denied.value.decision.broken == ("searches",)
+    assert denied.value.decision.exceeded_rules == ("searches",)
 
 
 def test_an_exception_charges_all_trials() -> None:

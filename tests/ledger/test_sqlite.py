@@ -163,7 +163,7 @@ def test_files_that_are_moved_during_a_commit(tmp_path: Path) -> None:
 
 def test_a_store_is_not_used_after_a_fork(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ledger.db")
-    store._writers._process = store._readers._process = -1
+    store._write_lock._process = store._read_lock._process = -1
     with pytest.raises(LedgerUnavailable, match="before this process was forked"):
         list(store.records_after(0))
     with (

@@ -244,10 +244,10 @@ def test_the_granularity_of_a_rule_depends_on_the_rule_only() -> None:
         unit = units[rule.unit]
         reads = {n for n in names if any(reads_attribute(p, n) for p in rule.predicates)}
         splits = set() if unit.name == "moved" else {"p", "q"} - reads
-        frame = layout.frames[layout.frame_of[rule.number]]
+        frame = layout.distinct[layout.position_by_rule[rule.number]]
         assert {names[n] for n in frame.partitions} == splits, rule.name
         assert frame.period == (None if unit.name == "moved" else unit.period)
-    assert len(layout.frames) > 3
+    assert len(layout.distinct) > 3
 
 
 def test_releases_that_exceed_a_delta_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
     point.apply(tighter, accept=("zips", "global"))
     assert point.policy is not None
     assert point.policy.digest == tighter.digest
-    assert set(point.submit(pure("c", "0.01", "zip")).broken) == {"global", "zips"}
+    assert set(point.submit(pure("c", "0.01", "zip")).exceeded_rules) == {"global", "zips"}
 
 
 @pytest.mark.parametrize("budget", ["epsilon: %s, delta: 0", "rho: %s", "epsilon: %s"])
@@ -60,7 +60,7 @@ def test_a_rule_that_is_no_longer_pruned_has_its_full_balance() -> None:
     point.apply(policy(GLOBAL.replace("2}}", "9}}"), narrow))
     spent = {b.rule.name: b.spent for b in point.budgets()}
     assert spent == {"global": {"epsilon": 1.5}, "zips": {"epsilon": 1.5}}
-    assert point.submit(pure("b", "1", "zip")).broken == ("zips",)
+    assert point.submit(pure("b", "1", "zip")).exceeded_rules == ("zips",)
 
 
 def test_an_import_is_charged_regardless_of_the_budget() -> None:

@@ -327,4 +327,4 @@ def test_a_proposed_release_is_resolved_like_a_submitted_one() -> None:
     waiting = point.propose(request, "ana")
     assert isinstance(waiting, Proposal)
     decision = point.approve(waiting.number, "ben")
-    assert isinstance(decision, Decision) and decision.broken == ("zips",)
+    assert isinstance(decision, Decision) and decision.exceeded_rules == ("zips",)

@@ -105,7 +105,7 @@ def denied_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 
 def anything_may_be_voided(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commands, "find_reservation", lambda state, release: state.entries[release])
+    patch.setattr(commands, "require_reservation", lambda state, release: state.entries[release])
 
 
 def a_replay_is_charged_again(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.policy.diagnose import ROOT, parse_valid
 from tests.policy.policy_strategies import Layout, Number, canonical, policy_sets
 
-from dpolicy.policy.formatter import WIDTH, format_text, policy_digest
+from dpolicy.policy.digest import policy_digest
+from dpolicy.policy.formatter import WIDTH, format_text
 from dpolicy.policy.parser import parse_policies
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.yaml_reader import MapNode, ScalarNode, Source, read_nodes

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.privacy.certificates import PURE, Notion, quanta_up
-from dpolicy.privacy.filter import is_within
 from dpolicy.privacy.loss import Certificates, Loss, add_losses, make_loss
+from dpolicy.privacy.privacy_filter import is_within
 from dpolicy.privacy.thresholds import BudgetBound
 
 

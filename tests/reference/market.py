@@ -48,7 +48,7 @@ def _share(
     for place in places:
         rows = [
             row[:-1]
-            for charge in (() if candidate.refusal_reasons else candidate.charges)
+            for charge in (() if candidate.rejection_reasons else candidate.charges)
             for number, row in zip(charge.rule_numbers.tolist(), charge.rows.tolist(), strict=True)
             if number == rule and contains(of.granularities.blocks(charge.region, rule), place)
         ]

@@ -24,7 +24,7 @@ def fits(
     unlocked: UnlockedShares,
 ) -> bool:
     """Return whether the selected candidates satisfy every rule in every block together."""
-    if any(candidate.refusal_reasons for candidate in chosen):
+    if any(candidate.rejection_reasons for candidate in chosen):
         return False
     charges = [charge for candidate in chosen for charge in candidate.charges]
     rules = sorted({int(number) for charge in charges for number in charge.rule_numbers})
@@ -46,7 +46,7 @@ def _fits_rule(
         for number, row in zip(charge.rule_numbers.tolist(), charge.rows.tolist(), strict=True)
         if number == rule
     ]
-    frame = of.granularities.frames[of.granularities.frame_of[rule]]
+    frame = of.granularities.distinct[of.granularities.position_by_rule[rule]]
     by_cohort = unlocked.axis if unlocked.axis in frame.partitions else None
     for at in points:
         rows = [row for region, row in parts if contains(region, at)]

@@ -349,7 +349,7 @@ def test_an_authzen_evaluation_charges_nothing(ana: Caller, olga: Caller) -> Non
     assert ana.post("/access/v1/evaluation", evaluation(body))["decision"]
     large = release(next(NAMES), "50")
     denied = ana.post("/access/v1/evaluation", evaluation(large))
-    assert not denied["decision"] and denied["context"]["broken"] == ["global"]
+    assert not denied["decision"] and denied["context"]["exceeded"] == ["global"]
     for invalid in (
         evaluation(body, subject="ben"),
         evaluation(body, action="spend"),

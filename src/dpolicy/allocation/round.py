@@ -21,12 +21,8 @@ from dpolicy.allocation.carried_prices import CarriedPrices
 from dpolicy.allocation.problem.candidates import Candidate, make_candidate
 from dpolicy.allocation.problem.knapsack import AllocationProblem, ConstraintRow, Solution
 from dpolicy.allocation.problem.problem_builder import build_problem
-from dpolicy.allocation.round_result import (
-    AllocationResult,
-    BindingRule,
-    RejectedCandidate,
-    ShadowPrice,
-)
+from dpolicy.allocation.round_result import AllocationResult, BindingRule, RejectedCandidate
+from dpolicy.allocation.shadow_prices import shadow_prices
 from dpolicy.allocation.strategies import STRATEGIES, Strategy
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedPolicy
@@ -38,7 +34,6 @@ from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
-from dpolicy.privacy.budget import budget_amount
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
@@ -172,7 +167,7 @@ def plan_round(
         tuple(release.id for release in releases),
         tuple(release.id for release in view.recorded_releases),
         not_selected,
-        _shadow_prices(view.enforced.policy, problem, solution),
+        shadow_prices(view.enforced.policy, problem, solution),
         carried_prices=carried_prices and carried_prices.with_round(problem, solution),
     )
     return RoundPlan(view, result, (*view.recorded_releases, *releases))
@@ -233,7 +228,7 @@ def _list_rejected(
             RejectedCandidate(
                 release.id,
                 fits_alone,
-                candidates[number].refusal_reasons,
+                candidates[number].rejection_reasons,
                 tuple(rules),
                 opportunity_cost=None if costs is None else float(costs[number]),
             )
@@ -276,30 +271,6 @@ def _find_binding_rules(
         ]
         for number, by_rule in prices.items()
     }
-
-
-def _shadow_prices(
-    policy: CompiledPolicy, problem: AllocationProblem, solution: Solution
-) -> tuple[ShadowPrice, ...]:
-    """Return the approximate utility of one more unit of each rule's budget, highest first.
-
-    The price of a row is the utility of doubling its remaining budget. One more unit of a budget of
-    size s raises all thresholds of the rule by about 1/s of them; the thresholds of μ are squares
-    and rise by about 2/s.
-    """
-    utilities: dict[int, float] = {}
-    for row, price in zip(problem.rows, solution.prices.tolist(), strict=False):
-        if price > 0 and row.remaining_share > 0:
-            utilities[row.rule] = utilities.get(row.rule, 0.0) + price / row.remaining_share
-    shadow_prices = []
-    for number, utility in utilities.items():
-        rule = policy.cumulative.rules[number]
-        amount = budget_amount(rule.budget)
-        if amount is not None and amount[1] > 0:
-            notion, size = amount
-            marginal_utility = utility * (2 if notion == "mu" else 1) / float(size)
-            shadow_prices.append(ShadowPrice(rule, notion, marginal_utility))
-    return tuple(sorted(shadow_prices, key=lambda price: -price.marginal_utility))
 
 
 def _does_not_fit(row: ConstraintRow, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.allocation.carried_prices import CarriedPrices
-from dpolicy.privacy.budget import budget_to_json
+from dpolicy.allocation.shadow_prices import ShadowPrice
 from dpolicy.releases.decision import Decision
-from dpolicy.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class RejectedCandidate:
 
     release: str
     fits_alone: bool
-    refusal_reasons: tuple[str, ...]
+    rejection_reasons: tuple[str, ...]
     binding: tuple[BindingRule, ...]
     counter_offers: tuple[Mapping[str, Any], ...] = ()
     opportunity_cost: float | None = None
@@ -53,29 +52,10 @@ class RejectedCandidate:
         return {
             "release": self.release,
             "feasible-alone": self.fits_alone,
-            "refused": list(self.refusal_reasons),
+            "refused": list(self.rejection_reasons),
             "binding": [binding.as_json() for binding in self.binding],
             "would-fit": [dict(offer) for offer in self.counter_offers],
             "opportunity-cost": self.opportunity_cost,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowPrice:
-    """Approximate utility that this round would gain from one more unit of a rule's ε, ρ or μ."""
-
-    rule: Rule
-    notion: str
-    marginal_utility: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the price as JSON values."""
-        return {
-            "rule": self.rule.name,
-            "unit": self.rule.unit,
-            "budget": budget_to_json(self.rule.budget),
-            "notion": self.notion,
-            "marginal-utility": self.marginal_utility,
         }
 
 

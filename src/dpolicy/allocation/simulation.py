@@ -158,8 +158,8 @@ class Simulation:
         granularities, compiled = self.section.granularities, self.section.compiled
         names = []
         for number in compiled.pruning.kept.nonzero()[0].tolist():
-            frame = granularities.frames[granularities.frame_of[number]]
-            if self.cohort_axis not in frame.partitions:
+            granularity = granularities.for_rule(number)
+            if self.cohort_axis not in granularity.partitions:
                 names.append(compiled.rules[number].name)
         return tuple(names)
 

@@ -59,7 +59,7 @@ class Balances:
     @staticmethod
     def zero(granularities: RuleGranularities, width: int) -> Balances:
         """Return balances of zero; `width` is the number of columns of a loss row."""
-        rules = len(granularities.frame_of)
+        rules = len(granularities.position_by_rule)
         return Balances(
             granularities,
             np.zeros((rules, width), np.int64),

@@ -20,10 +20,10 @@ from dpolicy.balances.memo import Memo
 from dpolicy.balances.partition_space import PartitionSpace, build_partition_space
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.certificates import PURE, Certificate
-from dpolicy.privacy.filter import BoundArrays, build_bound_arrays
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray, loss_width, losses_to_array
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.privacy_filter import BoundArrays, build_bound_arrays
 from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, TouchedDays
 from dpolicy.releases.regions import Box

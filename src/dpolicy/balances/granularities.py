@@ -37,12 +37,12 @@ from dpolicy.rules.rule import RuleProduct
 class RuleGranularities:
     """Granularity of each rule of a section.
 
-    `frames` are the distinct granularities; `frame_of` is the position of that of each rule.
+    `distinct` has each granularity once; `position_by_rule` is its position there, by rule number.
     """
 
     space: PartitionSpace
-    frames: tuple[Granularity, ...]
-    frame_of: NDArray[np.intp]
+    distinct: tuple[Granularity, ...]
+    position_by_rule: NDArray[np.intp]
     collapse: Collapse | None = None
 
     def touches_partially(
@@ -52,9 +52,9 @@ class RuleGranularities:
         partial = np.zeros(len(numbers), dtype=bool)
         if region is None:
             return partial
-        positions = self.frame_of[numbers]
+        positions = self.position_by_rule[numbers]
         for position in np.unique(positions).tolist():
-            blocks = self.space.blocks(region, self.frames[position])
+            blocks = self.space.blocks(region, self.distinct[position])
             partial |= (positions == position) & (blocks.boxes != (self.space.box,))
         return partial
 
@@ -63,14 +63,14 @@ class RuleGranularities:
 
         Blocks before the day `cutoff` are collapsed; 0 for no collapse.
         """
-        blocks = self.space.blocks(region, self._granularity(number))
+        blocks = self.space.blocks(region, self.for_rule(number))
         if cutoff and self.collapses(number):
             return _widen_to_collapsed_blocks(blocks, self.collapsed_period, cutoff)
         return blocks
 
     def collapses(self, number: int) -> bool:
         """Return whether old time steps of a rule are collapsed."""
-        period = self._granularity(number).period
+        period = self.for_rule(number).period
         return self.collapse is not None and _is_nested(period, self.collapsed_period)
 
     @property
@@ -93,13 +93,14 @@ class RuleGranularities:
 
     def location_for_rule(self, point: Point, number: int, cutoff: int = 0) -> dict[str, str | int]:
         """Return the location of a point, in the dimensions by which the rule is tracked."""
-        granularity = self._granularity(number)
+        granularity = self.for_rule(number)
         if point[-1] < cutoff and self.collapses(number):
             granularity = replace(granularity, period=self.collapsed_period)
         return self.space.location(point, granularity)
 
-    def _granularity(self, number: int) -> Granularity:
-        return self.frames[int(self.frame_of[number])]
+    def for_rule(self, number: int) -> Granularity:
+        """Return the granularity of a rule."""
+        return self.distinct[int(self.position_by_rule[number])]
 
 
 @lru_cache(maxsize=2048)

@@ -87,7 +87,7 @@ def _run_ledger_step(decision_point: DecisionPoint, step: CaseStep, folder: Path
         is_reservation = step.action == "reserve"
         decide = decision_point.reserve if is_reservation else decision_point.submit
         decision = decide(subject)
-        return _check_decision(decision.allowed, decision.broken, step.expected)
+        return _check_decision(decision.allowed, decision.exceeded_rules, step.expected)
     if step.action == "commit":
         decision_point.commit(str(subject))
     else:

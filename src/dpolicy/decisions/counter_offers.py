@@ -36,7 +36,7 @@ def find_counter_offers(
 
     Return none if the release is allowed, uncovered, or a predicate failed on it.
     """
-    if verdict.allowed or verdict.failed or verdict.uncovered:
+    if verdict.allowed or verdict.predicate_errors or verdict.uncovered:
         return ()
 
     def is_allowed(changed: Body) -> bool:

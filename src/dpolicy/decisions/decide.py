@@ -51,12 +51,14 @@ class Verdict:
 
     checks: tuple[RuleChecks, ...]
     uncovered: tuple[str, ...]
-    failed: tuple[str, ...]
+    predicate_errors: tuple[str, ...]
 
     @property
     def allowed(self) -> bool:
         """True if every rule is satisfied, every mechanism covered, and no predicate failed."""
-        return not (self.uncovered or self.failed) and all(c.holds.all() for c in self.checks)
+        return not (self.uncovered or self.predicate_errors) and all(
+            c.holds.all() for c in self.checks
+        )
 
 
 def decide(

@@ -14,7 +14,7 @@ from dpolicy.errors import InvariantBroken, LedgerUnavailable
 LOCK_TIMEOUT = 30.0
 
 
-class WriteLock:
+class StoreLock:
     """A lock with a timeout that detects reentry and use after a fork."""
 
     def __init__(self, name: str, wait: float = LOCK_TIMEOUT) -> None:

@@ -51,7 +51,7 @@ from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,
     evaluate_release,
-    find_reservation,
+    require_reservation,
 )
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision, Reason
@@ -155,7 +155,7 @@ def _check_proposal(
                 yield f"`{event.release}` was proposed, but its id was already in use"
         case VoidProposed():
             yield from _check_because(event.release, event.because)
-            yield from _check_raises(lambda: find_reservation(state, event.release))
+            yield from _check_raises(lambda: require_reservation(state, event.release))
         case PolicyProposed():
             yield from _check_digest(compile_recorded_policy(event), event)
 
@@ -297,7 +297,7 @@ def _parse_answer(answer: str) -> Decision | None:
 def _outline(decision: Decision) -> tuple[object, ...]:
     """Return the parts of a decision that must be equal: result, record and exceeded rules."""
     result = (decision.release, decision.allowed, decision.policy, decision.sequence)
-    return (*result, decision.uncovered, decision.predicate_errors, sorted(decision.broken))
+    return (*result, decision.uncovered, decision.predicate_errors, sorted(decision.exceeded_rules))
 
 
 def _has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:

@@ -155,7 +155,7 @@ class SpendingTotals:
         rows = [
             mechanism.costs[unit]
             for mechanism, match in zip(resolved.mechanisms, resolved.matches, strict=True)
-            if self.section.compiled.index.lies_in(match, rule)
+            if self.section.compiled.index.contains(match, rule)
             and (not point or self._is_charged_at(mechanism, rule, point))
         ]
         return reduce(add_saturating, rows) if rows else None

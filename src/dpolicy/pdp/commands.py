@@ -31,8 +31,8 @@ from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
-    find_reservation,
     recorded_decision,
+    require_reservation,
 )
 from dpolicy.releases.body import Body, loss_relevant_fields
 from dpolicy.releases.decision import Decision
@@ -121,7 +121,7 @@ def decide_batch(
 
 def commit_reservation(log: WriteTransaction, release: str, body: Body | None, by: str) -> int:
     """End a reservation as used, wholly or by the smaller release `body`."""
-    entry = find_reservation(log.state, release)
+    entry = require_reservation(log.state, release)
     if body is not None:
         if body["release"] != release:
             raise OperationRejected(
@@ -151,7 +151,7 @@ def ensure_voidable(log: WriteTransaction, release: str, because: str) -> None:
             "`because` is required: it attests that nothing was computed from data",
             "because-missing",
         )
-    find_reservation(log.state, release)
+    require_reservation(log.state, release)
 
 
 def apply_policy(

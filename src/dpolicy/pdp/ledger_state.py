@@ -121,9 +121,10 @@ class LedgerState:
 
         Raise `InvariantBroken` if the state changed after the last `update_balances`.
         """
-        if self._changed_groups or not self.totals.is_current(self.today):
+        totals = self.totals
+        if self._changed_groups or not totals.is_current(self.today):
             raise InvariantBroken("the balances are older than the state; update them first")
-        return self.totals.balances
+        return totals.balances
 
     def update_balances(self) -> None:
         """Charge everything that changed since the last update; without a policy, do nothing."""

@@ -79,7 +79,7 @@ def explain_verdict(state: LedgerState, release: Release, verdict: Verdict) -> D
         policy=enforced.policy.digest,
         reasons=reasons,
         uncovered=verdict.uncovered,
-        predicate_errors=verdict.failed,
+        predicate_errors=verdict.predicate_errors,
         counter_offers=offers,
     )
 
@@ -111,7 +111,7 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
     return Decision.from_json(json.loads(event.answer)).as_replay()
 
 
-def find_reservation(state: LedgerState, release: str) -> ReleaseEntry:
+def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:
     """Return the entry of a reserved release. Raise `OperationRejected` if it is not reserved."""
     entry = state.entries.get(release)
     if entry is None:
@@ -133,7 +133,7 @@ def ensure_within_reservation(state: LedgerState, entry: ReleaseEntry, body: Bod
     mechanisms = resolve_or_reject(release_from_body(body), enforced)
     verdict = decide(enforced, None, mechanisms)
     per_release = [c for c in verdict.checks if c.section is enforced.each_release]
-    if verdict.uncovered or verdict.failed or not all(c.holds.all() for c in per_release):
+    if verdict.uncovered or verdict.predicate_errors or not all(c.holds.all() for c in per_release):
         raise OperationRejected("the used release would be denied", "more-than-reserved")
     matches, _ = match_mechanisms(enforced.cumulative, mechanisms)
     month = state.charge_groups[entry.charge_group].month

@@ -19,6 +19,7 @@ from dpolicy import __version__
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedSection, enforce
 from dpolicy.balances.segments import Segments
+from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import PolicyApplied, from_bytes
 from dpolicy.pdp.charge_groups import ChargeGroup, SpendingTotals
@@ -75,6 +76,13 @@ def _build_header(state: LedgerState) -> dict[str, Any]:
     }
 
 
+#: Errors of a snapshot that is damaged, cut off, or of another ledger.
+_INVALID = (
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration),
+    *(EOFError, OSError, BadZipFile, LedgerDamaged),
+)
+
+
 def read_snapshot(
     sequence: int, data: bytes, record_at: Callable[[int], Record]
 ) -> LedgerState | None:
@@ -92,13 +100,12 @@ def read_snapshot(
             totals = SpendingTotals(enforce(compile_recorded_policy(event)))
             balances = _read_balances(totals.section, header, arrays)
             totals.restore(balances, state.charge_groups, header["cutoff"])
-            proposals = [Proposal(*fields) for fields in header["proposals"]]
-    except (ValueError, KeyError, TypeError, IndexError, OSError, BadZipFile):
+            state.restore(totals, header["policy"])
+            for fields in header["proposals"]:
+                state.propose(Proposal(*fields))
+            return state
+    except _INVALID:
         return None
-    state.restore(totals, header["policy"])
-    for proposal in proposals:
-        state.propose(proposal)
-    return state
 
 
 def _read_entries(header: dict[str, Any], arrays: Any, head: Record) -> LedgerState:

@@ -1,4 +1,4 @@
-"""Formatter of policy files, and the digest of a policy set.
+"""Formatter of policy files.
 
 The formatter keeps the order of entries and all comments. It indents by two spaces, puts one blank
 line between sections and between policies, and writes maps and lists below the level of sections
@@ -7,14 +7,10 @@ on one line if they fit.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from fractions import Fraction
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from dpolicy.policy.model import PolicySet
 from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, Source, TextNode, scalar_kind
 
 #: Maximum line length; a longer map or list is written over several lines.
@@ -25,27 +21,6 @@ _SAFE = re.compile(r"[A-Za-z0-9_./]+[A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*")
 
 #: Lists of policies, which are always written over several lines.
 _POLICY_LISTS = ("policies", "each-release")
-
-
-def policy_digest(policies: PolicySet) -> str:
-    """Return the SHA-256 digest of the content, independent of layout, comments and key order."""
-    canonical = json.dumps(_plain_value(policies), sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _plain_value(value: object) -> object:
-    """Return a model value as JSON data; the key "" holds the class name."""
-    if is_dataclass(value) and not isinstance(value, type):
-        compared = [field.name for field in fields(value) if field.compare]
-        members = {name: _plain_value(getattr(value, name)) for name in compared}
-        return {"": type(value).__name__, **members}
-    if isinstance(value, Mapping):
-        return {str(key): _plain_value(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain_value(item) for item in value]
-    if isinstance(value, Fraction):
-        return f"{value.numerator}/{value.denominator}"
-    return value if value is None or isinstance(value, bool | int) else str(value)
 
 
 def format_text(source: Source, root: TextNode) -> str:

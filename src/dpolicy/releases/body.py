@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from dpolicy.errors import (
@@ -71,13 +72,14 @@ def mechanism_from_body(
         unit=fields.get("unit"),
         relation=NeighbouringRelation(fields["relation"]) if "relation" in fields else None,
         additive=fields.get("additive", False),
-        restatements=restatements,
+        restatements=MappingProxyType(dict(restatements)),
         attributes=tuple(fields.get("attributes", ())),
-        labels={
-            k: v if isinstance(v, str) else tuple(v) for k, v in fields.get("labels", {}).items()
-        },
+        labels=MappingProxyType(
+            {k: v if isinstance(v, str) else tuple(v) for k, v in fields.get("labels", {}).items()}
+        ),
         where=tuple(
-            {k: _parse_selection(v) for k, v in box.items()} for box in fields.get("where", ())
+            MappingProxyType({k: _parse_selection(v) for k, v in box.items()})
+            for box in fields.get("where", ())
         ),
         days_read=days_read,
     )

@@ -86,7 +86,7 @@ class Decision:
     replayed: bool = False
 
     @property
-    def broken(self) -> tuple[str, ...]:
+    def exceeded_rules(self) -> tuple[str, ...]:
         """Names of the exceeded rules."""
         return tuple(reason.rule for reason in self.reasons if not reason.holds)
 

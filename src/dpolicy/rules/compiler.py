@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
 from dpolicy.policy.checker import CheckedPolicySet, check_policies
-from dpolicy.policy.formatter import policy_digest
+from dpolicy.policy.digest import policy_digest
 from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.policy.vocabulary import Vocabulary

@@ -68,7 +68,7 @@ class RuleIndex:
         parts = [self.rules_for_base(base, match.pattern) for base in match.base_scopes]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
 
-    def lies_in(self, match: ScopeMatch, number: int) -> bool:
+    def contains(self, match: ScopeMatch, number: int) -> bool:
         """Return whether a kept rule is among the rules of a match."""
         base, combination = divmod(number, self.rules.width)
         if base not in match.base_scopes:

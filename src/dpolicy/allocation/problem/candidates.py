@@ -31,12 +31,12 @@ CandidatePositions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A release that competes for budget; `refusal_reasons` is empty if it can be selected."""
+    """A release that competes for budget; `rejection_reasons` is empty if it can be selected."""
 
     id: str
     utility: float
     charges: tuple[Charge, ...]
-    refusal_reasons: tuple[str, ...] = ()
+    rejection_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +125,7 @@ def demands_by_rule(
     """Return the demand on each rule, by rule number; refused candidates demand nothing."""
     parts: dict[int, list[_Part]] = {}
     for number, candidate in enumerate(candidates):
-        for charge in () if candidate.refusal_reasons else candidate.charges:
+        for charge in () if candidate.rejection_reasons else candidate.charges:
             for position, rule in enumerate(charge.rule_numbers.tolist()):
                 parts.setdefault(rule, []).append((number, charge, position))
     blocks: dict[tuple[int, int], Region] = {}
@@ -148,14 +148,14 @@ def _rule_demand(
     items: list[int] = []
     kinds_by_bytes: dict[bytes, int] = {}
     rows: list[LossArray] = []
-    frame, space = int(granularities.frame_of[rule]), granularities.space.box
+    granularity, space = int(granularities.position_by_rule[rule]), granularities.space.box
     for owner, group in groupby(parts, key=itemgetter(0)):
         costs = []
         for _, charge, position in group:
-            region = blocks.get((id(charge), frame))
+            region = blocks.get((id(charge), granularity))
             if region is None:
                 region = granularities.blocks(charge.region, rule, charge.cutoff)
-                blocks[id(charge), frame] = region
+                blocks[id(charge), granularity] = region
             costs.append((region, charge.rows[position]))
         for region, row in costs if len(costs) == 1 else disjoint_charges(space, costs):
             kind = kinds_by_bytes.setdefault(row.tobytes(), len(rows))

@@ -43,9 +43,9 @@ from dpolicy.allocation.unlocking import ALL_UNLOCKED, UnlockedShares, scale_thr
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import OperationRejected
-from dpolicy.privacy.filter import NEVER
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.privacy_filter import NEVER
 from dpolicy.releases.regions import Box
 
 #: Upper limit for sums of costs, so that they never overflow.
@@ -136,7 +136,7 @@ def build_problem_on_steps(
     unlocked: UnlockedShares = ALL_UNLOCKED,
 ) -> AllocationProblem:
     """Build the problem on step functions, which consecutive rounds share."""
-    fits = np.array([not candidate.refusal_reasons for candidate in candidates], dtype=bool)
+    fits = np.array([not candidate.rejection_reasons for candidate in candidates], dtype=bool)
     contested = [
         sets
         for terms in _rule_terms(section, demands, len(candidates))
@@ -187,8 +187,8 @@ def _find_contested_sets(
     Step functions under the same boxes share a sweep. Of several boxes with the same step function
     only the one with the smallest unlocked share matters.
     """
-    frame = section.granularities.frames[section.granularities.frame_of[terms.rule]]
-    axis = unlocked.axis if unlocked.axis in frame.partitions else None
+    granularity = section.granularities.for_rule(terms.rule)
+    axis = unlocked.axis if unlocked.axis in granularity.partitions else None
     position = 0 if axis is None else axis - (axis > spent.axis)
     sweeps: dict[bytes, tuple[Box, ItemNumbers, dict[int, tuple[StepFunction, Fraction]]]] = {}
     for box, function, boxes in split_into_boxes(

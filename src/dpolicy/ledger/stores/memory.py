@@ -10,7 +10,7 @@ from dpolicy.errors import InvariantBroken
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head, advance_head, check_not_older
 from dpolicy.ledger.store import LogWriter
-from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
+from dpolicy.ledger.write_lock import LOCK_TIMEOUT, StoreLock
 
 
 class MemoryStore:
@@ -18,7 +18,7 @@ class MemoryStore:
 
     def __init__(self, records: Sequence[Record] = (), *, wait: float = LOCK_TIMEOUT) -> None:
         self._records = list(records)
-        self._lock = WriteLock(self.name, wait)
+        self._lock = StoreLock(self.name, wait)
         self._snapshot: tuple[int, bytes] | None = None
 
     @property

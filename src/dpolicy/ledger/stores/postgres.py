@@ -29,7 +29,7 @@ from dpolicy.ledger.stores.postgres_setup import (
     redact_message,
     translate_postgres_errors,
 )
-from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
+from dpolicy.ledger.write_lock import LOCK_TIMEOUT, StoreLock
 
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ class PostgresStore:
         self._name = server if schema == "dpolicy" else f"{server}#{schema}"
         self._wait = wait
         self._sql = _Statements(schema)
-        self._writers, self._readers = WriteLock(self._name, wait), WriteLock(self._name, wait)
+        self._write_lock, self._read_lock = StoreLock(self._name, wait), StoreLock(self._name, wait)
         self._closed = False
         self._warnings: list[str] = []
         self._writer: Connection | None = None
@@ -63,7 +63,7 @@ class PostgresStore:
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
         """Hold the write lock across all machines; commit when the block ends normally."""
-        with self._writers.held(), self._transaction() as (connection, head):
+        with self._write_lock.held(), self._transaction() as (connection, head):
             log = _PostgresLog(connection, head, self._sql, self._translate_errors)
             try:
                 yield log
@@ -85,7 +85,7 @@ class PostgresStore:
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
-        with self._writers.held(), self._transaction() as (connection, head):
+        with self._write_lock.held(), self._transaction() as (connection, head):
             check_not_older(head, sequence)
             with self._translate_errors():
                 row = connection.execute(self._sql.digest, (sequence,)).fetchone()
@@ -187,7 +187,7 @@ class PostgresStore:
 
     def _read(self, query: Callable[[Connection], _T]) -> _T:
         """Run a read-only query; retry once if the connection was lost."""
-        with self._readers.held(), self._translate_errors():
+        with self._read_lock.held(), self._translate_errors():
             try:
                 return query(self._reading_connection())
             except OperationalError:

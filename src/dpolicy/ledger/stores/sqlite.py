@@ -29,7 +29,7 @@ from dpolicy.ledger.stores.sqlite_setup import (
     prepare_file,
     translate_sqlite_errors,
 )
-from dpolicy.ledger.write_lock import LOCK_TIMEOUT, WriteLock
+from dpolicy.ledger.write_lock import LOCK_TIMEOUT, StoreLock
 
 _HEAD = "SELECT sequence, digest FROM head"
 _LAST = "SELECT sequence, digest FROM record ORDER BY sequence DESC LIMIT 1"
@@ -47,7 +47,7 @@ class SqliteStore:
         self._log_path = Path(f"{self._path}-wal")
         self._wait, self._vfs = wait, vfs
         prepare_file(self._path, self._name)
-        self._writers, self._readers = WriteLock(self._name, wait), WriteLock(self._name, wait)
+        self._write_lock, self._read_lock = StoreLock(self._name, wait), StoreLock(self._name, wait)
         self._writer: apsw.Connection | None = self._connect()
         self._reader: apsw.Connection | None = self._connect()
         with translate_sqlite_errors(self._name):
@@ -63,7 +63,7 @@ class SqliteStore:
     @contextmanager
     def open_for_writing(self) -> Iterator[LogWriter]:
         """Hold the write lock across all processes; commit when the block ends normally."""
-        with self._writers.held():
+        with self._write_lock.held():
             connection = self._begin()
             log = _SqliteLog(connection, self._name)
             try:
@@ -83,7 +83,7 @@ class SqliteStore:
 
     def load_snapshot(self) -> tuple[int, bytes] | None:
         """Return the snapshot, or None if it is damaged or belongs to another ledger."""
-        with self._readers.held(), translate_sqlite_errors(self._name):
+        with self._read_lock.held(), translate_sqlite_errors(self._name):
             connection = self._require_open(self._reader)
             for row in connection.execute("SELECT sequence, digest, data FROM snapshot"):
                 sequence, digest, data = row
@@ -93,7 +93,7 @@ class SqliteStore:
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Replace the snapshot."""
-        with self._writers.held():
+        with self._write_lock.held():
             connection = self._begin()
             try:
                 with translate_sqlite_errors(self._name):
@@ -122,7 +122,7 @@ class SqliteStore:
         return connection
 
     def _fetch_page(self, sequence: int, limit: int) -> tuple[Head, Sequence[Record]]:
-        with self._readers.held(), translate_sqlite_errors(self._name):
+        with self._read_lock.held(), translate_sqlite_errors(self._name):
             connection = self._require_open(self._reader)
             return _read_head(connection), _read_records(connection, sequence, limit)
 

@@ -114,7 +114,7 @@ def _evaluate(call: ApiRequest, evaluation: dict[str, Any]) -> dict[str, Any]:
         return {"decision": False, "context": {"code": code, "reason": detail}}
     context = {
         "policy": decision.policy,
-        "broken": list(decision.broken),
+        "exceeded": list(decision.exceeded_rules),
         "uncovered": list(decision.uncovered),
         "would-fit": [dict(offer) for offer in decision.counter_offers],
         "needs-second-person": needs_approval,

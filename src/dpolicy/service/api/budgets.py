@@ -71,7 +71,7 @@ def handle_rules(call: ApiRequest) -> ApiResponse:
 
 def handle_policy(call: ApiRequest) -> ApiResponse:
     """Return the texts and warnings of the active policy."""
-    policy, record = call.decision_point.read_state(
+    policy, record = call.decision_point.read_entries(
         lambda state: (state.policy, state.policy_record)
     )
     if policy is None:

@@ -23,7 +23,7 @@ EXPORT_CHUNK_SIZE = 64_000
 
 def handle_head(call: ApiRequest) -> ApiResponse:
     """Return number and hash of the last record."""
-    call.decision_point.read_state(lambda state: None)  # reads new records of other servers
+    call.decision_point.read_entries(lambda state: None)  # reads new records of other servers
     head = call.decision_point.head
     return ApiResponse({"sequence": head.sequence, "head": head.digest.hex()})
 
@@ -31,7 +31,7 @@ def handle_head(call: ApiRequest) -> ApiResponse:
 def handle_records(call: ApiRequest) -> ApiResponse:
     """Return the records after record `behind`, with their hashes and the hash before them."""
     behind, limit = call.query["behind"], call.query["limit"]
-    call.decision_point.read_state(lambda state: None)
+    call.decision_point.read_entries(lambda state: None)
     if behind > call.decision_point.head.sequence:
         raise RequestRefused("not-found", f"the ledger has no record {behind}")
     previous = next(call.decision_point.records(behind - 1)).digest if behind else GENESIS

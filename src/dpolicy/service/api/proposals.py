@@ -8,7 +8,7 @@ from dpolicy.errors import RequestRefused
 from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
 from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.releases.decision import Decision
-from dpolicy.service.api.releases import BECAUSE_FIELD
+from dpolicy.service.api.releases import BECAUSE_BODY
 from dpolicy.service.auth.principal import EVERY_ROLE, Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
 
@@ -125,7 +125,7 @@ ENDPOINTS = (
         handle_approve,
         _ANSWERERS,
         "AnsweredProposal",
-        BECAUSE_FIELD,
+        BECAUSE_BODY,
         problems=(*_PROBLEMS, *_EXECUTION_PROBLEMS),
     ),
     Endpoint(
@@ -136,7 +136,7 @@ ENDPOINTS = (
         handle_reject,
         _ANSWERERS,
         "AnsweredProposal",
-        BECAUSE_FIELD,
+        BECAUSE_BODY,
         problems=_PROBLEMS,
     ),
     Endpoint(

@@ -75,7 +75,7 @@ _COMMIT_BODY = RecordShape(
     {"used": RecordField(ReleaseShape(), "mechanisms that were run, if fewer than reserved")},
     lambda values, _: values["used"],
 )
-BECAUSE_FIELD = RecordShape(
+BECAUSE_BODY = RecordShape(
     "a reason",
     {"because": RecordField(TextShape(), "reason, stored in the ledger", default="")},
     lambda values, _: str(values["because"]),
@@ -259,7 +259,7 @@ def _show_proposed_release(call: ApiRequest, release: str) -> ApiResponse:
 
 
 def _newest_proposal(call: ApiRequest, release: str) -> Proposal | None:
-    return call.decision_point.read_state(lambda state: state.newest_proposal("release", release))
+    return call.decision_point.read_entries(lambda state: state.newest_proposal("release", release))
 
 
 def _ensure_visible(call: ApiRequest, owner: str) -> None:
@@ -288,7 +288,7 @@ def handle_list_releases(call: ApiRequest) -> ApiResponse:
     def first_page(state: LedgerState) -> list[dict[str, Any]]:
         return list(islice(matching(state), query["limit"]))
 
-    page = call.decision_point.read_state(first_page)
+    page = call.decision_point.read_entries(first_page)
     next_before = page[-1]["sequence"] if len(page) == query["limit"] else None
     return ApiResponse({"releases": page, "before": next_before})
 
@@ -367,7 +367,7 @@ ENDPOINTS = (
         handle_void,
         _ENDERS,
         "EndedReservation",
-        BECAUSE_FIELD,
+        BECAUSE_BODY,
         problems=("invalid", *_END_PROBLEMS, "because-missing"),
         may_need_approval=True,
     ),

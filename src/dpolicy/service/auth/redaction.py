@@ -58,7 +58,7 @@ def _select_releases_by(
             if entry and state.charge_groups[entry.charge_group].by == person
         )
 
-    return point.read_state(select) if candidates else candidates
+    return point.read_entries(select) if candidates else candidates
 
 
 def _find_spenders(payload: Any) -> Iterator[str]:

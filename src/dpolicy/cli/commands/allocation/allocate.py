@@ -88,8 +88,8 @@ def _print(result: AllocationResult, dry_run: bool) -> None:
 
 def _reason(candidate: RejectedCandidate) -> str:
     """Return why a candidate was not selected."""
-    if candidate.refusal_reasons:
-        return "; ".join(candidate.refusal_reasons)
+    if candidate.rejection_reasons:
+        return "; ".join(candidate.rejection_reasons)
     rules = ", ".join(
         f"{b.rule} @ {b.unit}" + (f" (price {b.price:.4g})" if b.price else "")
         for b in candidate.binding

@@ -84,7 +84,7 @@ def handle_release_list(request: Request) -> Response:
 def handle_release(request: Request) -> Response:
     """Show one release with its decision."""
     decision_point, name = decision_point_for(request), request.path_params["release"]
-    entry, expires = decision_point.read_state(
+    entry, expires = decision_point.read_entries(
         lambda state: (state.entries.get(name), state.open_reservations.get(name))
     )
     if entry is None:

@@ -91,7 +91,7 @@ def build_burndown(
     spent = np.array([loss for loss, _ in charges])
     counts = [releases for _, releases in charges]
     exhaustion_date, estimate_months = None, 0
-    if section.granularities.frames[section.granularities.frame_of[number]].period is None:
+    if section.granularities.for_rule(number).period is None:
         exhaustion_date, estimate_months = _estimate_exhaustion(
             section, number, months, spent, today
         )

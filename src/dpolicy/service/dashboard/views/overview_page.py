@@ -86,7 +86,7 @@ class RuleGroup:
             "name": self.name,
             "rules": self.rule_count,
             "tightest": self.share,
-            "broken": self.exceeded_count,
+            "exceeded": self.exceeded_count,
         }
 
 
@@ -129,7 +129,7 @@ class OverviewPage:
             "rules": {
                 "total": self.rule_count,
                 "kept": self.kept_count,
-                "broken": self.exceeded_count,
+                "exceeded": self.exceeded_count,
             },
             "releases": dict(self.release_counts),
             "pending": self.pending_count,
@@ -199,13 +199,12 @@ def _rank_scopes(
     scopes = scope_numbers(policy, table.numbers)
     for position in positions[order].tolist():
         by_scope.setdefault(int(scopes[position]), []).append(position)
-    return [sorted(rules, key=lambda p: (_renews(table, p), p)) for rules in by_scope.values()]
+    return [sorted(rules, key=lambda p: (_has_period(table, p), p)) for rules in by_scope.values()]
 
 
-def _renews(table: RuleStatusTable, position: int) -> bool:
-    granularities = table.section.granularities
-    frame = granularities.frame_of[table.numbers[position]]
-    return granularities.frames[frame].period is not None
+def _has_period(table: RuleStatusTable, position: int) -> bool:
+    granularity = table.section.granularities.for_rule(int(table.numbers[position]))
+    return granularity.period is not None
 
 
 def _build_rows(
@@ -219,7 +218,7 @@ def _build_rows(
     for positions in scopes:
         burndown = None
         for position in positions:
-            if burndown is not None or _renews(table, position):
+            if burndown is not None or _has_period(table, position):
                 continue
             number = int(table.numbers[position])
             charges = state.max_groups_charged_to_rule(number)

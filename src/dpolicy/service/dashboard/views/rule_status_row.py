@@ -97,7 +97,7 @@ def build_rule_status_row(table: RuleStatusTable, position: int) -> RuleStatusRo
     section, number = table.section, int(table.numbers[position])
     rule = section.compiled.rules[number]
     share = float(used_shares(table, np.array([position]))[0])
-    period = section.granularities.frames[section.granularities.frame_of[number]].period
+    period = section.granularities.for_rule(number).period
     return RuleStatusRow(
         RuleKey(rule.name, rule.unit, rule.each_release),
         rule.policies,

@@ -37,7 +37,7 @@ def recent_blocks(
 
     The result is empty for lifetime budgets, sliding windows and unlimited budgets.
     """
-    period = section.granularities.frames[section.granularities.frame_of[rule.number]].period
+    period = section.granularities.for_rule(rule.number).period
     if segments is None or period is None or is_window(period):
         return ()
     arrays = segments.to_arrays()

@@ -16,9 +16,9 @@ from tests.reference.adversary import Filter, TwoPoint, attack
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, renyi
-from dpolicy.privacy.filter import build_bound_arrays, fits_budget, is_within
 from dpolicy.privacy.loss import Loss, make_loss, zero_loss
 from dpolicy.privacy.loss_arrays import loss_to_row, losses_to_array
+from dpolicy.privacy.privacy_filter import build_bound_arrays, fits_budget, is_within
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     BudgetBound,
