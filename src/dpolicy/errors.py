@@ -42,7 +42,7 @@ class PredicateFailed(DPolicyError):
 
 
 class LocatedMessage(Protocol):
-    """A message that prints itself with its position in a text."""
+    """A message with its position in a text."""
 
     def __str__(self) -> str: ...
 

@@ -393,7 +393,11 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
     ),
     "a void without a reason": (updated(8, because=" "), 8, "`unused` has no `because`"),
     "a void after its time": (updated(8, at="2999-01-01T00:00:00+00:00"), 8, "after its time"),
-    "an expiry before its time": (expired, 8, "`unused` expired before its time"),
+    "an expiry before its time": (
+        expired,
+        8,
+        "`unused` was recorded as expired before its expiry time",
+    ),
     "a release is relabelled as cheaper": (relabelled(epsilon=1), 11, "other mechanisms"),
     "a release is relabelled as another": (relabelled(name="late"), 11, "`fine` has the id `late`"),
     "a relabelling without a reason": (relabelled(because=""), 11, "has no `because`"),

@@ -34,7 +34,7 @@ from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.snapshot import read_snapshot, write_snapshot
 from dpolicy.releases.decision import Decision
 
-NOT_AS_PROPOSED = "an approved proposal was not carried out as proposed"
+NOT_AS_PROPOSED = "an approved proposal was not executed as proposed"
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-1.json"
 
 
@@ -188,7 +188,7 @@ def test_the_audit_detects_an_approval_that_was_not_carried_out() -> None:
     other = started()
     proposed(other, "a")
     assert any("by the person who made it" in f for f in tampered(other, alone))
-    assert any("not carried out as proposed" in f for f in tampered(other, agreed))
+    assert any("not executed as proposed" in f for f in tampered(other, agreed))
     assert any("is pending approval as proposal" in f for f in tampered(other, decided))
     expired = VoidProposed(at, "ana", "a", "never started")
     assert any("no release `a`" in f for f in tampered(other, expired))

@@ -64,13 +64,19 @@ def test_a_reservation_can_be_ended_after_a_snapshot(store: MemoryStore) -> None
     assert point.submit(pure("r0", "0.1")).replayed
 
 
-@pytest.mark.parametrize("what", ["garbage", "cut", "other code", "other history"])
+@pytest.mark.parametrize(
+    "what", ["empty", "garbage", "cut", "ahead", "other code", "other history"]
+)
 def test_an_invalid_snapshot_is_not_used(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     sequence, data = store.load_snapshot() or (0, b"")
     records = list(store.records_after(0))
-    if what == "garbage":
+    if what == "empty":
+        data = b""
+    elif what == "ahead":
+        sequence += 1
+    elif what == "garbage":
         data = b"x" * len(data)
     elif what == "cut":
         data = data[: len(data) // 2]

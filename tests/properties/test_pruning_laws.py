@@ -1,4 +1,4 @@
-"""Pruning changes no decision: random policy sets against the naive twin (trust R9, theory T3)."""
+"""Pruning changes no decision: random policy sets against the naive twin (theory T3)."""
 
 from __future__ import annotations
 

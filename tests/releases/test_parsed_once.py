@@ -269,6 +269,26 @@ def test_a_body_that_was_changed_is_parsed_again(point: DecisionPoint) -> None:
         point.submit(invalid)
 
 
+def test_the_mechanisms_of_a_parsed_release_cannot_be_changed() -> None:
+    (mechanism,) = release_from_plain(
+        {
+            "release": "r",
+            "mechanisms": [
+                {
+                    "mechanism": {"kind": "gaussian", "sigma": 2},
+                    "labels": {"stage": "final"},
+                    "also": {"user-month": {"sensitivity": 2}},
+                    "where": [{"country": ["CH"]}],
+                }
+            ],
+        }
+    ).mechanisms
+    for mapping in (mechanism.labels, mechanism.restatements, *mechanism.where):
+        changeable: Any = mapping
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            changeable["stage"] = "tuning"
+
+
 def test_an_author_is_set_without_parsing(counter: ParseCounter) -> None:
     release = release_from_plain(plain("r"))
     changed = release_with_author(release, "ana")

@@ -83,7 +83,7 @@ class Segments:
 
     @property
     def bytes_used(self) -> int:
-        """Size of the arrays in bytes, including reserved room."""
+        """Size of the arrays in bytes, including unused capacity."""
         return self._low.nbytes + self._high.nbytes + self._amounts.nbytes
 
     def add(self, region: Region, row: SegmentAmounts) -> None:

@@ -88,11 +88,11 @@ def audit_ledger(store: LedgerStore) -> AuditReport:
             check_chain(state.head, record)
             event = from_bytes(record.payload)
             state.now = first_day_of_month(event.at)
-            problems = [*_check_event(state, event, store), *_check_carried_out(approved, event)]
+            problems = [*_check_event(state, event, store), *_check_executed(approved, event)]
             findings += [AuditFinding(record.sequence, problem) for problem in problems]
             state.fold([record])
             approved = _find_approved_event(event, store)
-        problems = list(_check_carried_out(approved, None))
+        problems = list(_check_executed(approved, None))
         findings += [AuditFinding(state.sequence, problem) for problem in problems]
     except LedgerUnavailable:
         raise
@@ -176,7 +176,7 @@ def _find_approved_event(event: Event, store: LedgerStore) -> Event | None:
     return None
 
 
-def _check_carried_out(proposal: Event | None, event: Event | None) -> Iterator[str]:
+def _check_executed(proposal: Event | None, event: Event | None) -> Iterator[str]:
     """Check that the record after an approval carries out the proposal unchanged."""
     match proposal, event:
         case None, _:
@@ -195,7 +195,7 @@ def _check_carried_out(proposal: Event | None, event: Event | None) -> Iterator[
         case _:
             is_done = False
     if not is_done:
-        yield "an approved proposal was not carried out as proposed"
+        yield "an approved proposal was not executed as proposed"
 
 
 def _check_policy(state: LedgerState, event: PolicyApplied) -> Iterator[str]:
@@ -223,9 +223,9 @@ def _check_end(
     is_past_expiry = state.open_reservations[event.release] < event.at
     if isinstance(event, ReleaseExpired):
         if not is_past_expiry:
-            yield f"`{event.release}` expired before its time"
+            yield f"`{event.release}` was recorded as expired before its expiry time"
     elif is_past_expiry:
-        yield f"`{event.release}` was ended after its time"
+        yield f"`{event.release}` was committed or voided after it expired"
     if isinstance(event, ReleaseVoided):
         yield from _check_because(event.release, event.because)
     if isinstance(event, ReleaseCommitted) and event.body is not None:

@@ -39,7 +39,7 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
-#: A reservation that is not ended within this time expires: it stays charged for ever.
+#: A reservation that is not ended within this time expires: it stays charged permanently.
 RESERVATION_LIFETIME = timedelta(hours=24)
 
 

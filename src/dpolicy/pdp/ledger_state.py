@@ -300,7 +300,7 @@ class LedgerState:
     def _find_or_add_group(self, body: Any, record: Record, month: int) -> int:
         """Return the number of the charge group of a release body."""
         if not isinstance(body, dict):
-            raise LedgerDamaged("record has a `body` of the wrong shape")
+            raise LedgerDamaged("record has an invalid `body`")
         key = (body.get("by", ""), mechanism_bytes(record.payload), month)
         number = self._group_numbers.get(key) if isinstance(key[0], str) else None
         if number is None:

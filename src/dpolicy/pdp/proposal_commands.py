@@ -1,6 +1,6 @@
 """Proposals: commands that need a second approver.
 
-One person proposes and another answers; an approved proposal is carried out at once, in the same
+One person proposes and another answers; an approved proposal is executed immediately, in the same
 commit as the answer. A proposal is an event, so it outlives servers and is shared between them. It
 reserves no budget: the decision point decides it when it is approved. The access file of the
 service determines which commands need a proposal, not the ledger.

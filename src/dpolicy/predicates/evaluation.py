@@ -2,7 +2,8 @@
 
 The closures follow CEL on the fragment of the tree. `&&`, `||`, `all` and `exists` return a result
 if one operand decides it, in any order, and raise an error only otherwise. `exists_one` and all
-other operators raise every error. An error is `PredicateFailed`, never "no match" (T7).
+other operators raise every error. An error is `PredicateFailed`, never "no match"
+(SECURITY.md, item 3).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The text is CEL over `attributes`, `labels`, `mechanism` and `by`. Google's implementation parses
 and type-checks it. Only a fragment is accepted that is fast to evaluate and that the implication
 check can analyse. Closures of this package evaluate it. An evaluation error raises an exception
-that denies the request; it never means "no match" (threat T7).
+that denies the request; it never means "no match" (SECURITY.md, item 3).
 """
 
 from __future__ import annotations

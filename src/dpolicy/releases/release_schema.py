@@ -1,8 +1,8 @@
 """The vocabulary of releases (attributes and labels), and the input of predicates.
 
-A label, attribute or value outside the schema is an error, never "no match" (threat T6). Lists of
-text are sets: they are sorted and duplicates are removed before a predicate reads them, so that no
-predicate can depend on their order.
+A label, attribute or value outside the schema is an error, never "no match" (SECURITY.md, item 3).
+Lists of text are sets: they are sorted and duplicates are removed before a predicate reads them, so
+that no predicate can depend on their order.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class _Invalid:
 
 INVALID: Final = _Invalid()
 
-#: ASCII only, so that names that look the same are the same (threat T25). `×`, `@` and brackets
-#: are reserved for rule names.
+#: ASCII only, so that different names never look identical (SECURITY.md, item 5). `×`, `@` and
+#: brackets are reserved for rule names.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
 
 
@@ -234,7 +234,7 @@ class ListShape:
         if report_too_many(len(node.items), self.most, node, report):
             return INVALID
         if len(node.items) < self.least:
-            message = f"expected {self.title} with an entry, got an empty list"
+            message = f"expected {self.title} with at least one entry, got an empty list"
             report("P007", message, node.span, None)
             return INVALID
         values = [self.shape.read(item, report) for item in node.items]

@@ -15,12 +15,12 @@ _HIDDEN = re.compile("[\ud800-\udfff\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 #: Suggested fixes for the most frequent errors of the YAML parser, by the start of their message.
 _REMEDIES = {
     "mapping values are not allowed": (
-        "indent it like its neighbours, or quote text that contains `: `"
+        "indent this line like the lines around it, or quote text that contains `: `"
     ),
     "could not find expected ':'": "write `key: value`, with a space after the colon",
     "found unexpected ':'": "put a space after the colon, or quote the text",
-    "did not find expected key": "indent it like its neighbours",
-    "did not find expected '-'": "indent it like its neighbours, or start it with `- `",
+    "did not find expected key": "indent this line like the lines around it",
+    "did not find expected '-'": "indent this line like the lines around it, or start it with `- `",
     "found character that cannot start": "quote the text",
 }
 

@@ -25,7 +25,7 @@ def print_decision(decision: Decision) -> None:
     for reason in decision.reasons:
         click.echo(f"  {_reason_text(reason)}")
     for offer in decision.counter_offers:
-        click.echo(f"  would be allowed: {_offer_text(offer)}")
+        click.echo(f"  would be allowed with: {_offer_text(offer)}")
 
 
 def _reason_text(reason: Reason) -> str:

@@ -1,8 +1,8 @@
 """Authorization of releases: author, restricted labels, and whether approval is needed.
 
 Labels are resolved by the active policy, including defaults, so omitting a restricted label does
-not bypass the check (threat T6). The policy must still be active when the operation is executed
-(`Authorization`).
+not bypass the check (SECURITY.md, item 4). The policy must still be active when the operation is
+executed (`Authorization`).
 """
 
 from __future__ import annotations

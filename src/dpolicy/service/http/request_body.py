@@ -1,7 +1,7 @@
 """Strict parsing of request bodies (JSON, checked by shapes) and query parameters.
 
 A duplicate key, an unknown key, NaN, a number out of range and an unpaired surrogate are errors;
-the parser never guesses (threats T13, T23, T25).
+the parser never guesses (SECURITY.md, item 5).
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _print(result: AllocationResult, dry_run: bool) -> None:
     for price in result.prices if dry_run else ():
         click.echo(
             f"shadow price of {price.rule.name} @ {price.rule.unit}: "
-            f"about {price.marginal_utility:.4g} utility per unit of {price.notion}"
+            f"about {price.marginal_utility:.4g} more utility for one more {price.notion}"
         )
 
 
