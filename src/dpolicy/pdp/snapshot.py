@@ -19,7 +19,6 @@ from dpolicy import __version__
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedSection, enforce
 from dpolicy.balances.segments import Segments
-from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import PolicyApplied, from_bytes
 from dpolicy.pdp.charge_groups import ChargeGroup, SpendingTotals
@@ -76,10 +75,11 @@ def _build_header(state: LedgerState) -> dict[str, Any]:
     }
 
 
-#: Errors of a snapshot that is damaged, cut off, or of another ledger.
+#: Errors of a snapshot that is damaged or cut off. `LedgerDamaged` is not among them: a ledger that
+#: is shorter than its snapshot was replaced by an older copy, and that must be reported.
 _INVALID = (
     *(ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration),
-    *(EOFError, OSError, BadZipFile, LedgerDamaged),
+    *(EOFError, OSError, BadZipFile),
 )
 
 
