@@ -266,7 +266,7 @@ def test_gates_that_are_refused(database: Database) -> None:
         "privacy": Privacy(epsilon=1.0),
         "metadata": table_metadata(),
     }
-    with pytest.raises(OperationRejected, match="`selected`"):
+    with pytest.raises(OperationRejected, match="`selected=True`"):
         GatedReader(Gate(point, time={"from": "2026-10-01"}), database.connection, **arguments)
     with pytest.raises(OperationRejected, match="protects `add-remove`"):
         GatedReader(Gate(point, relation="change"), database.connection, **arguments)
