@@ -1,10 +1,10 @@
-"""Readings of scenario S3 against the published bars: which of them could have been run?
+"""Variants of scenario S3, compared with the published bars of the paper.
 
-For each reading and total budget: utility and the costliest user-month on data that has a time,
-beside the bars of DPolicy or of the baseline. Readings differ in the share of requests that read
-such data, in what a cohort keeps apart (every month, or past, four months and future), in what the
-budget of a month covers (such data, or everything), and in whether static requests are charged to
-the month they name or to every one.
+For each variant and total budget, the script prints the utility and the costliest user-month on
+data that has a time, beside the bars of DPolicy or of the baseline. Variants differ in the share of
+requests that read such data, in the blocks that a cohort tracks (every month, or past, four months
+and future), in what the budget of a month covers (such data, or everything), and in whether static
+requests are charged to the month that they name or to every month.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from dpolicy.text.yaml_reader import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One way to read the scenario; `timed` None leaves the labels of the workload."""
+class Variant:
+    """Variant of the scenario; if `timed` is None, the labels of the workload do not change."""
 
     name: str
     timed: float | None = None
@@ -51,40 +51,42 @@ class Reading:
     baseline: bool = False
 
 
-READINGS = (
-    Reading("every month", coarse=False),
-    Reading("past, four months, future (as run)"),
-    Reading("as run, two thirds timed", 2 / 3),
-    Reading("as run, 70 % timed", 0.7),
-    Reading("as run, three quarters timed", 0.75),
-    Reading("as run, 80 % timed", 0.8),
-    Reading("as run, budget for everything", everything=True),
-    Reading("every month, budget for everything", coarse=False, everything=True),
-    Reading("the same, static in every month", None, False, True, True),
-    Reading("baseline, half timed", baseline=True),
-    Reading("baseline, three quarters timed", 0.75, baseline=True),
+VARIANTS = (
+    Variant("every month", coarse=False),
+    Variant("past, four months, future (as run)"),
+    Variant("as run, two thirds timed", 2 / 3),
+    Variant("as run, 70 % timed", 0.7),
+    Variant("as run, three quarters timed", 0.75),
+    Variant("as run, 80 % timed", 0.8),
+    Variant("as run, budget for everything", everything=True),
+    Variant("every month, budget for everything", coarse=False, everything=True),
+    Variant("the same, static in every month", None, False, True, True),
+    Variant("baseline, half timed", baseline=True),
+    Variant("baseline, three quarters timed", 0.75, baseline=True),
 )
 
 
 def main() -> None:
-    """Print a line for each reading and total."""
+    """Print a row for each variant and total budget."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--total", type=int, choices=TOTALS, action="append")
-    parser.add_argument("--reading", type=int, action="append", help="its number, from 0")
-    said = parser.parse_args()
-    print(f"{'reading':36} {'ε_t':>3} {'utility':>8} {'bar':>6} {'%':>6} {'month':>6} {'bar':>5}")
-    for number in said.reading or range(len(READINGS)):
-        for total in said.total or TOTALS:
-            print(line(READINGS[number], total), flush=True)
+    parser.add_argument(
+        "--variant", type=int, action="append", help="number of the variant, from 0"
+    )
+    options = parser.parse_args()
+    print(f"{'variant':36} {'ε_t':>3} {'utility':>8} {'bar':>6} {'%':>6} {'month':>6} {'bar':>5}")
+    for number in options.variant or range(len(VARIANTS)):
+        for total in options.total or TOTALS:
+            print(table_row(VARIANTS[number], total), flush=True)
 
 
-def line(reading: Reading, total: int) -> str:
-    """The line of a reading at a total."""
-    system = BASELINE if reading.baseline else OURS
-    run = EvaluationRun("S3", total, system, "efficient", timed=reading.timed)
+def table_row(variant: Variant, total: int) -> str:
+    """Run a variant at a total budget and return its row of the table."""
+    system = BASELINE if variant.baseline else OURS
+    run = EvaluationRun("S3", total, system, "efficient", timed=variant.timed)
     workload = workload_for(run)
-    policy = policy_of_reading(reading, run, workload)
-    arrivals = charged(reading, workload, resolve_arrivals(workload, policy))
+    policy = policy_for_variant(variant, run, workload)
+    arrivals = charge_variant_blocks(variant, workload, resolve_arrivals(workload, policy))
     simulation = Simulation(policy, STRATEGIES[run.strategy], SCHEDULE)
     outcomes = list(simulation.run(arrivals, ROUNDS))
     utility = sum(outcome.utility for outcome in outcomes)
@@ -92,36 +94,38 @@ def line(reading: Reading, total: int) -> str:
     bar = published_value("S3", system, "utility", total) or 0
     month = published_value("S3", system, "month", total) or 0
     return (
-        f"{reading.name:36} {total:3} {utility / 1e6:8.3f} {bar / 1e6:6.2f} "
+        f"{variant.name:36} {total:3} {utility / 1e6:8.3f} {bar / 1e6:6.2f} "
         f"{100 * (utility / bar - 1):+6.1f} {spent['month']:6.2f} {month:5.2f}"
     )
 
 
-def policy_of_reading(reading: Reading, run: EvaluationRun, workload: Workload) -> CompiledPolicy:
-    """The policy of the scenario, with the budget of a month on everything if so read."""
-    if not reading.everything:
+def policy_for_variant(variant: Variant, run: EvaluationRun, workload: Workload) -> CompiledPolicy:
+    """Return the policy of the scenario; the budget of a month can cover everything."""
+    if not variant.everything:
         return policy_for(run, workload)
     sources = policy_sources(workload, run.total, as_run=True, baseline=False, profile="classic")
     text = sources[-1].text.replace("when: '\"a1\" in attributes'", "when: always")
     return compile_policy([*sources[:-1], Source("policies.yaml", text)])
 
 
-def charged(reading: Reading, workload: Workload, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
-    """The requests, charged to the blocks of a reading."""
-    if reading.baseline or SCHEDULE.rotation is None:
+def charge_variant_blocks(
+    variant: Variant, workload: Workload, arrivals: Sequence[Arrival]
+) -> Sequence[Arrival]:
+    """Return the requests, charged to the blocks of the variant."""
+    if variant.baseline or SCHEDULE.rotation is None:
         return arrivals
-    if reading.coarse:
+    if variant.coarse:
         return charge_coarse_blocks(workload, arrivals, SCHEDULE.rotation)
-    if not reading.static_everywhere:
+    if not variant.static_everywhere:
         return arrivals
     return [
-        arrival if "a1" in said["attributes"] else _always(arrival)
-        for said, arrival in zip(workload.requests, arrivals, strict=True)
+        arrival if "a1" in request["attributes"] else _charge_all_time(arrival)
+        for request, arrival in zip(workload.requests, arrivals, strict=True)
     ]
 
 
-def _always(arrival: Arrival) -> Arrival:
-    """The same request, charged to all of time."""
+def _charge_all_time(arrival: Arrival) -> Arrival:
+    """Return a copy of the request that is charged to all time blocks."""
     (mechanism,) = arrival.mechanisms
     boxes = () if mechanism.region is None else mechanism.region.boxes
     region = region_from_boxes((*box[:-1], ALL_TIME) for box in boxes)
