@@ -91,8 +91,10 @@ def _schema(size: Size) -> Iterator[str]:
         risk = rng.choices(("low", "medium", "high"), (8, 1, 1))[0]
         ties = rng.sample(range(size.categories), min(size.categories, rng.randint(1, 4)))
         first_level, second_level = sorted(rng.sample(range(len(names)), 2))
-        others = ", ".join(f"c{tie}" for tie in ties[1:])
-        memberships = f"{names[first_level]}: [c{ties[0]}], {names[second_level]}: [{others}]"
+        other_categories = ", ".join(f"c{tie}" for tie in ties[1:])
+        memberships = (
+            f"{names[first_level]}: [c{ties[0]}], {names[second_level]}: [{other_categories}]"
+        )
         yield f"    a{number}: {{risk: {risk}, {memberships}}}"
     yield "  labels:"
     values = ", ".join(f"v{setting}" for setting in range(size.settings))

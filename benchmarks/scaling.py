@@ -42,7 +42,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     print(
-        f"{'':34} {'requests/round':>14} {'rules kept':>10} {'s/round':>9} {'MB':>5} {'selected':>8}"
+        f"{'':34} {'requests/round':>14} {'rules kept':>10} {'s/round':>9} {'MB':>5} "
+        f"{'selected':>8}"
     )
     for dimension, size in [*(("times the requests", n) for n in (1, 2, 4)), *RULES, *PARTITIONS]:
         with get_context("spawn").Pool(1) as pool:

@@ -79,7 +79,7 @@ def dpolicy(
     return run
 
 
-def run_installed(
+def run_installed_command(
     *arguments: str, cwd: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the installed command in a separate process with additional environment variables."""
@@ -314,16 +314,16 @@ def test_rules_writes_a_graph(dpolicy: Any) -> None:
 
 def test_the_installed_command_returns_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(BROKEN, "utf-8")
-    process = run_installed("check", "policy.yaml", cwd=tmp_path)
+    process = run_installed_command("check", "policy.yaml", cwd=tmp_path)
     assert process.returncode == 3
     assert process.stderr.startswith("policy.yaml:11:11: error P020")
-    assert run_installed("check", "nowhere", cwd=tmp_path).returncode == 1
-    assert run_installed("chek", cwd=tmp_path).returncode == 64
+    assert run_installed_command("check", "nowhere", cwd=tmp_path).returncode == 1
+    assert run_installed_command("chek", cwd=tmp_path).returncode == 64
 
 
 def test_output_works_on_an_ascii_terminal(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY, "utf-8")
-    process = run_installed(
+    process = run_installed_command(
         "rules", "policy.yaml", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0"
     )
     assert process.returncode == 0, process.stderr
@@ -333,7 +333,7 @@ def test_output_works_on_an_ascii_terminal(tmp_path: Path) -> None:
 def test_a_lone_surrogate_is_reported_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(r'{"dpolicy": 1, "name": "\ud800"}', "utf-8")
     for form in ("text", "json"):
-        process = run_installed("check", "policy.json", "--format", form, cwd=tmp_path)
+        process = run_installed_command("check", "policy.json", "--format", form, cwd=tmp_path)
         assert process.returncode == 3
         assert "Traceback" not in process.stderr
 

@@ -126,7 +126,7 @@ def test_touched_days_by_brute_force(seed: int) -> None:
         read = {d for a, b in intervals for d in brute.days_between(a, b)}
         dst_blocks = brute.group_by_block(block_key(dst), sorted(read))
         days = touched_days(*intervals)
-        assert group_size(src, dst, days) == brute.max_blocks_touched(block_key(src), dst_blocks), (
+        assert group_size(src, dst, days) == brute.max_touched_blocks(block_key(src), dst_blocks), (
             src,
             dst,
         )
@@ -145,7 +145,7 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
         first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
         last = first + timedelta(days=rng.randrange(120))
         read = brute.days_between(first, last)
-        expected = brute.max_blocks_touched(block_key(src), brute.windows(read, length), set(read))
+        expected = brute.max_touched_blocks(block_key(src), brute.windows(read, length), set(read))
         assert group_size(src, sliding(length), touched_days((first, last))) == expected
         cover = -(-min(length, len(read)) // 9)
         assert group_size(sliding(9), sliding(length), touched_days((first, last))) == cover
@@ -178,7 +178,7 @@ def test_tumbling_periods_by_brute_force() -> None:
             src = tumbling(n, origin)
             dst = tumbling(m, origin + timedelta(days=phase))
             whole = [b for b in brute.group_by_block(block_key(dst), days) if len(b) == m]
-            assert group_size(src, dst, None) == brute.max_blocks_touched(block_key(src), whole), (
+            assert group_size(src, dst, None) == brute.max_touched_blocks(block_key(src), whole), (
                 n,
                 m,
                 phase,

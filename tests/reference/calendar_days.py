@@ -40,7 +40,7 @@ def group_by_block(key: Key, days: Iterable[date]) -> list[list[date]]:
     return list(groups.values())
 
 
-def max_blocks_touched(
+def max_touched_blocks(
     src: Key, windows: Iterable[Iterable[date]], read: set[date] | None = None
 ) -> int:
     """Return the largest number of `src` blocks that one window touches."""

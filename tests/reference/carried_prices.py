@@ -22,7 +22,7 @@ def opportunity_cost(
     candidate: Candidate,
     cohorts: int | None,
 ) -> float:
-    """Return the average price of the candidate's budget shares in `rounds`, oldest round first."""
+    """Return the decayed average price of the candidate's shares; the oldest round is first."""
     counted = [
         (age, paid)
         for age, paid in enumerate(reversed(rounds))

@@ -323,8 +323,8 @@ def label_values(definitions: Body, labels: Body) -> dict[str, Any] | None:
 def steps(units: Mapping[str, Any], stated: str, unit: str, entry: Body) -> int | None:
     """Return the number of stated units that must be removed to remove the data of one `unit`.
 
-    A stated unit that also holds other data is removed and its remaining part is added again (two
-    steps). If the mechanism is additive, removing the part takes one step.
+    A stated unit that also holds other data that is read is removed and its other part is added
+    again (two steps). If the mechanism is additive, removing the part takes one step.
     """
     src, dst = units[stated].get("period"), units[unit].get("period")
     if stated == unit:
