@@ -64,8 +64,8 @@ def main() -> None:
             for strategy in options.strategy or STRATEGIES:
                 for source in sources:
                     run = Run(scenario, total, strategy, rounds, options.baseline, source)
-                    with get_context("spawn").Pool(1) as alone:
-                        utility, text = alone.apply(execute, (run,))
+                    with get_context("spawn").Pool(1) as pool:
+                        utility, text = pool.apply(execute, (run,))
                     print(text, flush=True)
                     utilities.setdefault(strategy, []).append(utility)
             if not options.workloads:

@@ -1,8 +1,8 @@
-"""How long it takes to compile policies of several sizes, and to match a mechanism.
+"""Time to compile policies of several sizes, and to match a mechanism.
 
-Run as `python benchmarks/compile.py`; prints one table a subject. The best of a few runs is shown,
-since machines are noisy; memory is the growth of the process's peak, each size in a process of its
-own.
+Run `python benchmarks/compile.py`. It prints one row per size. Times are the best of a few runs,
+because machines are noisy. Memory is the growth of the peak memory of a process; each size runs in
+a separate process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIGHT = "{low: {epsilon: 1}, medium: {epsilon: 1}, high: {epsilon: 1}}"
 
 @dataclass(frozen=True)
 class Size:
-    """How many of everything a policy set has."""
+    """Number of elements of each kind in a policy set."""
 
     attributes: int
     categories: int = 100
@@ -57,7 +57,7 @@ _UNITS = {
 
 
 def policy_text(size: Size) -> str:
-    """A policy set of the given size, the same every time."""
+    """Return the policy set of a size; the same text in every run."""
     units = list(_UNITS)[: size.units]
     listed = ", ".join(units)
     return "\n".join(
@@ -80,20 +80,22 @@ def policy_text(size: Size) -> str:
 
 
 def _schema(size: Size) -> Iterator[str]:
-    chosen = random.Random(1)
+    rng = random.Random(1)
     names = ("member", "strong", "weak")[: size.levels]
     yield "schema:"
     yield "  categories:"
     for number in range(size.categories):
-        yield f"    c{number}: {{risk: {chosen.choice(('low', 'medium', 'high'))}}}"
+        yield f"    c{number}: {{risk: {rng.choice(('low', 'medium', 'high'))}}}"
     yield "  attributes:"
     for number in range(size.attributes):
-        risk = chosen.choices(("low", "medium", "high"), (8, 1, 1))[0]
-        ties = chosen.sample(range(size.categories), min(size.categories, chosen.randint(1, 4)))
-        closer, looser = sorted(chosen.sample(range(len(names)), 2))
-        more = ", ".join(f"c{tie}" for tie in ties[1:])
-        said = f"{names[closer]}: [c{ties[0]}], {names[looser]}: [{more}]"
-        yield f"    a{number}: {{risk: {risk}, {said}}}"
+        risk = rng.choices(("low", "medium", "high"), (8, 1, 1))[0]
+        ties = rng.sample(range(size.categories), min(size.categories, rng.randint(1, 4)))
+        first_level, second_level = sorted(rng.sample(range(len(names)), 2))
+        other_categories = ", ".join(f"c{tie}" for tie in ties[1:])
+        memberships = (
+            f"{names[first_level]}: [c{ties[0]}], {names[second_level]}: [{other_categories}]"
+        )
+        yield f"    a{number}: {{risk: {risk}, {memberships}}}"
     yield "  labels:"
     values = ", ".join(f"v{setting}" for setting in range(size.settings))
     for number in range(max(size.extensions, 1)):
@@ -111,18 +113,18 @@ def _extension(number: int, size: Size) -> Iterator[str]:
     yield f"      - {{name: any, when: always, budget: {{times: {size.settings}}}}}"
 
 
-def timed_compile(text: str) -> tuple[float, CompiledPolicy]:
-    """Seconds for one compilation, and its result."""
+def time_compilation(text: str) -> tuple[float, CompiledPolicy]:
+    """Return the seconds of one compilation, and its result."""
     start = time.perf_counter()
     compiled = compile_policy([Source("policy.yaml", text)])
     return time.perf_counter() - start, compiled
 
 
 def measure(name: str, repetitions: int) -> dict[str, object]:
-    """One row of the table, measured in this process."""
+    """Measure one row of the table in this process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = policy_text(SIZES[name])
-    runs = [timed_compile(text) for _ in range(repetitions)]
+    runs = [time_compilation(text) for _ in range(repetitions)]
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     compiled = runs[-1][1]
     return {
@@ -131,31 +133,38 @@ def measure(name: str, repetitions: int) -> dict[str, object]:
         "kept": compiled.kept_count,
         "seconds": min(seconds for seconds, _ in runs),
         "memory": (after - before) / 1024,
-        **matching(compiled),
+        **measure_matching(compiled),
     }
 
 
-def matching(compiled: CompiledPolicy) -> dict[str, float]:
-    """Microseconds to match a mechanism of ten attributes, cold and warm, and the answer's size."""
-    chosen = random.Random(2)
+def measure_matching(compiled: CompiledPolicy) -> dict[str, float]:
+    """Return the µs to match ten attributes (cold, warm) and the mean number of matched rules."""
+    rng = random.Random(2)
     names = sorted(compiled.checked_policy_set.vocabulary.schema.attributes)
     labels = dict.fromkeys(compiled.checked_policy_set.vocabulary.schema.labels, "v0")
-    facts = [PredicateInput(tuple(sorted(chosen.sample(names, 10))), labels) for _ in range(200)]
+    inputs = [PredicateInput(tuple(sorted(rng.sample(names, 10))), labels) for _ in range(200)]
     index = compiled.cumulative.index
-    cold, warm = _lap(index.matching_rules, facts), _lap(index.matching_rules, facts)
-    answer = sum(len(index.matching_rules(f)) for f in facts) / len(facts)
-    return {"cold": cold, "warm": warm, "answer": answer}
+    cold, warm = (
+        _mean_microseconds(index.matching_rules, inputs),
+        _mean_microseconds(index.matching_rules, inputs),
+    )
+    matched = sum(len(index.matching_rules(predicate_input)) for predicate_input in inputs) / len(
+        inputs
+    )
+    return {"cold": cold, "warm": warm, "matched": matched}
 
 
-def _lap(function: Callable[[PredicateInput], object], facts: list[PredicateInput]) -> float:
+def _mean_microseconds(
+    function: Callable[[PredicateInput], object], inputs: list[PredicateInput]
+) -> float:
     start = time.perf_counter()
-    for fact in facts:
-        function(fact)
-    return (time.perf_counter() - start) / len(facts) * 1e6
+    for predicate_input in inputs:
+        function(predicate_input)
+    return (time.perf_counter() - start) / len(inputs) * 1e6
 
 
-def rows(repetitions: int) -> Iterator[dict[str, object]]:
-    """Each size in a process of its own."""
+def measure_all(repetitions: int) -> Iterator[dict[str, object]]:
+    """Measure each size in a separate process."""
     for name in SIZES:
         call = [sys.executable, __file__, "--one", name, "--repetitions", str(repetitions)]
         yield json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
@@ -166,16 +175,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--one", choices=list(SIZES))
     parser.add_argument("--repetitions", type=int, default=3)
-    chosen = parser.parse_args()
-    if chosen.one:
-        print(json.dumps(measure(chosen.one, chosen.repetitions)))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one, options.repetitions)))
         return
-    heads = ("rules", 10), ("kept", 9), ("seconds", 9), ("MB", 7), ("µs match", 10), ("answer", 8)
-    print(f"{'policy':<34}" + "".join(f"{head:>{width}}" for head, width in heads))
-    for row in rows(chosen.repetitions):
+    columns = (
+        ("rules", 10),
+        ("kept", 9),
+        ("seconds", 9),
+        ("MB", 7),
+        ("µs match", 10),
+        ("matched", 8),
+    )
+    print(f"{'policy':<34}" + "".join(f"{column:>{width}}" for column, width in columns))
+    for row in measure_all(options.repetitions):
         print(
             f"{row['policy']:<34}{row['rules']:>10,}{row['kept']:>9,}{row['seconds']:>9.3f}"
-            f"{row['memory']:>7.0f}{row['warm']:>10.0f}{row['answer']:>8.0f}"
+            f"{row['memory']:>7.0f}{row['warm']:>10.0f}{row['matched']:>8.0f}"
         )
 
 

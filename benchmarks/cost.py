@@ -21,7 +21,7 @@ UNITS = (
 
 
 def families(n: int) -> dict[str, Mechanism]:
-    """Return mechanisms with parameters that depend on `n`, so that no cache has them."""
+    """Return mechanisms with parameters that depend on `n`, so that no cached cost is used."""
     jitter = Fraction(n, 10**6)
     return {
         "gaussian": Gaussian(Fraction(10) + jitter, Fraction(1)),

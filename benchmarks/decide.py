@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,33 +67,33 @@ def bodies(
     count: int, prefix: str, pipelines: int = 10**9, attributes: int = ATTRIBUTES
 ) -> list[dict[str, Any]]:
     """Return small releases of three attributes each; the same in every run."""
-    chosen = random.Random(0)
-    kinds = [
+    rng = random.Random(0)
+    mechanisms = [
         {
-            "mechanism": {"kind": "gaussian", "sigma": Fraction(chosen.choice((500, 800)))},
+            "mechanism": {"kind": "gaussian", "sigma": Fraction(rng.choice((500, 800)))},
             "unit": "user",
-            "attributes": sorted(f"a{n}" for n in chosen.sample(range(attributes), 3)),
+            "attributes": sorted(f"a{n}" for n in rng.sample(range(attributes), 3)),
         }
         for _ in range(min(count, pipelines))
     ]
     return [
-        {"release": f"{prefix}{number}", "mechanisms": [kinds[number % len(kinds)]]}
+        {"release": f"{prefix}{number}", "mechanisms": [mechanisms[number % len(mechanisms)]]}
         for number in range(count)
     ]
 
 
-def timed(call: Callable[[], Result]) -> tuple[float, Result]:
+def measure_seconds(call: Callable[[], Result]) -> tuple[float, Result]:
     """Return the seconds that a call takes, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
 
 
-def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
+def print_decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
     """Print the time per decision after recorded releases, and the time to open the ledger."""
     store = MemoryStore()
-    point = DecisionPoint(store)
-    point.apply(compiled)
+    decision_point = DecisionPoint(store)
+    decision_point.apply(compiled)
     records = list(store.records_after(0))
     for body in bodies(history, "past", pipelines):  # written without deciding
         request = parse_request(body)
@@ -101,33 +102,39 @@ def decisions(history: int, pipelines: int, compiled: CompiledPolicy) -> None:
         )
         records.append(next_record(records[-1], event))
     past = MemoryStore(records)
-    reading, point = timed(lambda: DecisionPoint(past))
-    adding, _ = timed(lambda: point.check(bodies(1, "first")[0]))
-    new = bodies(3000, "new", pipelines)
-    laps = sorted(timed(lambda b=body: point.submit(b))[0] for body in new)  # type: ignore[misc]
-    data = point.read_state(write_snapshot)
-    past.save_snapshot(point.read_state(lambda state: state.sequence), data)
-    opening, _ = timed(lambda: DecisionPoint(past))
+    reading_seconds, decision_point = measure_seconds(lambda: DecisionPoint(past))
+    charging_seconds, _ = measure_seconds(lambda: decision_point.check(bodies(1, "first")[0]))
+    new_bodies = bodies(3000, "new", pipelines)
+    submissions = [partial(decision_point.submit, body) for body in new_bodies]
+    times = sorted(measure_seconds(submission)[0] for submission in submissions)
+    data = decision_point.read_state(write_snapshot)
+    past.save_snapshot(decision_point.read_state(lambda state: state.sequence), data)
+    opening_seconds, _ = measure_seconds(lambda: DecisionPoint(past))
     print(
-        f"{history:>9,}{min(history, pipelines):>11,}{laps[1500] * 1e3:>9.2f}"
-        f"{laps[2970] * 1e3:>9.2f}{history / reading:>12,.0f}{history / (reading + adding):>12,.0f}"
-        f"{opening:>9.2f}{len(data) / 2**20:>8.0f}"
+        f"{history:>9,}{min(history, pipelines):>11,}{times[1500] * 1e3:>9.2f}"
+        f"{times[2970] * 1e3:>9.2f}{history / reading_seconds:>12,.0f}"
+        f"{history / (reading_seconds + charging_seconds):>12,.0f}"
+        f"{opening_seconds:>9.2f}{len(data) / 2**20:>8.0f}"
     )
 
 
-def durable(
-    name: str, make: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int
+def print_durable_decisions(
+    name: str, open_store: Callable[[], LedgerStore], compiled: CompiledPolicy, count: int
 ) -> None:
     """Print durable decisions per second, with one client and with 64 waiting clients."""
-    point = DecisionPoint(make())
-    point.apply(compiled)
-    alone, _ = timed(lambda: [point.submit(body) for body in bodies(count, "alone", 200, 3)])
+    decision_point = DecisionPoint(open_store())
+    decision_point.apply(compiled)
+    alone_seconds, _ = measure_seconds(
+        lambda: [decision_point.submit(body) for body in bodies(count, "alone", 200, 3)]
+    )
     with ThreadPoolExecutor(64) as clients:
-        many = bodies(8 * count, "many", 200, 3)
-        together, _ = timed(lambda: list(clients.map(point.submit, many)))
-    rates = count / alone, 8 * count / together
+        many_bodies = bodies(8 * count, "many", 200, 3)
+        shared_seconds, _ = measure_seconds(
+            lambda: list(clients.map(decision_point.submit, many_bodies))
+        )
+    rates = count / alone_seconds, 8 * count / shared_seconds
     print(f"{name:<12}{rates[0]:>12,.0f}{rates[1]:>14,.0f}{rates[1] / rates[0]:>8.1f}×")
-    point.close()
+    decision_point.close()
 
 
 def main() -> None:
@@ -136,24 +143,28 @@ def main() -> None:
     parser.add_argument("--history", type=int, nargs="*", default=[100_000])
     parser.add_argument("--pipelines", type=int, nargs="*", default=[2_000, 100_000])
     parser.add_argument("--durable", type=int, default=300)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     compiled = policy()
     print(f"{compiled.kept_count:,} kept rules; decisions in memory, then opening the ledger")
     print(
         f"{'past':>9}{'different':>11}{'p50 ms':>9}{'p99 ms':>9}{'events/s':>12}"
         f"{'and added':>12}{'opening':>9}{'MB':>8}"
     )
-    for history in chosen.history:
-        for pipelines in chosen.pipelines:
-            decisions(history, pipelines, compiled)
+    for history in options.history:
+        for pipelines in options.pipelines:
+            print_decisions(history, pipelines, compiled)
     print("\ndurable decisions per second, 100 rules")
     print(f"{'store':<12}{'alone':>12}{'64 clients':>14}")
-    few = policy(attributes=3)
+    small_policy = policy(attributes=3)
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "ledger.db"
-        durable("SQLite", lambda: SqliteStore(str(place)), few, chosen.durable)
+        path = Path(folder) / "ledger.db"
+        print_durable_decisions(
+            "SQLite", lambda: SqliteStore(str(path)), small_policy, options.durable
+        )
     with running() as server:
-        durable("PostgreSQL", lambda: PostgresStore(server.url), few, chosen.durable)
+        print_durable_decisions(
+            "PostgreSQL", lambda: PostgresStore(server.url), small_policy, options.durable
+        )
 
 
 if __name__ == "__main__":

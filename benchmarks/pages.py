@@ -1,7 +1,7 @@
-"""How long the pages of the dashboard take with many rules and a long history, in CPU time.
+"""CPU time of the dashboard pages with many rules and a long ledger.
 
-Prints a table of views and of whole pages for 10,000 rules and 100,000 releases: of pipelines that
-ask the same again and again, and of releases that are all different. Sizes can be given.
+Prints a table of pages for 10,000 rules and 100,000 releases. One column is for pipelines that
+repeat the same releases, one for releases that are all different. Options set the sizes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from typing import Any
 
 from benchmarks.decide import ANSWER, bodies, policy
@@ -26,7 +27,7 @@ from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import local_access
 from dpolicy.service.http.limits import ServiceLimits
 
-#: What is fetched, and what it is called.
+#: Paths of the fetched pages, by the name of the row.
 PAGES = {
     "overview": "/",
     "overview, one attribute": "/?attribute=a7",
@@ -41,19 +42,19 @@ PAGES = {
 }
 
 
-def history(compiled: CompiledPolicy, releases: int, distinct: int) -> MemoryStore:
-    """A ledger of a year, written as it would have been, without deciding."""
+def make_ledger(compiled: CompiledPolicy, releases: int, distinct: int) -> MemoryStore:
+    """Return the ledger of a year with allowed releases, written without deciding them."""
     first = MemoryStore()
     DecisionPoint(first).apply(compiled)
     applied = read_event(first, 1)
     assert isinstance(applied, PolicyApplied)
-    at = "2025-11-01T00:00:00+00:00"
-    start = PolicyApplied(at, "", "", applied.digest, applied.sources, ())
+    timestamp = "2025-11-01T00:00:00+00:00"
+    start = PolicyApplied(timestamp, "", "", applied.digest, applied.sources, ())
     records: list[Record] = [next_record(None, start)]
     for number, body in enumerate(bodies(releases, "past", distinct)):
-        when = date(2025, 11, 1).toordinal() + number * 365 // releases
+        day = date(2025, 11, 1).toordinal() + number * 365 // releases
         event = ReleaseDecided(
-            f"{date.fromordinal(when)}T10:00:00+00:00",
+            f"{date.fromordinal(day)}T10:00:00+00:00",
             "",
             body["release"],
             parse_request(body).body,
@@ -66,8 +67,8 @@ def history(compiled: CompiledPolicy, releases: int, distinct: int) -> MemorySto
     return MemoryStore(records)
 
 
-def spent(call: Callable[[], Any]) -> float:
-    """Milliseconds of CPU time of the best of three calls."""
+def cpu_milliseconds(call: Callable[[], Any]) -> float:
+    """Return the smallest CPU time of three calls, in milliseconds."""
     best = float("inf")
     for _ in range(3):
         before = time.process_time()
@@ -76,26 +77,33 @@ def spent(call: Callable[[], Any]) -> float:
     return best * 1000
 
 
+def get_page(client: TestClient, path: str) -> None:
+    """Get a page; raise an error if the response is not a success."""
+    client.get(path).raise_for_status()
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--releases", type=int, default=100_000)
     parser.add_argument("--different", type=int, nargs="*", default=[2_000, 100_000])
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     compiled = policy()
-    print(f"{compiled.kept_count:,} kept rules, {chosen.releases:,} releases; CPU time in ms")
+    print(f"{compiled.kept_count:,} kept rules, {options.releases:,} releases; CPU time in ms")
     columns = []
-    for distinct in chosen.different:
-        point = DecisionPoint(history(compiled, chosen.releases, distinct))
+    for distinct in options.different:
+        decision_point = DecisionPoint(make_ledger(compiled, options.releases, distinct))
         limits = ServiceLimits(rate=1e9, burst=1e9)
-        with TestClient(create_app(point, local_access, limits), "http://localhost") as client:
+        with TestClient(
+            create_app(decision_point, local_access, limits), "http://localhost"
+        ) as client:
             started = time.process_time()
             client.get("/").raise_for_status()
             times = {"first overview": (time.process_time() - started) * 1000}
             for name, path in PAGES.items():
-                times[name] = spent(lambda path=path: client.get(path).raise_for_status())  # type: ignore[misc]
+                times[name] = cpu_milliseconds(partial(get_page, client, path))
         columns.append(times)
-    print(f"{'':<28}" + "".join(f"{f'{n:,} different':>20}" for n in chosen.different))
+    print(f"{'':<28}" + "".join(f"{f'{n:,} different':>20}" for n in options.different))
     for name in columns[0]:
         print(f"{name:<28}" + "".join(f"{times[name]:>20,.0f}" for times in columns))
 

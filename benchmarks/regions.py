@@ -1,9 +1,10 @@
-"""How long a decision takes where places are told apart, and what the segments weigh.
+"""Time of a decision on partitioned data, and memory of the segments.
 
-Two shapes: the paper's (a partition of 204,800 values in ranges, 12 of 24 cohorts at a time that
-change every 500 releases, 181 rules of which 33 are kept, 14 orders), and three partitions of
-50 × 120 × 10 with random boxes. The column before the last is the same after a tenth of the
-history: the time goes with the bounds drawn, not with the size of the domain.
+The script measures two shapes. One is the paper's: a partition of 204,800 values in ranges, 12 of
+24 cohorts at a time that change every 500 releases, 181 rules of which 33 are kept, and 14 orders.
+The other has three partitions of 50 × 120 × 10 values with random boxes. The column before the
+last is the median after a tenth of the history: the time depends on the number of drawn bounds, not
+on the size of the domain.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ORDERS = "2, 2.5, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024"
 
 
 def policy(partitions: str) -> CompiledPolicy:
-    """The rules of the paper's second scenario: 181, most of them implied by the one for all."""
+    """Return the 181 rules of the paper's second scenario; the global rule implies most of them."""
     risks = ["high"] * 15 + ["medium"] * 15 + ["low"] * 120
     random.Random(1).shuffle(risks)
     levels = ("member", "strong", "weak")
@@ -48,102 +49,108 @@ def policy(partitions: str) -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", "\n".join(lines) + "\n")])
 
 
-def bodies(where: Callable[[random.Random, int], dict[str, Any]], count: int) -> Iterator[Any]:
-    """Releases of four attributes, most of them the popular ones."""
-    chosen = random.Random(7)
-    popular = [1 / (n + 1) for n in range(150)]
+def bodies(
+    draw_selection: Callable[[random.Random, int], dict[str, Any]], count: int
+) -> Iterator[Any]:
+    """Yield releases of up to four attributes, drawn with Zipf weights."""
+    rng = random.Random(7)
+    weights = [1 / (n + 1) for n in range(150)]
     for number in range(count):
-        names = {f"a{n}" for n in chosen.choices(range(150), popular, k=4)}
+        names = {f"a{n}" for n in rng.choices(range(150), weights, k=4)}
         yield {
             "release": f"r{number}",
             "mechanisms": [
                 {
-                    "mechanism": {"kind": "gaussian", "sigma": Fraction(chosen.choice((20, 50)))},
+                    "mechanism": {"kind": "gaussian", "sigma": Fraction(rng.choice((20, 50)))},
                     "unit": "user",
                     "attributes": sorted(names),
-                    "where": [where(chosen, number)],
+                    "where": [draw_selection(rng, number)],
                 }
             ],
         }
 
 
-def slots(chosen: random.Random, number: int) -> dict[str, Any]:
-    """A range of the partition, for the 12 cohorts of the week."""
-    size = int(204_800 * chosen.betavariate(1, 5)) + 1
-    start, cohort = chosen.randrange(204_800 - size), number // 500
+def draw_slots(rng: random.Random, number: int) -> dict[str, Any]:
+    """Draw a range of the partition, for the 12 active cohorts."""
+    size = int(204_800 * rng.betavariate(1, 5)) + 1
+    start, cohort = rng.randrange(204_800 - size), number // 500
     return {
         "slot": {"from": Fraction(start), "to": Fraction(start + size)},
         "cohort": {"from": Fraction(cohort), "to": Fraction(cohort + 11)},
     }
 
 
-def boxes(chosen: random.Random, _: int) -> dict[str, Any]:
-    """A box of three partitions."""
+def draw_boxes(rng: random.Random, _: int) -> dict[str, Any]:
+    """Draw a box of three partitions."""
 
     def side(size: int) -> dict[str, Fraction]:
-        low, high = sorted(chosen.sample(range(size), 2))
+        low, high = sorted(rng.sample(range(size), 2))
         return {"from": Fraction(low), "to": Fraction(high)}
 
     return {"x": side(50), "y": side(120), "z": side(10)}
 
 
-def measured(name: str, compiled: CompiledPolicy, where: Any, history: int) -> None:
-    """Charge a history, then time decisions of the same kind."""
+def print_row(name: str, compiled: CompiledPolicy, draw_selection: Any, history: int) -> None:
+    """Charge a history, then measure decisions on similar releases."""
     enforced = enforce(compiled)
-    of = enforced.cumulative
-    balances = of.empty_balances()
+    section = enforced.cumulative
+    balances = section.empty_balances()
 
-    def resolved(body: Any) -> tuple[ResolvedMechanism, ...]:
+    def resolve(body: Any) -> tuple[ResolvedMechanism, ...]:
         mechanisms, problems = resolve_release(release_from_body(body), enforced)
         if problems:
             raise problems[0]
         return mechanisms
 
-    asked = [resolved(body) for body in bodies(where, history + 300)]
+    requests = [resolve(body) for body in bodies(draw_selection, history + 300)]
     early = (0.0, 0.0)
     start = time.process_time()
-    for number, mechanisms in enumerate(asked[:history]):
-        matches = [of.compiled.index.match(m.predicate_input) for m in mechanisms]
-        for charge in charges_by_region(of, mechanisms, matches):
+    for number, mechanisms in enumerate(requests[:history]):
+        matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
+        for charge in charges_by_region(section, mechanisms, matches):
             balances.add(charge, 1)
         if number == history // 10:
-            early = timings(enforced, balances, asked[history:])
-    adding = time.process_time() - start
+            early = decision_times(enforced, balances, requests[history:])
+    seconds = time.process_time() - start
     gc.collect()
-    found = timings(enforced, balances, asked[history:])
-    cells = sum(len(segments) for segments in balances.segments.values())
+    final = decision_times(enforced, balances, requests[history:])
+    segment_count = sum(len(segments) for segments in balances.segments.values())
     size = sum(s.bytes_used for s in balances.segments.values()) + balances.finite.nbytes
     print(
-        f"{name:<26}{compiled.kept_count:>7}{history:>9,}{cells:>11,}{size / 2**20:>8.0f}"
-        f"{found[0]:>9.2f}{found[1]:>9.2f}{early[0]:>9.2f}{adding / history * 1e3:>10.2f}"
+        f"{name:<26}{compiled.kept_count:>7}{history:>9,}{segment_count:>11,}{size / 2**20:>8.0f}"
+        f"{final[0]:>9.2f}{final[1]:>9.2f}{early[0]:>9.2f}{seconds / history * 1e3:>10.2f}"
     )
 
 
-def timings(enforced: EnforcedPolicy, balances: Any, asked: list[Any]) -> tuple[float, float]:
-    """The median and the worst of a hundred of decisions, in ms."""
-    laps = []
-    for mechanisms in asked:
-        fresh = [replace(mechanism) for mechanism in mechanisms]
+def decision_times(
+    enforced: EnforcedPolicy, balances: Any, requests: list[Any]
+) -> tuple[float, float]:
+    """Return the median and the 99th percentile of the decision times in ms."""
+    times = []
+    for mechanisms in requests:
+        copies = [replace(mechanism) for mechanism in mechanisms]
         start = time.process_time()
-        decide(enforced, balances, fresh)
-        laps.append((time.process_time() - start) * 1e3)
-    laps.sort()
-    return laps[len(laps) // 2], laps[int(len(laps) * 0.99)]
+        decide(enforced, balances, copies)
+        times.append((time.process_time() - start) * 1e3)
+    times.sort()
+    return times[len(times) // 2], times[int(len(times) * 0.99)]
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--scale", type=float, default=1.0, help="how much of the history")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the length of the history"
+    )
     scale = parser.parse_args().scale
     print(
-        f"{'shape':<26}{'rules':>7}{'past':>9}{'cells':>11}{'MB':>8}{'p50 ms':>9}{'p99 ms':>9}"
+        f"{'shape':<26}{'rules':>7}{'past':>9}{'segments':>11}{'MB':>8}{'p50 ms':>9}{'p99 ms':>9}"
         f"{'at 1/10':>9}{'ms/charge':>10}"
     )
-    paper = policy("{slot: {from: 0, to: 204799}, cohort: {from: 0, to: 23}}")
-    measured("204,800 × 24 cohorts", paper, slots, int(6000 * scale))
-    three = policy("{x: {from: 0, to: 49}, y: {from: 0, to: 119}, z: {from: 0, to: 9}}")
-    measured("50 × 120 × 10 boxes", three, boxes, int(5000 * scale))
+    paper_policy = policy("{slot: {from: 0, to: 204799}, cohort: {from: 0, to: 23}}")
+    print_row("204,800 × 24 cohorts", paper_policy, draw_slots, int(6000 * scale))
+    box_policy = policy("{x: {from: 0, to: 49}, y: {from: 0, to: 119}, z: {from: 0, to: 9}}")
+    print_row("50 × 120 × 10 boxes", box_policy, draw_boxes, int(5000 * scale))
 
 
 if __name__ == "__main__":

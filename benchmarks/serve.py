@@ -1,9 +1,9 @@
 """Throughput and latency of a server, and the CPU time of importing the client.
 
 `PYTHONPATH=. python benchmarks/serve.py` starts servers on SQLite and PostgreSQL. 64 clients submit
-releases, each the next one after the response to the last one. It prints submissions per second,
-the median and the 99th percentile of the latency, and the CPU time of the server per submission.
-Then it requests budgets and pages for a policy of 10,000 rules with 100,000 releases.
+releases; each client waits for a response before it submits again. The script prints submissions
+per second, the median and the 99th percentile of the latency, and the CPU time of the server per
+submission. Then it requests budgets and pages for a policy of 10,000 rules with 100,000 releases.
 `PYTHONPATH=. python benchmarks/serve.py import` prints only the CPU time of the import.
 """
 
@@ -120,10 +120,10 @@ def measure_submissions(name: str, ledger: str, seconds: float) -> None:
 
 def write_large_ledger(ledger: str, releases: int) -> None:
     """Write a ledger with 10,000 rules and many releases, without deciding the releases."""
-    point = DecisionPoint(open_store(ledger))
-    point.apply(many_rules())
-    last = list(point.records())[-1]
-    point.close()
+    decision_point = DecisionPoint(open_store(ledger))
+    decision_point.apply(many_rules())
+    last = list(decision_point.records())[-1]
+    decision_point.close()
     store = open_store(ledger)
     batch = []
     for number, body in enumerate(bodies(releases, "past", 2_000), 1):

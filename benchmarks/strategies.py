@@ -86,8 +86,8 @@ def pareto(vectors: NDArray[np.int64]) -> NDArray[np.int64]:
 def find_contested(costs: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the vectors into which the candidates do not all fit."""
     total = np.minimum(costs.astype(np.float64).sum(axis=0), float(INFINITE))
-    held: NDArray[np.bool_] = np.any(total[:-1] <= room[:, :-1], axis=1)
-    return room[~held]
+    all_fit: NDArray[np.bool_] = np.any(total[:-1] <= room[:, :-1], axis=1)
+    return room[~all_fit]
 
 
 def draw_rows(

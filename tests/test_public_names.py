@@ -1,4 +1,4 @@
-"""What `import dpolicy` offers is one readable list, and quick to import."""
+"""`import dpolicy` offers a sorted list of names and loads no heavy library."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import pytest
 import dpolicy
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert dpolicy.__all__ == sorted(dpolicy.__all__)
     for name in dpolicy.__all__:
         assert getattr(dpolicy, name) is not None
 
 
-def test_other_names_are_not() -> None:
+def test_an_unknown_name_raises_an_attribute_error() -> None:
     with pytest.raises(AttributeError):
         _ = dpolicy.nothing_of_that_name
 
 
-def test_importing_it_loads_nothing_heavy() -> None:
+def test_the_import_loads_no_heavy_library() -> None:
     code = "import dpolicy, sys; print([m for m in ('numpy', 'yaml', 'z3') if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""The README's tour does what it says: its commands are run in a fresh directory, in order."""
+"""The commands of the README's tour work, in order, in an empty directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 COMMANDS = re.findall(r"^\$ dpolicy (.+)$", README, re.MULTILINE)
 
 
-def test_the_tour_runs(
+def test_the_commands_of_the_tour_succeed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -24,20 +24,20 @@ def test_the_tour_runs(
     assert (tmp_path / "tour" / "rules.svg").read_text("utf-8").startswith("<svg")
 
 
-def test_the_rules_shown_are_the_rules_printed(
+def test_the_readme_contains_the_printed_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     exit_code(["init", "tour"])
     exit_code(["rules", "tour"])
     printed = capsys.readouterr().out
-    shown = re.search(r"```text\n(\d+ of .+?)```", README, re.DOTALL)
-    assert shown is not None
-    for line in shown.group(1).strip().splitlines():
+    match = re.search(r"```text\n(\d+ of .+?)```", README, re.DOTALL)
+    assert match is not None
+    for line in match.group(1).strip().splitlines():
         assert line in printed.splitlines()
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     root = Path(__file__).parent.parent
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (root / target).exists(), target

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent.parent / "examples" / "wikimedia"
 SCRIPT = FOLDER / "show.py"
 
 
-def test_the_four_figures() -> None:
+def test_the_four_costs_equal_the_stated_figures() -> None:
     rows = runpy.run_path(str(SCRIPT))["rows"]()
     figures = [float(rho) for _, rho, _, _ in rows]
     assert figures == pytest.approx([0.015, 0.465, 14.415, 0.735], rel=1e-5)
@@ -19,12 +19,12 @@ def test_the_four_figures() -> None:
     assert stated == [0.015, 14.415, 0.735]
 
 
-def test_rho_is_never_above_what_is_stated() -> None:
+def test_the_daily_cost_is_at_most_the_stated_figure() -> None:
     rows = runpy.run_path(str(SCRIPT))["rows"]()
     assert rows[0][1] <= 0.015
 
 
-def test_a_year_of_daily_releases() -> None:
+def test_a_year_of_daily_releases_is_allowed() -> None:
     allowed, worst = runpy.run_path(str(FOLDER / "year.py"))["year"]()
     assert allowed == 365
     spent = {unit: rho for unit, (_, rho) in worst.items()}
@@ -32,7 +32,7 @@ def test_a_year_of_daily_releases() -> None:
     assert spent == pytest.approx({unit: 0.015 * n for unit, n in days.items()}, rel=1e-5)
 
 
-def test_a_promise_for_ever_ends_the_releases() -> None:
+def test_a_lifetime_budget_ends_the_releases_as_the_page_states() -> None:
     lasts = runpy.run_path(str(FOLDER / "year.py"))["lasts"]
     page = (FOLDER / "README.md").read_text("utf-8")
     for epsilon in (2, 5, 10):

@@ -38,9 +38,9 @@ def visits() -> pl.DataFrame:
 
 def release_histograms(limits: Contributions, sigma: float) -> list[dict[str, float]]:
     """Return the histograms that the policy allows, on a new in-memory ledger."""
-    point = DecisionPoint(":memory:")
-    point.apply(POLICY)
-    gate, records, random = Gate(point), visits(), np.random.default_rng(2)
+    decision_point = DecisionPoint(":memory:")
+    decision_point.apply(POLICY)
+    gate, records, random = Gate(decision_point), visits(), np.random.default_rng(2)
     histograms = []
     for day in JANUARY:
         noisy_counts = {"kind": "gaussian", "sigma": sigma}

@@ -72,9 +72,9 @@ def rows() -> list[tuple[str, Fraction, str, str]]:
 def main() -> None:
     """Print the table."""
     print(f"{'counted for':<38}{'ρ':>9}{'ε at 1e-6':>11}{'paper ρ':>9}   assumes")
-    for what, value, paper, why in rows():
+    for description, value, paper, assumption in rows():
         epsilon = zcdp_to_epsilon(value, DELTA)
-        print(f"{what:<38}{float(value):>9.4f}{epsilon:>11.3f}{paper:>9}   {why}")
+        print(f"{description:<38}{float(value):>9.4f}{epsilon:>11.3f}{paper:>9}   {assumption}")
 
 
 if __name__ == "__main__":

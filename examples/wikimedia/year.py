@@ -34,20 +34,20 @@ def release(day: date) -> dict[str, Any]:
     return {"release": f"page-views-{day}", "mechanisms": [{**mechanism, "time": when}]}
 
 
-def days_allowed(point: DecisionPoint) -> Iterator[date]:
+def submit_daily_releases(decision_point: DecisionPoint) -> Iterator[date]:
     """Submit one day after another and yield the allowed days, until a release is denied."""
     day = NEW_YEAR
-    while day < NEW_YEAR + timedelta(2 * DAYS) and point.submit(release(day)).allowed:
+    while day < NEW_YEAR + timedelta(2 * DAYS) and decision_point.submit(release(day)).allowed:
         yield day
         day += timedelta(1)
 
 
 def year() -> tuple[int, dict[str, tuple[str, float]]]:
     """Return the number of allowed days, and the rule and ρ of the fullest block by unit."""
-    point = _start_decision_point(POLICY)
-    allowed = len(list(days_allowed(point)))
+    decision_point = _start_decision_point(POLICY)
+    allowed = len(list(submit_daily_releases(decision_point)))
     worst: dict[str, tuple[str, float]] = {}
-    for balance in point.budgets():
+    for balance in decision_point.budgets():
         rule, rho = balance.rule, balance.spent["rho"] or 0.0
         if rho > worst.get(rule.unit, ("", 0.0))[1]:
             worst[rule.unit] = rule.name, rho
@@ -57,13 +57,13 @@ def year() -> tuple[int, dict[str, tuple[str, float]]]:
 def lasts(epsilon: int) -> int:
     """Return the number of days that are allowed if a user has this lifetime ε."""
     text = POLICY.replace(LIFETIME_BUDGET, f"{{epsilon: {epsilon}}}")
-    return len(list(days_allowed(_start_decision_point(text))))
+    return len(list(submit_daily_releases(_start_decision_point(text))))
 
 
 def _start_decision_point(text: str) -> DecisionPoint:
-    point = DecisionPoint(MemoryStore())
-    point.apply(compile_policy([Source("policy.yaml", text)]))
-    return point
+    decision_point = DecisionPoint(MemoryStore())
+    decision_point.apply(compile_policy([Source("policy.yaml", text)]))
+    return decision_point
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from tests.allocation.sample_rounds import candidate, points, small_policy
-from tests.reference import market as reference
+from tests.reference import carried_prices as reference
 
 from dpolicy.allocation.carried_prices import CarriedPrices
 from dpolicy.allocation.problem.candidates import demands_by_rule
@@ -57,7 +57,7 @@ def test_opportunity_costs_match_the_reference(seed: int) -> None:
         section, demands_by_rule(section.granularities, candidates), len(candidates), cohort_axis
     )
     assert costs == pytest.approx(
-        [reference.later(section, rounds, c, cohort_axis) for c in candidates]
+        [reference.opportunity_cost(section, rounds, c, cohort_axis) for c in candidates]
     )
 
 

@@ -16,10 +16,10 @@ import pytest
 from tests.pdp.strategies import COUNTRIES
 from tests.pdp.test_stateful import memory, quick, run
 from tests.reference import model as naive
-from tests.reference import places
+from tests.reference import rule_blocks
 from tests.reference import rules as twin
-from tests.reference.model import Model, Past, Standing
-from tests.reference.places import Block, Placed
+from tests.reference.model import BlockStatus, Model, PastRelease
+from tests.reference.rule_blocks import Block, PlacedMechanism
 from tests.reference.rules import PolicyDict, Rule
 
 from dpolicy.errors import DPolicyError, OperationRejected
@@ -88,7 +88,7 @@ def days(first: str, last: str = "") -> dict[str, str]:
 )
 def test_blocks_have_the_names_of_the_calendar(period: str, names: list[str]) -> None:
     some = frozenset(date.fromisoformat(f"2026-{day}") for day in ("10-31", "11-01", "11-02"))
-    assert [name for name, _ in places.spans(period, some)] == names
+    assert [name for name, _ in rule_blocks.time_blocks(period, some)] == names
 
 
 @pytest.mark.parametrize(
@@ -107,34 +107,40 @@ def test_blocks_have_the_names_of_the_calendar(period: str, names: list[str]) ->
 def test_which_partitions_split(unit: str, when: str, axes: list[str]) -> None:
     policy_set = policy(unit, 1, when)
     [rule] = twin.expand(policy_set, "policies")
-    assert [name for name in SCHEMA["partitions"] if places.splits(policy_set, rule, name)] == axes
+    assert [
+        name for name in SCHEMA["partitions"] if rule_blocks.can_split(policy_set, rule, name)
+    ] == axes
 
 
 def test_locations_are_in_the_order_of_the_axes() -> None:
     policy_set = policy("user-month", 1)
     [rule] = twin.expand(policy_set, "policies")
-    requested = [Placed(time=days("2026-10-31", "2026-11-01"))]
+    requested = [PlacedMechanism(time=days("2026-10-31", "2026-11-01"))]
     blocks = [
-        b for b in places.blocks(policy_set, rule, requested) if places.LONG_AGO not in b.days
+        b
+        for b in rule_blocks.blocks(policy_set, rule, requested)
+        if rule_blocks.LONG_AGO not in b.days
     ]
     assert len(blocks) == 3 * 3 * 3
-    assert blocks[0].place == {"country": "AT", "age": 0, "time": "2026-10"}
-    assert blocks[1].place == {"country": "AT", "age": 0, "time": "2026-11"}
-    assert blocks[3].place == {"country": "AT", "age": 1, "time": "2026-10"}
+    assert blocks[0].location == {"country": "AT", "age": 0, "time": "2026-10"}
+    assert blocks[1].location == {"country": "AT", "age": 0, "time": "2026-11"}
+    assert blocks[3].location == {"country": "AT", "age": 1, "time": "2026-10"}
 
 
 def test_time_does_not_split_a_unit_under_replace() -> None:
     policy_set = policy("moved-day", 1)
     [rule] = twin.expand(policy_set, "policies")
-    requested = [Placed(time=days("2026-10-31", "2026-11-01"))]
-    assert [b.place for b in places.blocks(policy_set, rule, requested)] == [{}]
+    requested = [PlacedMechanism(time=days("2026-10-31", "2026-11-01"))]
+    assert [b.location for b in rule_blocks.blocks(policy_set, rule, requested)] == [{}]
 
 
 def test_static_data_include_the_unnamed_time_before_all_blocks() -> None:
     model = Model(policy("user-day", 0.1))
     [rule] = model.rules("policies")
-    requested = naive.read(naive.text(model.policy), naive.text(release("d", "0.2"))) or []
-    assert model.worst(rule, model.broken(rule, requested)).blocks[0].place == {
+    requested = (
+        naive.resolve_mechanisms(naive.text(model.policy), naive.text(release("d", "0.2"))) or []
+    )
+    assert model.worst_block(rule, model.exceeded_blocks(rule, requested)).blocks[0].location == {
         "country": "AT",
         "age": 0,
     }
@@ -156,14 +162,18 @@ def test_the_reported_block_is_the_first_of_the_fullest() -> None:
     model.import_past(release("b", "0.05", where={"age": {"from": 1, "to": 2}}))
     model.import_past(release("c", "0.01", time=days("2026-10-31", "2026-11-02")))
     [rule] = model.rules("policies")
-    requested = naive.read(naive.text(model.policy), naive.text(release("d", "0.01"))) or []
-    worst = model.worst(rule, model.broken(rule, requested))
-    assert worst.blocks[0].place == {"country": "CH", "age": 1, "time": "2026-10-31"}
+    requested = (
+        naive.resolve_mechanisms(naive.text(model.policy), naive.text(release("d", "0.01"))) or []
+    )
+    worst = model.worst_block(rule, model.exceeded_blocks(rule, requested))
+    assert worst.blocks[0].location == {"country": "CH", "age": 1, "time": "2026-10-31"}
 
 
 def test_an_unresolvable_release_is_charged_to_every_block() -> None:
     model = Model(policy("user-day", 100))
-    model.releases["old"] = Past("allowed", {}, release("old", "0.1", where={"country": "XX"}))
+    model.releases["old"] = PastRelease(
+        "allowed", {}, release("old", "0.1", where={"country": "XX"})
+    )
     requested = release("new", "0.001", where={"country": "AT"}, time=days("2026-10-31"))
     assert not model.verdict(requested).allowed
 
@@ -173,7 +183,7 @@ def test_an_unresolvable_release_is_charged_to_every_block() -> None:
     [{"country": "XX"}, {"age": {"from": 2, "to": 1}}, {"age": {"from": 0, "to": 3}}, {"zip": "1"}],
 )
 def test_empty_and_unknown_selections_are_rejected(where: dict[str, Any]) -> None:
-    with pytest.raises(naive.Refused):
+    with pytest.raises(naive.Rejected):
         Model(policy("user", 1)).verdict(release("a", "0.1", where=where))
 
 
@@ -189,11 +199,11 @@ def test_empty_and_unknown_selections_are_rejected(where: dict[str, Any]) -> Non
 def test_a_used_release_must_not_touch_more_blocks(where: Any, time: Any, refused: bool) -> None:
     model = Model(policy("user-day", 1))
     place = {"where": {"country": ["AT", "CH"]}, "time": days("2026-10-30", "2026-10-31")}
-    model.releases["a"] = Past("reserved", {}, release("a", "0.1", **place))
+    model.releases["a"] = PastRelease("reserved", {}, release("a", "0.1", **place))
     used = release("a", "0.1", where=where, **({} if time is None else {"time": time}))
     try:
         model.end("a", used)
-    except naive.Refused:
+    except naive.Rejected:
         assert refused
     else:
         assert not refused
@@ -207,19 +217,19 @@ def a_rule_is_split_by_what_it_is_about(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_week_across_two_months_pays_the_first(patch: pytest.MonkeyPatch) -> None:
-    real = places.touches
+    real = rule_blocks.touches
 
-    def wrong(mechanism: Placed, block: Block) -> bool:
+    def wrong(mechanism: PlacedMechanism, block: Block) -> bool:
         time = mechanism.time
         if time is not None and time.keys() == {"from", "to"} and time["to"][:7] > time["from"][:7]:
             mechanism = replace(mechanism, time={**time, "to": "2026-01-31"})
         return real(mechanism, block)
 
-    patch.setattr(places, "touches", wrong)
+    patch.setattr(rule_blocks, "touches", wrong)
 
 
 def an_unstable_partition_splits(patch: pytest.MonkeyPatch) -> None:
-    real = places.splits
+    real = rule_blocks.can_split
 
     def wrong(policy_set: PolicyDict, rule: Rule, name: str) -> bool:
         partitions = {
@@ -229,36 +239,36 @@ def an_unstable_partition_splits(patch: pytest.MonkeyPatch) -> None:
             {**policy_set, "schema": {**policy_set["schema"], "partitions": partitions}}, rule, name
         )
 
-    patch.setattr(places, "splits", wrong)
+    patch.setattr(rule_blocks, "can_split", wrong)
 
 
 def an_overlap_is_charged_twice(patch: pytest.MonkeyPatch) -> None:
-    real = Model.charged
+    real = Model.charged_mechanisms
 
-    def wrong(self: Model, body: naive.Body) -> list[Placed]:
+    def wrong(self: Model, body: naive.Body) -> list[PlacedMechanism]:
         return [
             replace(m, boxes=boxes)
             for m in real(self, body)
             for boxes in ([(box,) for box in m.boxes] if m.boxes else [()])
         ]
 
-    patch.setattr(Model, "charged", wrong)
+    patch.setattr(Model, "charged_mechanisms", wrong)
 
 
 def static_data_touch_no_day(patch: pytest.MonkeyPatch) -> None:
-    real = places.touches
+    real = rule_blocks.touches
     patch.setattr(
-        places,
+        rule_blocks,
         "touches",
         lambda m, block: real(m, block) and (m.unknown or m.time is not None or block.time is None),
     )
 
 
 def any_broken_place_is_told(patch: pytest.MonkeyPatch) -> None:
-    def last(self: Model, rule: Rule, among: list[Standing]) -> Standing:
+    def last(self: Model, rule: Rule, among: list[BlockStatus]) -> BlockStatus:
         return among[-1]
 
-    patch.setattr(Model, "worst", last)
+    patch.setattr(Model, "worst_block", last)
 
 
 CANARIES = (

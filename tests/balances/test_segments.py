@@ -163,9 +163,9 @@ def test_subtract_is_exact_or_refused(kind: type[Segments], story: Story) -> Non
         where = points(charge.boxes)
         if charge.void:
             done = segments.subtract(charge.region, array(charge.row))
-            assert done != blocks.saturated(where, charge.row)
+            assert done != blocks.is_saturated(where, charge.row)
             if done:
-                blocks.take_away(where, charge.row)
+                blocks.subtract(where, charge.row)
             check_same(segments, blocks)
 
 
@@ -184,7 +184,7 @@ def test_subtract_refuses_merged_blocks(story: Story, data: st.DataObject) -> No
         done = segments.subtract(charge.region, array(charge.row))
         assert done == (not points(charge.boxes) & merged)
         if done:
-            blocks.take_away(points(charge.boxes), charge.row)
+            blocks.subtract(points(charge.boxes), charge.row)
         check_same(segments, blocks)
 
 
@@ -239,7 +239,7 @@ def test_violating_cells_are_the_same_blocks(
     boxes = data.draw(unions(story.space))
     touched = segments.cells_touching(region_from_boxes(boxes))
     violating = no_column_fits(limit)(segments.amounts, touched, array(cost))
-    expected = blocks.breaking(
+    expected = blocks.exceeded_blocks(
         points(boxes), lambda row: all(a + c > m for a, c, m in zip(row, cost, limit, strict=True))
     )
     cells = cells_of(segments)

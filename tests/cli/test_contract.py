@@ -1,4 +1,4 @@
-"""What every command promises: exit codes, what goes where, and the shape of its JSON."""
+"""Contract of every command: exit codes, use of stdout and stderr, and the shape of its JSON."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ steps:
 """
 
 
-class Ran:
-    """How a command ended and what it printed."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -61,7 +61,7 @@ class Ran:
 def dpolicy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    """Runs commands in a directory with a good policy, a bad one, and cases for both."""
+    """Return a function that runs commands in a directory with policies and case files."""
     monkeypatch.chdir(tmp_path)
     files = {"policy.yaml": POLICY, "broken.yaml": BROKEN, "warned.yaml": WARNED}
     files["good_test.yaml"] = CASE.replace("TOTAL", "9")
@@ -70,17 +70,19 @@ def dpolicy(
     for name, text in files.items():
         Path(name).write_text(text, "utf-8")
 
-    def run(*arguments: str) -> Ran:
+    def run(*arguments: str) -> CommandResult:
         code = exit_code(list(arguments))
         captured = capsys.readouterr()
         assert "Traceback" not in captured.out + captured.err
-        return Ran(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return run
 
 
-def shell(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own, with an environment of its own."""
+def run_installed_command(
+    *arguments: str, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a separate process with additional environment variables."""
     return subprocess.run(
         [str(Path(sys.executable).parent / "dpolicy"), *arguments],
         cwd=cwd,
@@ -112,7 +114,7 @@ def shell(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
         ("rules broken.yaml", 3),
         ("rules missing.yaml", 1),
         ("rules policy.yaml --unit usr", 64),
-        ("rules policy.yaml --policy nobody", 64),
+        ("rules policy.yaml --policy unknown", 64),
         ("rules policy.yaml --unit user --policy global", 0),
         ("rules policy.yaml --graph out.svg", 0),
         ("rules policy.yaml --graph missing/out.svg", 1),
@@ -130,9 +132,9 @@ def shell(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
         ("init", 64),
     ],
 )
-def test_exit_codes(dpolicy: Any, line: str, code: int) -> None:
-    ran = dpolicy(*line.split())
-    assert ran.code == code, ran.err
+def test_commands_return_their_documented_exit_codes(dpolicy: Any, line: str, code: int) -> None:
+    result = dpolicy(*line.split())
+    assert result.code == code, result.err
 
 
 @pytest.mark.parametrize(
@@ -143,13 +145,15 @@ def test_exit_codes(dpolicy: Any, line: str, code: int) -> None:
         ("global × finl", "global × any", 64),
     ],
 )
-def test_exit_codes_of_implies(dpolicy: Any, smaller: str, larger: str, code: int) -> None:
+def test_implies_returns_its_documented_exit_codes(
+    dpolicy: Any, smaller: str, larger: str, code: int
+) -> None:
     assert dpolicy("implies", "policy.yaml", smaller, larger).code == code
 
 
-def test_check_is_silent_if_all_is_well(dpolicy: Any) -> None:
-    ran = dpolicy("check", "policy.yaml")
-    assert (ran.out, ran.err) == ("", "")
+def test_check_prints_nothing_for_a_valid_policy(dpolicy: Any) -> None:
+    result = dpolicy("check", "policy.yaml")
+    assert (result.out, result.err) == ("", "")
 
 
 def test_warnings_and_errors_go_to_standard_error(dpolicy: Any) -> None:
@@ -160,7 +164,7 @@ def test_warnings_and_errors_go_to_standard_error(dpolicy: Any) -> None:
     assert "did you mean `user`?" in broken.err
 
 
-def test_check_as_json(dpolicy: Any) -> None:
+def test_check_prints_json(dpolicy: Any) -> None:
     fine = dpolicy("check", "policy.yaml", "--format", "json")
     assert fine.json["ok"] is True
     assert fine.json["digest"].startswith("sha256:")
@@ -171,56 +175,56 @@ def test_check_as_json(dpolicy: Any) -> None:
 
 @pytest.mark.parametrize("command", ["check", "rules"])
 @pytest.mark.parametrize("option", ["--format json", "--format=json"])
-def test_a_rejection_as_json(dpolicy: Any, command: str, option: str) -> None:
-    ran = dpolicy(command, "broken.yaml", *option.split())
-    assert ran.code == 3
-    assert ran.err == ""
-    (found,) = ran.json["diagnostics"]
-    assert ran.json["ok"] is False
-    assert (found["code"], found["severity"]) == ("P020", "error")
-    assert (found["file"], found["line"], found["column"]) == ("broken.yaml", 11, 11)
-    assert set(found) >= {"message", "help"}
+def test_a_rejection_is_printed_as_json(dpolicy: Any, command: str, option: str) -> None:
+    result = dpolicy(command, "broken.yaml", *option.split())
+    assert result.code == 3
+    assert result.err == ""
+    (diagnostic,) = result.json["diagnostics"]
+    assert result.json["ok"] is False
+    assert (diagnostic["code"], diagnostic["severity"]) == ("P020", "error")
+    assert (diagnostic["file"], diagnostic["line"], diagnostic["column"]) == ("broken.yaml", 11, 11)
+    assert set(diagnostic) >= {"message", "help"}
 
 
-def test_rules_as_json(dpolicy: Any) -> None:
-    every = dpolicy("rules", "policy.yaml", "--all", "--format", "json")
-    assert every.err == ""
-    found = every.json
-    assert (found["total"], len(found["rules"])) == (9, 9)
-    assert found["kept"] == sum(rule["kept"] for rule in found["rules"])
-    names = {rule["name"] for rule in found["rules"]}
-    for rule in found["rules"]:
+def test_rules_prints_json(dpolicy: Any) -> None:
+    all_rules = dpolicy("rules", "policy.yaml", "--all", "--format", "json")
+    assert all_rules.err == ""
+    output = all_rules.json
+    assert (output["total"], len(output["rules"])) == (9, 9)
+    assert output["kept"] == sum(rule["kept"] for rule in output["rules"])
+    names = {rule["name"] for rule in output["rules"]}
+    for rule in output["rules"]:
         assert set(rule) >= {"name", "unit", "budget", "kept", "implied-by"}
         assert (rule["implied-by"] is None) == rule["kept"]
         assert rule["implied-by"] is None or rule["implied-by"] in names
-    by_name = {(rule["name"], rule["unit"]): rule for rule in found["rules"]}
+    by_name = {(rule["name"], rule["unit"]): rule for rule in output["rules"]}
     assert by_name["global × any", "user"]["budget"] == {"epsilon": 4.0, "delta": 1e-07}
     assert by_name["per-attribute[diagnosis] × final", "user"]["budget"] == {"rho": 0.5}
     assert by_name["cap", "user"]["budget"] == "unlimited"
 
 
-def test_rules_without_all_are_the_kept_ones(dpolicy: Any) -> None:
-    every = dpolicy("rules", "policy.yaml", "--all", "--format", "json").json
+def test_rules_without_all_prints_only_kept_rules(dpolicy: Any) -> None:
+    all_rules = dpolicy("rules", "policy.yaml", "--all", "--format", "json").json
     kept = dpolicy("rules", "policy.yaml", "--format", "json").json
-    assert (kept["total"], kept["kept"]) == (every["total"], every["kept"])
-    assert kept["rules"] == [rule for rule in every["rules"] if rule["kept"]]
+    assert (kept["total"], kept["kept"]) == (all_rules["total"], all_rules["kept"])
+    assert kept["rules"] == [rule for rule in all_rules["rules"] if rule["kept"]]
     assert len(kept["rules"]) == kept["kept"] < kept["total"]
 
 
-def test_rules_of_an_empty_policy_are_still_json(dpolicy: Any) -> None:
+def test_rules_prints_json_for_an_empty_policy(dpolicy: Any) -> None:
     Path("empty.yaml").write_text("dpolicy: 1\n", "utf-8")
-    ran = dpolicy("rules", "empty.yaml", "--format", "json")
-    assert ran.json == {"total": 0, "kept": 0, "rules": []}
+    result = dpolicy("rules", "empty.yaml", "--format", "json")
+    assert result.json == {"total": 0, "kept": 0, "rules": []}
 
 
-def test_rules_as_text(dpolicy: Any) -> None:
-    ran = dpolicy("rules", "policy.yaml", "--all")
-    assert "of 9 rules are enforced" in ran.out
-    assert "⇐" in ran.out
-    assert "per-release rules" in ran.out
+def test_rules_prints_text(dpolicy: Any) -> None:
+    result = dpolicy("rules", "policy.yaml", "--all")
+    assert "of 9 rules are enforced" in result.out
+    assert "⇐" in result.out
+    assert "per-release rules" in result.out
 
 
-def test_implies_as_json(dpolicy: Any) -> None:
+def test_implies_prints_json(dpolicy: Any) -> None:
     inside = dpolicy("implies", "policy.yaml", "global × final", "global × any", "--format", "json")
     assert inside.json == {"implies": True, "counter-example": None}
     outside = dpolicy(
@@ -230,17 +234,17 @@ def test_implies_as_json(dpolicy: Any) -> None:
     assert "stage: tuning" in outside.json["counter-example"]
 
 
-def test_cases_as_json_and_text(dpolicy: Any) -> None:
-    ran = dpolicy("test", "bad_test.yaml", "--format", "json")
-    assert (ran.code, ran.err) == (4, "")
-    assert (ran.json["passed"], ran.json["failed"]) == (1, 1)
-    assert [step["passed"] for step in ran.json["steps"]] == [True, False]
+def test_case_results_are_printed_as_json_and_text(dpolicy: Any) -> None:
+    result = dpolicy("test", "bad_test.yaml", "--format", "json")
+    assert (result.code, result.err) == (4, "")
+    assert (result.json["passed"], result.json["failed"]) == (1, 1)
+    assert [step["passed"] for step in result.json["steps"]] == [True, False]
     text = dpolicy("test", "bad_test.yaml").out
     assert "bad_test.yaml:5:5: step 2 (rules) failed: expected 7 rules in total, got 9" in text
     assert "1 passed, 1 failed" in text
 
 
-def test_fmt_changes_once_and_check_changes_nothing(dpolicy: Any) -> None:
+def test_fmt_is_idempotent_and_its_check_option_writes_nothing(dpolicy: Any) -> None:
     before = Path("policy.yaml").read_bytes()
     assert dpolicy("fmt", "policy.yaml", "--check").code == 3
     assert Path("policy.yaml").read_bytes() == before
@@ -255,40 +259,40 @@ def test_fmt_changes_once_and_check_changes_nothing(dpolicy: Any) -> None:
     assert dpolicy("check", "policy.yaml").code == 0
 
 
-def test_fmt_sees_line_ends(dpolicy: Any) -> None:
+def test_fmt_converts_line_endings(dpolicy: Any) -> None:
     Path("crlf.yaml").write_bytes(b"dpolicy: 1\r\nname: x\r\n")
     assert dpolicy("fmt", "crlf.yaml", "--check").code == 3
     assert dpolicy("fmt", "crlf.yaml").code == 0
     assert Path("crlf.yaml").read_bytes() == b"dpolicy: 1\nname: x\n"
 
 
-def test_fmt_leaves_what_it_cannot_read(dpolicy: Any) -> None:
+def test_fmt_does_not_change_a_file_that_is_not_utf8(dpolicy: Any) -> None:
     Path("odd.yaml").write_bytes(b"dpolicy: 1\n# caf\xe9\n")
     assert dpolicy("fmt", "odd.yaml").code == 3
     assert Path("odd.yaml").read_bytes() == b"dpolicy: 1\n# caf\xe9\n"
 
 
-def test_init_gives_what_works_and_overwrites_nothing(dpolicy: Any) -> None:
+def test_init_writes_a_valid_policy_and_overwrites_nothing(dpolicy: Any) -> None:
     assert dpolicy("init", "new").code == 0
     for command in ("check", "rules", "test"):
-        ran = dpolicy(command, "new")
-        assert ran.code == 0, ran.err
+        result = dpolicy(command, "new")
+        assert result.code == 0, result.err
     assert dpolicy("fmt", "new", "--check").code == 0
     Path("new/policy.yaml").write_text("mine", "utf-8")
-    again = dpolicy("init", "new")
-    assert again.code == 64
-    assert "nothing was written" in again.err
+    second = dpolicy("init", "new")
+    assert second.code == 64
+    assert "nothing was written" in second.err
     assert Path("new/policy.yaml").read_text("utf-8") == "mine"
     assert dpolicy("init", "policy.yaml").code == 64
 
 
-def test_init_as_json(dpolicy: Any) -> None:
-    ran = dpolicy("init", "new", "--format", "json")
-    assert "new/policy.yaml" in ran.json["wrote"]
-    assert "wrote new/policy.yaml" in ran.err
+def test_init_prints_json(dpolicy: Any) -> None:
+    result = dpolicy("init", "new", "--format", "json")
+    assert "new/policy.yaml" in result.json["wrote"]
+    assert "wrote new/policy.yaml" in result.err
 
 
-def test_schema_is_json(dpolicy: Any) -> None:
+def test_schema_prints_json_in_both_formats(dpolicy: Any) -> None:
     assert dpolicy("schema").json == dpolicy("schema", "--format", "json").json
     assert "properties" in dpolicy("schema").json
 
@@ -297,42 +301,44 @@ def test_help_lists_every_command_and_every_command_takes_a_format(dpolicy: Any)
     text = dpolicy("--help").out
     for name in COMMANDS:
         assert f"\n  {name} " in text
-        ran = dpolicy(name, "--help")
-        assert ran.code == 0
-        assert "--format [text|json]" in ran.out
+        result = dpolicy(name, "--help")
+        assert result.code == 0
+        assert "--format [text|json]" in result.out
 
 
-def test_a_graph_is_drawn(dpolicy: Any) -> None:
-    ran = dpolicy("rules", "policy.yaml", "--graph", "out.svg")
-    assert (ran.out, "out.svg" in ran.err) == ("", True)
+def test_rules_writes_a_graph(dpolicy: Any) -> None:
+    result = dpolicy("rules", "policy.yaml", "--graph", "out.svg")
+    assert (result.out, "out.svg" in result.err) == ("", True)
     assert Path("out.svg").read_text("utf-8").startswith("<svg")
 
 
-def test_the_installed_command(tmp_path: Path) -> None:
+def test_the_installed_command_returns_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(BROKEN, "utf-8")
-    done = shell("check", "policy.yaml", cwd=tmp_path)
-    assert done.returncode == 3
-    assert done.stderr.startswith("policy.yaml:11:11: error P020")
-    assert shell("check", "nowhere", cwd=tmp_path).returncode == 1
-    assert shell("chek", cwd=tmp_path).returncode == 64
+    process = run_installed_command("check", "policy.yaml", cwd=tmp_path)
+    assert process.returncode == 3
+    assert process.stderr.startswith("policy.yaml:11:11: error P020")
+    assert run_installed_command("check", "nowhere", cwd=tmp_path).returncode == 1
+    assert run_installed_command("chek", cwd=tmp_path).returncode == 64
 
 
-def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+def test_output_works_on_an_ascii_terminal(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY, "utf-8")
-    done = shell("rules", "policy.yaml", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    assert done.returncode == 0, done.stderr
-    assert "global" in done.stdout
+    process = run_installed_command(
+        "rules", "policy.yaml", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+    )
+    assert process.returncode == 0, process.stderr
+    assert "global" in process.stdout
 
 
-def test_half_a_character_can_be_told(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_reported_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(r'{"dpolicy": 1, "name": "\ud800"}', "utf-8")
     for form in ("text", "json"):
-        done = shell("check", "policy.json", "--format", form, cwd=tmp_path)
-        assert done.returncode == 3
-        assert "Traceback" not in done.stderr
+        process = run_installed_command("check", "policy.json", "--format", form, cwd=tmp_path)
+        assert process.returncode == 3
+        assert "Traceback" not in process.stderr
 
 
-def test_a_closed_pipe_is_no_crash(tmp_path: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
     attributes = "".join(f"    a{n}: {{risk: low}}\n" for n in range(5000))
     text = f"dpolicy: 1\nschema:\n  attributes:\n{attributes}policies:\n"
     text += "  - {name: p, kind: attribute, unit: user, budgets: {low: {rho: 1}}}\n"
@@ -348,7 +354,7 @@ def test_a_closed_pipe_is_no_crash(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
-        told = process.stderr.read().decode()
+        stderr = process.stderr.read().decode()
         assert process.wait(timeout=60) in (0, 1)
-    assert "Traceback" not in told
-    assert "Exception" not in told
+    assert "Traceback" not in stderr
+    assert "Exception" not in stderr

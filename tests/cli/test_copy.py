@@ -1,4 +1,4 @@
-"""A copy is a backup: whole, brought up to date, and never of another ledger."""
+"""`dpolicy copy` writes a complete backup, updates it, and never overwrites another ledger."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 
 
-def copied(tmp_path: Path, ledger: str = "ledger.db", target: str = "copy.db") -> int:
+def copy_ledger(tmp_path: Path, ledger: str = "ledger.db", target: str = "copy.db") -> int:
     return exit_code(["copy", str(tmp_path / target), "--ledger", str(tmp_path / ledger)])
 
 
-def test_a_copy_is_the_same_ledger_and_can_be_brought_up_to_date(tmp_path: Path) -> None:
-    point = started(store=open_store(str(tmp_path / "ledger.db")))
+def test_a_copy_equals_the_ledger_and_can_be_updated(tmp_path: Path) -> None:
+    decision_point = started(store=open_store(str(tmp_path / "ledger.db")))
     for number in range(3):
-        point.submit(pure(f"r{number}", "0.001"))
-        assert copied(tmp_path) == 0
+        decision_point.submit(pure(f"r{number}", "0.001"))
+        assert copy_ledger(tmp_path) == 0
         copy = open_store(str(tmp_path / "copy.db"))
-        assert list(copy.records_after(0)) == list(point.records())
+        assert list(copy.records_after(0)) == list(decision_point.records())
         assert audit_ledger(copy).findings == ()
         copy.close()
-    point.close()
+    decision_point.close()
     restored = DecisionPoint(str(tmp_path / "copy.db"))
     assert restored.submit(pure("r0", "0.001")).replayed
     restored.close()
 
 
-def test_a_copy_is_taken_while_others_write(tmp_path: Path) -> None:
-    point = started(store=open_store(str(tmp_path / "ledger.db")))
+def test_a_copy_made_during_writes_is_consistent(tmp_path: Path) -> None:
+    decision_point = started(store=open_store(str(tmp_path / "ledger.db")))
     done = threading.Event()
 
     def write() -> None:
         number = 0
         while not done.is_set():
-            point.submit(pure(f"r{number}", "0.000001"))
+            decision_point.submit(pure(f"r{number}", "0.000001"))
             number += 1
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert [copied(tmp_path) for _ in range(5)] == [0] * 5
+        assert [copy_ledger(tmp_path) for _ in range(5)] == [0] * 5
     finally:
         done.set()
         writer.join()
     copy = open_store(str(tmp_path / "copy.db"))
-    found = list(copy.records_after(0))
-    assert found == list(point.records())[: len(found)]
+    records = list(copy.records_after(0))
+    assert records == list(decision_point.records())[: len(records)]
     assert audit_ledger(copy).findings == ()
     copy.close()
-    point.close()
+    decision_point.close()
 
 
-def test_another_ledger_is_not_written_over(
+def test_another_ledger_is_not_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("ledger.db", "copy.db"):
-        point = started(store=open_store(str(tmp_path / name)))
-        point.submit(pure(f"only-in-{name}", "0.001"))
-        point.close()
+        decision_point = started(store=open_store(str(tmp_path / name)))
+        decision_point.submit(pure(f"only-in-{name}", "0.001"))
+        decision_point.close()
     before = (tmp_path / "copy.db").read_bytes()
-    assert copied(tmp_path) == 5
+    assert copy_ledger(tmp_path) == 5
     assert "a different ledger" in capsys.readouterr().err
     assert (tmp_path / "copy.db").read_bytes() == before
     longer = DecisionPoint(str(tmp_path / "copy.db"))
     longer.submit(pure("more", "0.001"))
     longer.close()
-    assert copied(tmp_path) == 5
-    assert copied(tmp_path, target="ledger.db") == 64
-    assert copied(tmp_path, ledger="nothing.db") == 1
+    assert copy_ledger(tmp_path) == 5
+    assert copy_ledger(tmp_path, target="ledger.db") == 64
+    assert copy_ledger(tmp_path, ledger="nothing.db") == 1

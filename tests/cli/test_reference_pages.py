@@ -1,4 +1,4 @@
-"""The pages that are made from the code are fresh, and say nothing about the machine."""
+"""The generated pages are up to date and contain no path of a machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_generator(*arguments: str) -> subprocess.CompletedProcess[str]:
     script = ROOT / "docs" / "generate.py"
     return subprocess.run(
         [sys.executable, str(script), *arguments],
@@ -20,12 +20,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_pages_are_fresh() -> None:
-    done = run("--check")
-    assert done.returncode == 0, f"run docs/generate.py\n{done.stdout}{done.stderr}"
+def test_the_pages_are_up_to_date() -> None:
+    process = run_generator("--check")
+    assert process.returncode == 0, f"run docs/generate.py\n{process.stdout}{process.stderr}"
 
 
-def test_the_pages_hold_no_paths_of_a_machine() -> None:
+def test_the_pages_contain_no_machine_paths() -> None:
     for name in ("diagnostics.md", "commands.md"):
         page = (ROOT / "docs" / name).read_text("utf-8")
         for path in (str(ROOT), str(Path.home()), "/tmp/"):

@@ -15,7 +15,7 @@ POLICY = (
 )
 
 
-def test_a_sampling_rate_that_rounds_to_one_is_no_sampling(tmp_path: Path) -> None:
+def test_a_sampling_rate_that_rounds_to_one_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text(
         "release: r\nmechanisms: [{mechanism: {kind: gaussian, sigma: 1, "

@@ -1,8 +1,9 @@
-"""`dpolicy verify` on a ledger that somebody changed: exit code 5, and which record it is.
+"""`dpolicy verify` on a changed ledger returns exit code 5 and names the record.
 
-Three kinds of change. Bytes of the file: found, or nothing that is read has changed. Rows: found.
-Rows with every hash made anew: found where a decision comes out otherwise; the rest only shows in
-the last hash, which is why that is printed and should be kept elsewhere.
+The tests make three kinds of change. A changed byte of the file is detected, unless it changes
+nothing that is read. A changed row is always detected. If an attacker changes rows and recomputes
+every hash, the change is detected only if a recomputed decision differs. Any other change alters
+only the last hash; therefore `verify` prints the last hash, and it should be stored elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ mechanisms:
 """
 COSTS = {"past": 0.25, "fine": 0.5, "big": 5, "held": 0.5, "unused": 0.25, "late": 1}
 
-#: Each writes one record, and how it ends.
+#: Commands that write one record each, with their exit codes.
 HISTORY = (
     ("apply two.yaml", 0),
     ("import past.yaml", 0),
@@ -63,15 +64,15 @@ HISTORY = (
 )
 RECORDS = len(HISTORY)
 
-#: How many bytes are flipped, one at a time: of the file, of hashes, of payloads.
+#: Number of bytes that are flipped, one at a time: of the file, of hashes, of payloads.
 FLIPS = 150
 
 Events = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Said:
-    """What `verify` says: how it ended, its text, and its JSON."""
+class VerifyResult:
+    """Exit code, text output and JSON output of `verify`."""
 
     code: int
     text: str
@@ -79,26 +80,26 @@ class Said:
 
     @property
     def records(self) -> list[int]:
-        """The records it names."""
+        """Return the numbers of the records in the findings."""
         return [finding["record"] for finding in self.json["findings"]]
 
 
-Verify = Callable[[Path], Said]
+Verify = Callable[[Path], VerifyResult]
 
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where syncing costs nothing, if there is such a place."""
+    """Return a temporary directory, in memory if possible, so that syncing is fast."""
     shared = Path("/dev/shm")
-    made = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
-    monkeypatch.chdir(made)
-    yield made
-    shutil.rmtree(made)
+    directory = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
+    monkeypatch.chdir(directory)
+    yield directory
+    shutil.rmtree(directory)
 
 
 @pytest.fixture
 def ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A small ledger with most kinds of events."""
+    """Return the path of a small ledger with most kinds of events."""
     for name, budget in (("two", 2), ("three", 3)):
         Path(f"{name}.yaml").write_text(POLICY.replace("BUDGET", str(budget)), "utf-8")
     for name, epsilon in COSTS.items():
@@ -112,25 +113,25 @@ def ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
-    """Runs the command in both formats, which must agree."""
+    """Return a function that runs `verify` in both formats and checks that they agree."""
 
-    def run(path: Path) -> Said:
+    def run(path: Path) -> VerifyResult:
         code = exit_code(["verify", "--ledger", str(path)])
         text = "".join(capsys.readouterr())
         assert exit_code(["verify", "--ledger", str(path), "--format", "json"]) == code
         out = capsys.readouterr().out
-        said = Said(code, text, json.loads(out))
+        result = VerifyResult(code, text, json.loads(out))
         assert "Traceback" not in text
-        assert code == (0 if said.json["ok"] else 5)
-        for finding in said.json["findings"]:
+        assert code == (0 if result.json["ok"] else 5)
+        for finding in result.json["findings"]:
             assert f"record {finding['record']}: {finding['problem']}" in text
-        return said
+        return result
 
     return run
 
 
-def changed(path: Path, statements: str) -> None:
-    """Change rows behind the ledger's back."""
+def execute_sql(path: Path, statements: str) -> None:
+    """Execute SQL on the ledger file after dropping its triggers."""
     connection = apsw.Connection(str(path))
     triggers = "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
     for (name,) in connection.execute(triggers).fetchall():
@@ -139,8 +140,8 @@ def changed(path: Path, statements: str) -> None:
     connection.close()
 
 
-def events_of(path: Path) -> Events:
-    """The events as plain values."""
+def read_events(path: Path) -> Events:
+    """Return the events as plain values."""
     connection = apsw.Connection(str(path))
     rows = connection.execute("SELECT payload FROM record ORDER BY sequence").fetchall()
     connection.close()
@@ -151,9 +152,9 @@ def events_of(path: Path) -> Events:
     ]
 
 
-def forged(path: Path, events: Events) -> None:
-    """Replace all events and make every hash anew, as somebody who knows the format would."""
-    changed(path, "DELETE FROM record")
+def rewrite_ledger(path: Path, events: Events) -> None:
+    """Replace all events and recompute every hash, like an attacker who knows the format."""
+    execute_sql(path, "DELETE FROM record")
     records = chain_records(Head(), [encode_canonical(event) for event in events])
     head = last_head(records)
     connection = apsw.Connection(str(path))
@@ -163,11 +164,11 @@ def forged(path: Path, events: Events) -> None:
     connection.close()
 
 
-def test_what_was_written_verifies(ledger: Path, verify: Verify) -> None:
-    said = verify(ledger)
-    assert (said.code, said.json["records"], said.records) == (0, RECORDS, [])
-    assert said.text == f"{RECORDS} records verified; the last hash is {said.json['head']}\n"
-    kinds = Counter(event["event"] for event in events_of(ledger))
+def test_an_unchanged_ledger_is_verified(ledger: Path, verify: Verify) -> None:
+    result = verify(ledger)
+    assert (result.code, result.json["records"], result.records) == (0, RECORDS, [])
+    assert result.text == f"{RECORDS} records verified; the last hash is {result.json['head']}\n"
+    kinds = Counter(event["event"] for event in read_events(ledger))
     assert kinds == {
         "policy-applied": 2,
         "release-imported": 1,
@@ -175,22 +176,22 @@ def test_what_was_written_verifies(ledger: Path, verify: Verify) -> None:
         "release-committed": 1,
         "release-voided": 1,
     }
-    forged(ledger, events_of(ledger))
-    assert verify(ledger) == said, "the forger's hashes are the real ones"
+    rewrite_ledger(ledger, read_events(ledger))
+    assert verify(ledger) == result, "rewriting unchanged events gives the same hashes"
 
 
 # Rows
 
 
 @pytest.mark.parametrize("record", range(1, RECORDS + 1))
-def test_a_changed_payload_is_found(ledger: Path, verify: Verify, record: int) -> None:
-    changed(
+def test_a_changed_payload_is_detected(ledger: Path, verify: Verify, record: int) -> None:
+    execute_sql(
         ledger,
         "UPDATE record SET payload = CAST(replace(CAST(payload AS TEXT), '20', '30') AS BLOB) "
         f"WHERE sequence = {record}",
     )
-    said = verify(ledger)
-    assert (said.code, said.records) == (5, [record])
+    result = verify(ledger)
+    assert (result.code, result.records) == (5, [record])
 
 
 ROWS = {
@@ -213,25 +214,25 @@ ROWS = {
 
 
 @pytest.mark.parametrize("statements", ROWS)
-def test_changed_rows_are_found(ledger: Path, verify: Verify, statements: str) -> None:
-    changed(ledger, statements)
-    said = verify(ledger)
-    assert (said.code, said.records[0]) == (5, ROWS[statements])
-    assert f"record {ROWS[statements]}" in said.text
+def test_changed_rows_are_detected(ledger: Path, verify: Verify, statements: str) -> None:
+    execute_sql(ledger, statements)
+    result = verify(ledger)
+    assert (result.code, result.records[0]) == (5, ROWS[statements])
+    assert f"record {ROWS[statements]}" in result.text
 
 
-@pytest.mark.parametrize("left", [0, 1, 4, RECORDS - 1])
-def test_a_clean_cut_shows_only_to_who_has_seen_more(
-    ledger: Path, verify: Verify, left: int
+@pytest.mark.parametrize("remaining", [0, 1, 4, RECORDS - 1])
+def test_a_truncated_ledger_differs_only_in_length_and_last_hash(
+    ledger: Path, verify: Verify, remaining: int
 ) -> None:
-    """Nothing in the file tells it from a younger ledger; the number and the last hash do."""
+    """The file equals that of an earlier ledger; only the record count and the last hash differ."""
     before = verify(ledger)
-    forged(ledger, events_of(ledger)[:left])
-    said = verify(ledger)
-    assert (said.code, said.json["records"]) == (0, left)
-    assert said.json["head"] != before.json["head"]
+    rewrite_ledger(ledger, read_events(ledger)[:remaining])
+    result = verify(ledger)
+    assert (result.code, result.json["records"]) == (0, remaining)
+    assert result.json["head"] != before.json["head"]
     store = open_existing(str(ledger))
-    with pytest.raises(LedgerDamaged, match=rf"record {left + 1} is missing.*older copy"):
+    with pytest.raises(LedgerDamaged, match=rf"record {remaining + 1} is missing.*older copy"):
         list(store.records_after(RECORDS))
     store.close()
 
@@ -239,40 +240,40 @@ def test_a_clean_cut_shows_only_to_who_has_seen_more(
 # Rows with new hashes
 
 
-def told(said: dict[str, Any]) -> str:
-    """An answer as it is recorded."""
-    return json.dumps(said, ensure_ascii=False, sort_keys=True)
+def encode_answer(answer: dict[str, Any]) -> str:
+    """Encode an answer as the ledger records it."""
+    return json.dumps(answer, ensure_ascii=False, sort_keys=True)
 
 
-def answered(record: int, **said: Any) -> Callable[[Events], None]:
-    """An answer with other fields."""
+def edit_answer(record: int, **fields: Any) -> Callable[[Events], None]:
+    """Return an edit that changes fields of a recorded answer."""
 
     def edit(events: Events) -> None:
         event = events[record - 1]
-        event["answer"] = told({**json.loads(event["answer"]), **said})
+        event["answer"] = encode_answer({**json.loads(event["answer"]), **fields})
 
     return edit
 
 
-def cheap_reason(events: Events) -> None:
-    """An answer whose reason says that less was spent."""
-    said = json.loads(events[2]["answer"])
-    said["reasons"][0]["spent"]["epsilon"] = 0
-    events[2]["answer"] = told(said)
+def lower_spent_in_reason(events: Events) -> None:
+    """Set the spent ε in a reason of the third record to 0."""
+    answer = json.loads(events[2]["answer"])
+    answer["reasons"][0]["spent"]["epsilon"] = 0
+    events[2]["answer"] = encode_answer(answer)
 
 
-def decided(record: int, allowed: bool) -> Callable[[Events], None]:
-    """A decision that is turned round, in its record and in its answer."""
+def reverse_decision(record: int, allowed: bool) -> Callable[[Events], None]:
+    """Return an edit that reverses a decision in its record and in its answer."""
 
     def edit(events: Events) -> None:
-        answered(record, decision="allow" if allowed else "deny")(events)
+        edit_answer(record, decision="allow" if allowed else "deny")(events)
         events[record - 1]["allowed"] = allowed
 
     return edit
 
 
-def costing(record: int, epsilon: Fraction) -> Callable[[Events], None]:
-    """A release that asks for something else than it did."""
+def set_epsilon(record: int, epsilon: Fraction) -> Callable[[Events], None]:
+    """Return an edit that changes the ε of a release."""
 
     def edit(events: Events) -> None:
         events[record - 1]["body"]["mechanisms"][0]["mechanism"]["epsilon"] = epsilon
@@ -280,13 +281,13 @@ def costing(record: int, epsilon: Fraction) -> Callable[[Events], None]:
     return edit
 
 
-def updated(record: int, **fields: Any) -> Callable[[Events], None]:
-    """An event with other fields."""
+def update_event(record: int, **fields: Any) -> Callable[[Events], None]:
+    """Return an edit that changes fields of an event."""
     return lambda events: events[record - 1].update(fields)
 
 
-def swapped(one: int, other: int) -> Callable[[Events], None]:
-    """Two events in each other's place."""
+def swap_events(one: int, other: int) -> Callable[[Events], None]:
+    """Return an edit that swaps two events."""
 
     def edit(events: Events) -> None:
         events[one - 1], events[other - 1] = events[other - 1], events[one - 1]
@@ -294,26 +295,26 @@ def swapped(one: int, other: int) -> Callable[[Events], None]:
     return edit
 
 
-def generous(events: Events) -> None:
-    """The first policy with a larger budget."""
+def raise_budget_of_first_policy(events: Events) -> None:
+    """Raise the budget in the text of the first policy."""
     (source,) = events[0]["sources"]
     source[1] = source[1].replace("epsilon: 2", "epsilon: 9")
 
 
-def over_a_conflict(events: Events) -> None:
-    """One more policy, which the past has already broken."""
+def append_conflicting_policy(events: Events) -> None:
+    """Append a policy that the recorded releases already exceed."""
     source = Source("small.yaml", POLICY.replace("BUDGET", "0.5"))
     small = {"sources": [[source.name, source.text]], "digest": compile_policy([source]).digest}
     events.append({**events[0], **small})
 
 
-def mechanisms(record: int, *said: dict[str, Any]) -> Callable[[Events], None]:
-    """A release with other mechanisms."""
-    return lambda events: events[record - 1]["body"].update(mechanisms=list(said))
+def set_mechanisms(record: int, *entries: dict[str, Any]) -> Callable[[Events], None]:
+    """Return an edit that replaces the mechanisms of a release."""
+    return lambda events: events[record - 1]["body"].update(mechanisms=list(entries))
 
 
-def committed(release: str, epsilon: Fraction | int) -> Callable[[Events], None]:
-    """The commit of `held` says that something else was run."""
+def set_committed_body(release: str, epsilon: Fraction | int) -> Callable[[Events], None]:
+    """Return an edit that changes the used mechanisms in the commit of `held`."""
 
     def edit(events: Events) -> None:
         mechanism = {"mechanism": {"kind": "declared", "epsilon": epsilon}, "attributes": ["zip"]}
@@ -322,22 +323,22 @@ def committed(release: str, epsilon: Fraction | int) -> Callable[[Events], None]
     return edit
 
 
-def expired(events: Events) -> None:
-    """The reservation that was voided runs out instead, a day too early."""
+def replace_void_by_expiry(events: Events) -> None:
+    """Replace the void of a reservation by an expiry that is a day too early."""
     kept = {key: events[7][key] for key in ("at", "format", "release")}
     events[7] = {**kept, "event": "release-expired"}
 
 
-def relabelled(
-    *, name: str = "fine", epsilon: int = 0, because: str = "mislabelled", **said: Any
+def append_relabelling(
+    *, name: str = "fine", epsilon: int = 0, because: str = "mislabelled", **fields: Any
 ) -> Callable[[Events], None]:
-    """One more event, in which `fine` is described anew."""
+    """Return an edit that appends a relabelling of `fine`."""
 
     def edit(events: Events) -> None:
         (mechanism,) = events[2]["body"]["mechanisms"]
         cost = {"kind": "declared", "epsilon": Fraction(epsilon, 1000)}
-        described = {**mechanism, **({"mechanism": cost} if epsilon else {}), **said}
-        body = {"release": name, "by": "ana", "mechanisms": [described]}
+        entry = {**mechanism, **({"mechanism": cost} if epsilon else {}), **fields}
+        body = {"release": name, "by": "ana", "mechanisms": [entry]}
         kept = {key: events[2][key] for key in ("at", "by", "format", "release")}
         event = {**kept, "event": "release-relabelled", "because": because, "body": body}
         events.append(event)
@@ -346,127 +347,215 @@ def relabelled(
 
 
 FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
-    "a denial is made an allowance": (decided(4, True), 4, "`big` was allowed, and should not"),
-    "an allowance is made a denial": (decided(3, False), 3, "`fine` was denied, and should not"),
-    "only the record says allowed": (updated(4, allowed=True), 4, "contradicts its record"),
-    "only the answer says allowed": (answered(4, decision="allow"), 4, "contradicts its record"),
-    "an answer is of another record": (
-        answered(3, sequence=99),
+    "a denial is changed to an allowance": (
+        reverse_decision(4, True),
+        4,
+        "`big` was allowed, and should not",
+    ),
+    "an allowance is changed to a denial": (
+        reverse_decision(3, False),
+        3,
+        "`fine` was denied, and should not",
+    ),
+    "only the record is changed to allowed": (
+        update_event(4, allowed=True),
+        4,
+        "contradicts its record",
+    ),
+    "only the answer is changed to allowed": (
+        edit_answer(4, decision="allow"),
+        4,
+        "contradicts its record",
+    ),
+    "an answer has the number of another record": (
+        edit_answer(3, sequence=99),
         3,
         "differs from the recomputed decision",
     ),
-    "an answer was replayed at first": (answered(3, replayed=True), 3, "contradicts its record"),
-    "an answer is no text": (updated(3, answer="allow"), 3, "contradicts its record"),
-    "an answer breaks no rule": (
-        answered(4, reasons=[]),
+    "an original answer is marked as replayed": (
+        edit_answer(3, replayed=True),
+        3,
+        "contradicts its record",
+    ),
+    "an answer is not JSON": (update_event(3, answer="allow"), 3, "contradicts its record"),
+    "the answer of a denial lists no exceeded rule": (
+        edit_answer(4, reasons=[]),
         4,
         "differs from the recomputed decision",
     ),
-    "an answer gives no reasons": (answered(3, reasons=[]), 3, "has other reasons"),
-    "an answer says that less was spent": (cheap_reason, 3, "has other reasons"),
-    "an answer offers nothing": (answered(4, **{"would-fit": []}), 4, "has other reasons"),
-    "a release costs less than was told": (costing(3, Fraction(1, 100)), 3, "other reasons"),
-    "a denial never was": (lambda events: events.pop(3), 4, "differs from the recomputed decision"),
-    "a past release never was": (
+    "the reasons are removed from an answer": (edit_answer(3, reasons=[]), 3, "has other reasons"),
+    "an answer states a smaller balance": (lower_spent_in_reason, 3, "has other reasons"),
+    "the counter-offers are removed from an answer": (
+        edit_answer(4, **{"would-fit": []}),
+        4,
+        "has other reasons",
+    ),
+    "the recorded release costs less than its answer states": (
+        set_epsilon(3, Fraction(1, 100)),
+        3,
+        "other reasons",
+    ),
+    "a denial is removed": (
+        lambda events: events.pop(3),
+        4,
+        "differs from the recomputed decision",
+    ),
+    "an imported release is removed": (
         lambda events: events.pop(1),
         2,
         "differs from the recomputed decision",
     ),
-    "a denied release is made small": (costing(4, Fraction(1, 100)), 4, "`big` was denied"),
-    "a past release is made large": (costing(2, Fraction(2)), 3, "`fine` was allowed"),
-    "a release is made large": (costing(10, Fraction(3)), 10, "`late` was allowed"),
-    "a commit before its reservation": (swapped(5, 6), 5, "refers to unknown release"),
-    "a decision before any policy": (swapped(1, 3), 1, "without an active policy"),
-    "a reservation is left out": (lambda events: events.pop(4), 5, "refers to unknown release"),
-    "a commit is there twice": (lambda e: e.insert(6, e[5]), 7, "no reservation to end"),
-    "a void after a commit": (updated(8, release="held"), 8, "no reservation to end"),
-    "a release is there twice": (lambda e: e.append(e[2]), 11, "twice"),
-    "a release under another name": (updated(3, release="other"), 3, "`other` has the id `fine`"),
-    "a policy with another text": (generous, 1, "the digest of the policy is sha256:"),
-    "a policy that is none": (updated(1, sources=[["two.yaml", "no: ["]]), 1, "two.yaml:1:"),
-    "a policy over a conflict": (over_a_conflict, 11, "with the unaccepted conflict `all`"),
-    "a commit of more than was reserved": (committed("held", 1), 6, "costs more"),
-    "a commit of another release": (
-        committed("fine", Fraction(1, 4)),
+    "the cost of a denied release is lowered": (
+        set_epsilon(4, Fraction(1, 100)),
+        4,
+        "`big` was denied",
+    ),
+    "the cost of an imported release is raised": (
+        set_epsilon(2, Fraction(2)),
+        3,
+        "`fine` was allowed",
+    ),
+    "the cost of an allowed release is raised": (
+        set_epsilon(10, Fraction(3)),
+        10,
+        "`late` was allowed",
+    ),
+    "a commit precedes its reservation": (swap_events(5, 6), 5, "refers to unknown release"),
+    "a decision precedes the first policy": (swap_events(1, 3), 1, "without an active policy"),
+    "a reservation is removed": (lambda events: events.pop(4), 5, "refers to unknown release"),
+    "a commit is duplicated": (lambda e: e.insert(6, e[5]), 7, "no reservation to end"),
+    "a void follows a commit": (update_event(8, release="held"), 8, "no reservation to end"),
+    "a release is duplicated": (lambda e: e.append(e[2]), 11, "twice"),
+    "a release event has another id": (
+        update_event(3, release="other"),
+        3,
+        "`other` has the id `fine`",
+    ),
+    "the text of a policy is changed": (
+        raise_budget_of_first_policy,
+        1,
+        "the digest of the policy is sha256:",
+    ),
+    "the text of a policy is invalid": (
+        update_event(1, sources=[["two.yaml", "no: ["]]),
+        1,
+        "two.yaml:1:",
+    ),
+    "a policy is applied despite a conflict": (
+        append_conflicting_policy,
+        11,
+        "with the unaccepted conflict `all`",
+    ),
+    "a commit costs more than its reservation": (set_committed_body("held", 1), 6, "costs more"),
+    "a commit contains another release": (
+        set_committed_body("fine", Fraction(1, 4)),
         6,
         "`held` has the id `fine`",
     ),
-    "a void without a reason": (updated(8, because=" "), 8, "`unused` has no `because`"),
-    "a void after its time": (updated(8, at="2999-01-01T00:00:00+00:00"), 8, "after its time"),
-    "an expiry before its time": (
-        expired,
+    "a void has no reason": (update_event(8, because=" "), 8, "`unused` has no `because`"),
+    "a void follows the expiry time": (
+        update_event(8, at="2999-01-01T00:00:00+00:00"),
+        8,
+        "after it expired",
+    ),
+    "an expiry precedes the expiry time": (
+        replace_void_by_expiry,
         8,
         "`unused` was recorded as expired before its expiry time",
     ),
-    "a release is relabelled as cheaper": (relabelled(epsilon=1), 11, "other mechanisms"),
-    "a release is relabelled as another": (relabelled(name="late"), 11, "`fine` has the id `late`"),
-    "a relabelling without a reason": (relabelled(because=""), 11, "has no `because`"),
-    "a relabelling with unknown words": (relabelled(attributes=["zap"]), 11, "no attribute `zap`"),
-    "a release is only said to be reserved": (updated(3, reserved=True), 3, "has no expiry time"),
-    "a release only has an end": (updated(3, expires="2999"), 3, "and not to be"),
-    "a policy without a text": (updated(1, sources=[]), 1, "has an invalid `sources`"),
-    "a release without mechanisms": (mechanisms(3), 3, "has an invalid `body`"),
-    "a mechanism that is none": (mechanisms(2, {"mechanism": 1}), 2, "has an invalid `body`"),
-    "a mechanism of no kind": (
-        mechanisms(3, {"mechanism": {"kind": "magic"}}),
+    "a relabelling lowers the cost": (append_relabelling(epsilon=1), 11, "other mechanisms"),
+    "a relabelling contains another id": (
+        append_relabelling(name="late"),
+        11,
+        "`fine` has the id `late`",
+    ),
+    "a relabelling has no reason": (append_relabelling(because=""), 11, "has no `because`"),
+    "a relabelling has an unknown attribute": (
+        append_relabelling(attributes=["zap"]),
+        11,
+        "no attribute `zap`",
+    ),
+    "a reservation has no expiry time": (update_event(3, reserved=True), 3, "has no expiry time"),
+    "a release without a reservation has an expiry time": (
+        update_event(3, expires="2999"),
+        3,
+        "has contradictory reservation fields",
+    ),
+    "a policy has no text": (update_event(1, sources=[]), 1, "has an invalid `sources`"),
+    "a release has no mechanisms": (set_mechanisms(3), 3, "has an invalid `body`"),
+    "a mechanism is not an object": (
+        set_mechanisms(2, {"mechanism": 1}),
+        2,
+        "has an invalid `body`",
+    ),
+    "a mechanism has an unknown kind": (
+        set_mechanisms(3, {"mechanism": {"kind": "magic"}}),
         3,
         "`fine` cannot be resolved",
     ),
-    "a past mechanism of no kind": (
-        mechanisms(2, {"mechanism": {"kind": "magic"}}),
+    "an imported mechanism has an unknown kind": (
+        set_mechanisms(2, {"mechanism": {"kind": "magic"}}),
         2,
         "unknown kind `magic`",
     ),
-    "a reservation with an end that is none": (
-        updated(5, expires=[]),
+    "an expiry time is not a string": (
+        update_event(5, expires=[]),
         5,
         "has an invalid `expires`",
     ),
-    "an event of another format": (updated(3, format=3), 3, "format 3"),
-    "an event of the format of others": (updated(3, format=2), 3, "has format 2, not 1"),
-    "an event of no kind": (updated(3, event="release-forgotten"), 3, "unknown event type"),
+    "an event has an unknown format": (update_event(3, format=3), 3, "format 3"),
+    "an event has the format of other event types": (
+        update_event(3, format=2),
+        3,
+        "has format 2, not 1",
+    ),
+    "an event has an unknown type": (
+        update_event(3, event="release-forgotten"),
+        3,
+        "unknown event type",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_forged_decisions_are_found(ledger: Path, verify: Verify, name: str) -> None:
+def test_forged_decisions_are_detected(ledger: Path, verify: Verify, name: str) -> None:
     edit, record, problem = FORGERIES[name]
-    events = events_of(ledger)
+    events = read_events(ledger)
     edit(events)
-    forged(ledger, events)
-    said = verify(ledger)
-    assert (said.code, said.records[0]) == (5, record)
-    assert any(problem in found["problem"] for found in said.json["findings"])
+    rewrite_ledger(ledger, events)
+    result = verify(ledger)
+    assert (result.code, result.records[0]) == (5, record)
+    assert any(problem in finding["problem"] for finding in result.json["findings"])
 
 
-#: Histories that could have been: nothing in them contradicts anything else.
+#: Forgeries that `verify` cannot detect, because the changed history is consistent.
 POSSIBLE: dict[str, Callable[[Events], object]] = {
-    "somebody else asked": updated(3, by="eve"),
-    "it was at another time": updated(3, at="2020-01-01T00:00:00+00:00"),
-    "it was for another reason": updated(2, because="found in a drawer"),
-    "nothing new was learnt": relabelled(),
-    "less was run": committed("held", Fraction(1, 2)),
+    "the release has another author": update_event(3, by="eve"),
+    "the release has another time": update_event(3, at="2020-01-01T00:00:00+00:00"),
+    "the import has another reason": update_event(2, because="late report"),
+    "a relabelling without changes is added": append_relabelling(),
+    "the commit states its mechanisms": set_committed_body("held", Fraction(1, 2)),
 }
 
 
 @pytest.mark.parametrize("name", POSSIBLE)
-def test_another_history_shows_only_in_the_last_hash(
+def test_a_consistent_forgery_changes_only_the_last_hash(
     ledger: Path, verify: Verify, name: str
 ) -> None:
     before = verify(ledger)
-    events = events_of(ledger)
+    events = read_events(ledger)
     POSSIBLE[name](events)
-    forged(ledger, events)
-    said = verify(ledger)
-    assert said.code == 0
-    assert said.json["head"] != before.json["head"]
+    rewrite_ledger(ledger, events)
+    result = verify(ledger)
+    assert result.code == 0
+    assert result.json["head"] != before.json["head"]
 
 
-def test_without_the_chain_a_change_would_pass(
+def test_a_changed_row_passes_without_the_hash_check(
     ledger: Path, verify: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary of changed rows: a verifier that checks no hashes."""
-    changed(
+    """Canary of the row tests: disable the check of the hash chain."""
+    execute_sql(
         ledger,
         "UPDATE record SET payload = CAST(replace(CAST(payload AS TEXT), 'ana', 'eve') AS BLOB) "
         "WHERE sequence = 3",
@@ -477,13 +566,13 @@ def test_without_the_chain_a_change_would_pass(
     assert verify(ledger).code == 0
 
 
-def test_without_deciding_again_a_forgery_would_pass(
+def test_a_forgery_passes_without_recomputed_decisions(
     ledger: Path, verify: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary of forged decisions: a verifier that believes what is recorded."""
-    events = events_of(ledger)
-    decided(3, False)(events)
-    forged(ledger, events)
+    """Canary of the forgery tests: disable the recomputation of decisions."""
+    events = read_events(ledger)
+    reverse_decision(3, False)(events)
+    rewrite_ledger(ledger, events)
     assert verify(ledger).records[0] == 3
     monkeypatch.setattr(audit, "_check_event", lambda *_: iter(()))
     assert verify(ledger).code == 0
@@ -492,59 +581,68 @@ def test_without_deciding_again_a_forgery_would_pass(
 # Bytes
 
 
-def flipped(path: Path, whole: bytes, places: Iterable[int], mask: int) -> None:
-    """The file with bytes changed, and no log beside it."""
-    for left in path.parent.glob(f"{path.name}*"):
-        left.unlink()
+def flip_bytes(path: Path, whole: bytes, offsets: Iterable[int], mask: int) -> None:
+    """Write `whole` with changed bytes to `path` and delete the write-ahead log."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
     content = bytearray(whole)
-    for at in places:
-        content[at] ^= mask
+    for offset in offsets:
+        content[offset] ^= mask
     path.write_bytes(content)
 
 
-def test_a_flipped_byte_is_found_or_harmless(ledger: Path, verify: Verify) -> None:
-    """Harmless: in free space or old copies of rows, or in what SQLite does not need."""
+def test_a_flipped_byte_is_detected_or_harmless(ledger: Path, verify: Verify) -> None:
+    """Bytes of free space, of old copies of rows, and bytes that SQLite ignores are harmless."""
     chance = seeded_random("verify-flips")
     before, whole = verify(ledger), ledger.read_bytes()
     harmless = 0
-    for at in chance.sample(range(len(whole)), FLIPS):
+    for offset in chance.sample(range(len(whole)), FLIPS):
         mask = chance.randrange(1, 256)
-        flipped(ledger, whole, [at], mask)
-        said = verify(ledger)
-        assert said.code == 5 or said == before, f"byte {at} with {mask}: {said.text}"
-        harmless += said.code == 0
-    print(f"{FLIPS} of {len(whole)} bytes flipped, {FLIPS - harmless} found, the others harmless")
+        flip_bytes(ledger, whole, [offset], mask)
+        result = verify(ledger)
+        assert result.code == 5 or result == before, f"byte {offset} with {mask}: {result.text}"
+        harmless += result.code == 0
+    print(
+        f"{FLIPS} of {len(whole)} bytes flipped, {FLIPS - harmless} detected, the others harmless"
+    )
     assert 0 < harmless < FLIPS
 
 
 @pytest.mark.parametrize("part", ["digest", "payload"])
-def test_a_flipped_byte_of_a_record_is_found(ledger: Path, verify: Verify, part: str) -> None:
-    """The file may hold old copies of a row, which nobody reads: the byte is flipped in all."""
+def test_a_flipped_byte_of_a_record_is_detected(ledger: Path, verify: Verify, part: str) -> None:
+    """The file can contain unused old copies of a row, so the byte is flipped in every copy."""
     chance = seeded_random(f"verify-flips-{part}")
     whole = ledger.read_bytes()
     store = open_existing(str(ledger))
     parts = {record.sequence: bytes(getattr(record, part)) for record in store.records_after(0)}
     store.close()
-    every = [(record, at) for record, content in parts.items() for at in range(len(content))]
-    for record, at in chance.sample(every, FLIPS):
-        copies = [m.start() + at for m in re.finditer(re.escape(parts[record]), whole)]
+    positions = [
+        (record, offset) for record, content in parts.items() for offset in range(len(content))
+    ]
+    for record, offset in chance.sample(positions, FLIPS):
+        copies = [m.start() + offset for m in re.finditer(re.escape(parts[record]), whole)]
         mask = chance.randrange(1, 256)
-        flipped(ledger, whole, copies, mask)
-        said = verify(ledger)
-        where = f"byte {at} of record {record} with {mask}: {said.text}"
-        assert (said.code, said.records) == (5, [record]), where
+        flip_bytes(ledger, whole, copies, mask)
+        result = verify(ledger)
+        message = f"byte {offset} of record {record} with {mask}: {result.text}"
+        assert (result.code, result.records) == (5, [record]), message
 
 
-def test_an_unreadable_file_is_told_in_json_too(ledger: Path, verify: Verify) -> None:
-    flipped(ledger, ledger.read_bytes(), range(16), 0xFF)
-    said = verify(ledger)
-    assert (said.code, said.json["records"], said.json["head"], said.records) == (5, 0, "", [1])
+def test_an_unreadable_file_is_reported_as_json(ledger: Path, verify: Verify) -> None:
+    flip_bytes(ledger, ledger.read_bytes(), range(16), 0xFF)
+    result = verify(ledger)
+    assert (result.code, result.json["records"], result.json["head"], result.records) == (
+        5,
+        0,
+        "",
+        [1],
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 10000, -4096, -1])
-def test_a_cut_file_is_found(ledger: Path, verify: Verify, size: int) -> None:
+def test_a_truncated_file_is_detected(ledger: Path, verify: Verify, size: int) -> None:
     whole = ledger.read_bytes()
     ledger.write_bytes(whole[: size % len(whole)])
-    said = verify(ledger)
-    assert said.code == 5
-    assert said.text
+    result = verify(ledger)
+    assert result.code == 5
+    assert result.text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.evaluation.sample_workload import workload
-from tests.reference import spent as reference
+from tests.reference import spending as reference
 
 from dpolicy.allocation.simulation import RoundSchedule
 from dpolicy.allocation.unlocking import CohortRotation
@@ -47,13 +47,13 @@ def test_spending_equals_the_reference(scenario: str, seed: int) -> None:
     spending = measure(requests, selected)
     for name, in_scope in SCOPES[scenario].items():
         month = name == "each-month"
-        expected = reference.worst(requests, selected, in_scope, COHORTS, by_month=month)
+        expected = reference.largest_epsilon(requests, selected, in_scope, COHORTS, by_month=month)
         assert spending[name] == pytest.approx(expected, abs=1e-9) and expected > 0, name
 
 
 def test_a_missing_request_changes_the_result() -> None:
     requests = workload("context")
-    expected = reference.worst(requests, requests.requests, lambda _: True, COHORTS)
+    expected = reference.largest_epsilon(requests, requests.requests, lambda _: True, COHORTS)
     assert measure(requests, requests.requests)["any"] == pytest.approx(expected, abs=1e-9)
     assert measure(requests, requests.requests[::2])["any"] < expected - 0.1
 

@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from tests.reference.contributions import Record, block, distances, histogram, kept
+from tests.reference.contributions import Record, block, distances, histogram, limit_records
 
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.contribution_bounding import bound_contributions
@@ -81,7 +81,7 @@ class Scene:
     def change(self) -> tuple[int, int]:
         """L1 distance and squared L2 distance of the two histograms."""
         databases = (self.one, self.other)
-        histograms = [histogram(kept(d, self.limits), self.about) for d in databases]
+        histograms = [histogram(limit_records(d, self.limits), self.about) for d in databases]
         return distances(*histograms)
 
 
@@ -202,7 +202,9 @@ def test_no_other_day_is_read(scene: Scene) -> None:
     first, last = scene.limits.days_read(scene.about)
     read = [tuple(r for r in d if first <= r.day <= last) for d in (scene.one, scene.other)]
     for database, part in zip((scene.one, scene.other), read, strict=True):
-        whole, partial = (histogram(kept(d, scene.limits), scene.about) for d in (database, part))
+        whole, partial = (
+            histogram(limit_records(d, scene.limits), scene.about) for d in (database, part)
+        )
         assert whole == partial
 
 
@@ -215,8 +217,8 @@ def test_days_that_share_slots_are_read() -> None:
 def reads_other_days(scene: Scene) -> bool:
     first, last = scene.about
     part = tuple(r for r in scene.one if first <= r.day <= last)
-    whole = histogram(kept(scene.one, scene.limits), scene.about)
-    return whole != histogram(kept(part, scene.limits), scene.about)
+    whole = histogram(limit_records(scene.one, scene.limits), scene.about)
+    return whole != histogram(limit_records(part, scene.limits), scene.about)
 
 
 # Numbers of the theory
@@ -346,7 +348,7 @@ def as_pandas(records: tuple[Record, ...]) -> pd.DataFrame:
 @given(scenes())
 @settings(max_examples=150, deadline=None)
 def test_frames_keep_what_the_twin_keeps(scene: Scene) -> None:
-    expected = Counter(r.key for r in kept(scene.one, scene.limits))
+    expected = Counter(r.key for r in limit_records(scene.one, scene.limits))
     cells = [] if scene.limits.per_cell is None else ["cell"]
     for frame in (as_polars(scene.one), as_pandas(scene.one)):
         bounded = bound_contributions(

@@ -127,7 +127,7 @@ class Agreement(RuleBasedStateMachine):
         past = self._pick(number)
         if past is None:
             return
-        body = deepcopy(dict(past.asked))
+        body = deepcopy(dict(past.requested))
         if other:
             body["mechanisms"][0]["mechanism"] = lessened(body["mechanisms"][0]["mechanism"], 2)
         self._decide(at, body, reserve)
@@ -148,7 +148,7 @@ class Agreement(RuleBasedStateMachine):
             return
         used: dict[str, Any] | None = None
         if how != "whole":
-            used = deepcopy(dict(past.asked))
+            used = deepcopy(dict(past.requested))
             used["mechanisms"] = used["mechanisms"][: 1 if how == "dropped" else None]
             noise = lessened(used["mechanisms"][0]["mechanism"], 2 if how == "less" else 1)
             if how == "more" and "sigma" in noise:
@@ -157,7 +157,7 @@ class Agreement(RuleBasedStateMachine):
         if used is not None and how in ("narrower", "elsewhere"):
             first = used["mechanisms"][0]
             used["mechanisms"][0] = narrowed(first) if how == "narrower" else moved_to(first, moved)
-        release = past.asked["release"]
+        release = past.requested["release"]
         self.model.expire(self.now)
         with self._same_refusal(lambda: self.model.end(release, used)):
             self.points[at].commit(release, used)
@@ -167,7 +167,7 @@ class Agreement(RuleBasedStateMachine):
         past = self._pick(number)
         if past is None:
             return
-        release = past.asked["release"]
+        release = past.requested["release"]
         self.model.expire(self.now)
         with self._same_refusal(lambda: self.model.end(release, void=True)):
             self.points[at].void(release, because="never started")
@@ -182,7 +182,7 @@ class Agreement(RuleBasedStateMachine):
         body: Mapping[str, Any] = {"release": f"r{self.count}", "mechanisms": mechanisms}
         past = self._pick(number)
         if number % 5 == 0 and past is not None:
-            body = past.asked
+            body = past.requested
         self.model.expire(self.now)
 
         def by_model() -> None:
@@ -246,9 +246,9 @@ class Agreement(RuleBasedStateMachine):
         assert entries == {release: past.status for release, past in self.model.releases.items()}
         for balance in point.budgets():
             it = self._same_balance(balance)
-            assert balance.holds == (not self.model.overspent(it)), balance
+            assert balance.holds == (not self.model.overspent_blocks(it)), balance
 
-    def _pick(self, number: int, status: str = "") -> naive.Past | None:
+    def _pick(self, number: int, status: str = "") -> naive.PastRelease | None:
         releases = [p for p in self.model.releases.values() if status in ("", p.status)]
         return releases[number % len(releases)] if releases else None
 
@@ -278,42 +278,44 @@ class Agreement(RuleBasedStateMachine):
         assert decision.uncovered == expected.uncovered
         assert bool(decision.predicate_errors) == bool(expected.failed)
         named = {(r.rule, r.unit, r.each_release) for r in decision.reasons if not r.holds}
-        self._same_rules(named, map(identity, expected.broken), witnesses(self._policy()))
+        self._same_rules(named, map(identity, expected.exceeded), witnesses(self._policy()))
         both = (*self.model.rules("policies"), *self.model.rules("each-release"))
         rules = {identity(r): r for r in both}
-        mechanisms = naive.read(naive.text(self.model.policy), naive.text(body)) or []
+        mechanisms = naive.resolve_mechanisms(naive.text(self.model.policy), naive.text(body)) or []
         for reason in decision.reasons:
             it = rules[reason.rule, reason.unit, reason.each_release]
             displayed_location = reason.as_json()["at"]
-            stands = self.model.apart(it, self.model.counted(it), mechanisms)
+            statuses = self.model.costs_by_block(it, self.model.counted_mechanisms(it), mechanisms)
             if reason.holds:  # any block that it touches, and the numbers there
-                stand = self._find_standing(displayed_location, stands)
-                assert stand.cost, (it.name, it.unit, displayed_location)
+                status = self._find_status(displayed_location, statuses)
+                assert status.cost, (it.name, it.unit, displayed_location)
             else:
-                stand = self.model.worst(it, self.model.broken(it, mechanisms))
-                assert self._is_place(displayed_location, stand, stands), (
+                status = self.model.worst_block(it, self.model.exceeded_blocks(it, mechanisms))
+                assert self._is_place(displayed_location, status, statuses), (
                     it.name,
                     displayed_location,
-                    stand.blocks[0].place,
+                    status.blocks[0].location,
                 )
-            self._same_numbers(reason.spent, it, stand.spent)
-            self._same_numbers(reason.cost, it, stand.cost)
-            self._same_numbers(reason.after, it, stand.spent + stand.cost)
+            self._same_numbers(reason.spent, it, status.spent)
+            self._same_numbers(reason.cost, it, status.cost)
+            self._same_numbers(reason.after, it, status.spent + status.cost)
 
     @staticmethod
     def _is_place(
-        displayed_location: Any, stand: naive.Standing, stands: list[naive.Standing]
+        displayed_location: Any, status: naive.BlockStatus, statuses: list[naive.BlockStatus]
     ) -> bool:
-        alike = UNNAMED and displayed_location == {} and len(stands) == 1
-        return alike or bool(displayed_location == stand.blocks[0].place)
+        alike = UNNAMED and displayed_location == {} and len(statuses) == 1
+        return alike or bool(displayed_location == status.blocks[0].location)
 
     @staticmethod
-    def _find_standing(displayed_location: Any, stands: list[naive.Standing]) -> naive.Standing:
+    def _find_status(
+        displayed_location: Any, statuses: list[naive.BlockStatus]
+    ) -> naive.BlockStatus:
         """Return the block at a location."""
         matches = [
-            s for s in stands if any(block.place == displayed_location for block in s.blocks)
+            s for s in statuses if any(block.location == displayed_location for block in s.blocks)
         ]
-        matches = stands if UNNAMED and not displayed_location and len(stands) == 1 else matches
+        matches = statuses if UNNAMED and not displayed_location and len(statuses) == 1 else matches
         assert matches, f"{displayed_location} is not a location of this rule"
         return matches[0]
 
@@ -321,15 +323,15 @@ class Agreement(RuleBasedStateMachine):
         """Compare a rule at its block with the largest loss; of the exceeded blocks, if any."""
         rules = {identity(r): r for r in self.model.rules("policies")}
         it = rules[balance.rule.name, balance.rule.unit, False]
-        stands = self.model.apart(it, self.model.counted(it))
-        stand = self.model.worst(it, self.model.overspent(it) or stands)
+        statuses = self.model.costs_by_block(it, self.model.counted_mechanisms(it))
+        status = self.model.worst_block(it, self.model.overspent_blocks(it) or statuses)
         displayed_location = balance.as_json().get("at")
-        assert displayed_location is None or self._is_place(displayed_location, stand, stands), (
+        assert displayed_location is None or self._is_place(displayed_location, status, statuses), (
             it.name,
             displayed_location,
-            stand.blocks[0],
+            status.blocks[0],
         )
-        self._same_numbers(balance.spent, it, stand.spent)
+        self._same_numbers(balance.spent, it, status.spent)
         return it
 
     def _policy(self) -> CompiledPolicy:
@@ -345,7 +347,7 @@ class Agreement(RuleBasedStateMachine):
         assert not missing, f"{missing} are broken and not named"
 
     def _same_numbers(self, displayed: Any, it: Rule, costs: list[twin.Cost]) -> None:
-        expected = naive.shown(it, costs, naive.grid(self.model.policy))
+        expected = naive.displayed_loss(it, costs, naive.grid(self.model.policy))
         assert expected.keys() == displayed.keys() - {"delta"} or "epsilon" not in displayed
         for key, exact in expected.items():
             real = displayed[key]
@@ -391,7 +393,7 @@ class _Refusal:
         self.value: Any = None
         try:
             self.value = by_model()
-        except naive.Refused:
+        except naive.Rejected:
             self.refused = True
 
     def __enter__(self) -> _Refusal:

@@ -124,9 +124,12 @@ def test_touched_days_by_brute_force(seed: int) -> None:
                 (first, first + timedelta(days=rng.randrange(rng.choice([1, 40, 400]))))
             )
         read = {d for a, b in intervals for d in brute.days_between(a, b)}
-        dst_blocks = brute.blocks_of(block_key(dst), sorted(read))
+        dst_blocks = brute.group_by_block(block_key(dst), sorted(read))
         days = touched_days(*intervals)
-        assert group_size(src, dst, days) == brute.most_met(block_key(src), dst_blocks), (src, dst)
+        assert group_size(src, dst, days) == brute.max_touched_blocks(block_key(src), dst_blocks), (
+            src,
+            dst,
+        )
         assert group_size(src, None, days) == len({block_key(src)(d) for d in read})
         size = add_remove_size(src, dst, days)
         assert size is not None
@@ -142,7 +145,7 @@ def test_touched_days_of_sliding_windows_by_brute_force(seed: int) -> None:
         first = date(2023, 1, 1) + timedelta(days=rng.randrange(700))
         last = first + timedelta(days=rng.randrange(120))
         read = brute.days_between(first, last)
-        expected = brute.most_met(block_key(src), brute.windows(read, length), set(read))
+        expected = brute.max_touched_blocks(block_key(src), brute.windows(read, length), set(read))
         assert group_size(src, sliding(length), touched_days((first, last))) == expected
         cover = -(-min(length, len(read)) // 9)
         assert group_size(sliding(9), sliding(length), touched_days((first, last))) == cover
@@ -174,8 +177,8 @@ def test_tumbling_periods_by_brute_force() -> None:
         for phase in range(m):
             src = tumbling(n, origin)
             dst = tumbling(m, origin + timedelta(days=phase))
-            whole = [b for b in brute.blocks_of(block_key(dst), days) if len(b) == m]
-            assert group_size(src, dst, None) == brute.most_met(block_key(src), whole), (
+            whole = [b for b in brute.group_by_block(block_key(dst), days) if len(b) == m]
+            assert group_size(src, dst, None) == brute.max_touched_blocks(block_key(src), whole), (
                 n,
                 m,
                 phase,
@@ -317,7 +320,7 @@ def test_intervals_are_joined() -> None:
 def test_blocks_by_brute_force(period: Period) -> None:
     first, last = date(2024, 2, 11), date(2026, 3, 3)
     blocks = blocks_between(period, first, last)
-    expected = brute.blocks_of(block_key(period), brute.days_between(first, last))
+    expected = brute.group_by_block(block_key(period), brute.days_between(first, last))
     assert len(blocks) == len(expected)
     for block, days in zip(blocks, expected, strict=True):
         assert block.first <= days[0] and days[-1] <= block.last

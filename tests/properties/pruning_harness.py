@@ -367,7 +367,7 @@ def wrong_decisions(
         failing = {
             number
             for number, rule in enumerate(rules)
-            if twin.broken(subject.policy, rule, past, release)
+            if twin.is_exceeded(subject.policy, rule, past, release)
         }
         if bool(failing) != any(subject.pruned.kept[n] for n in failing):
             names = [rules[n].name for n in failing]

@@ -1,8 +1,8 @@
-"""An adaptive adversary against a filter, and the exact δ it reaches (theory 2.3, T2).
+"""Adaptive adversary against a filter, and the exact δ that it reaches (theory 2.3, T2).
 
-It runs one mechanism, looks at the outcome, and then runs the worst second mechanism that the
-filter still admits on that branch. All mechanisms have two outcomes: P(hit) = p, Q(hit) = p·e^(−t).
-Everything is enumerated, so the δ at the budget's ε is exact up to rounding.
+The adversary runs one mechanism, reads the outcome, and then runs the worst second mechanism that
+the filter still admits on that branch. All mechanisms have two outcomes: P(hit) = p,
+Q(hit) = p·e^(−t). All outcomes are enumerated, so the δ at the budget's ε is exact up to rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class TwoPoint:
 
     def divergence(self, order: float) -> float:
         """Return the Rényi divergence, the larger of both directions."""
-        return max(_divergence(self.outcomes, order), _divergence(_swapped(self.outcomes), order))
+        return max(
+            _divergence(self.outcomes, order), _divergence(_swap_databases(self.outcomes), order)
+        )
 
     @property
     def pure(self) -> float:
@@ -47,7 +49,7 @@ class TwoPoint:
         return make_loss(certificates, [quanta_up(Fraction(v * (1 + 1e-12))) for v in values])
 
 
-def _swapped(outcomes: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _swap_databases(outcomes: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(b, a) for a, b in outcomes]
 
 
@@ -60,10 +62,10 @@ def _divergence(outcomes: list[tuple[float, float]], order: float) -> float:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy: the first mechanism, and for each outcome a certificate, a t and a leak."""
+    """Strategy: the first mechanism; for each of its outcomes a clause, a t and a leak."""
 
     first: TwoPoint
-    rests_on: tuple[int, int]
+    clause_numbers: tuple[int, int]
     second_t: tuple[float, float]
     leaks: tuple[float, float]
 
@@ -80,7 +82,7 @@ class Filter:
         return tuple(clause[0][0] for clause in self.bound.clauses)
 
 
-def reached(strategy: Strategy, target: Filter) -> float:
+def reached_delta(strategy: Strategy, target: Filter) -> float:
     """Return the exact δ at ε of an adaptive composition in which the filter admits each step."""
     certificates = target.certificates
     within = target.bound
@@ -89,17 +91,21 @@ def reached(strategy: Strategy, target: Filter) -> float:
         return 0.0
     total, scale = 0.0, math.exp(float(target.epsilon))
     for outcome, number, t, leak in zip(
-        strategy.first.outcomes, strategy.rests_on, strategy.second_t, strategy.leaks, strict=True
+        strategy.first.outcomes,
+        strategy.clause_numbers,
+        strategy.second_t,
+        strategy.leaks,
+        strict=True,
     ):
         leaked = float(target.bound.delta or 0) * leak
-        second = _largest(spent, certificates, number, t, target.bound)
-        if second is not None and not _admitted(spent, second, leaked, certificates, within):
+        second = _largest_mechanism(spent, certificates, number, t, target.bound)
+        if second is not None and not _is_admitted(spent, second, leaked, certificates, within):
             second = None
         total += _leaf_sum(outcome, second, leaked, scale)
     return total
 
 
-def _admitted(
+def _is_admitted(
     spent: Loss, second: TwoPoint, leaked: float, certificates: Certificates, within: BudgetBound
 ) -> bool:
     cost = second.cost(certificates)
@@ -118,19 +124,19 @@ def _leaf_sum(
     return p * leaked + hidden
 
 
-def _largest(
+def _largest_mechanism(
     spent: Loss, certificates: Certificates, number: int, t: float, bound: BudgetBound
 ) -> TwoPoint | None:
     """Return the two-point mechanism with the largest p within the chosen certificate."""
-    certificate, most = bound.clauses[number][0]
-    room = (most - spent.amounts[number] - 2) / 10**12
+    certificate, limit = bound.clauses[number][0]
+    room = (limit - spent.amounts[number] - 2) / 10**12
 
     def fits(log_p: float) -> bool:
-        found = TwoPoint(math.exp(log_p), t)
+        mechanism = TwoPoint(math.exp(log_p), t)
         value = (
-            found.pure
+            mechanism.pure
             if certificate.notion is Notion.PURE
-            else found.divergence(float(certificate.order))
+            else mechanism.divergence(float(certificate.order))
         )
         return value * (1 + 2e-12) <= room
 
@@ -145,40 +151,40 @@ def _largest(
 
 def attack(target: Filter, seed: int, steps: int) -> float:
     """Return the largest δ that hill climbing reaches from random strategies."""
-    chosen = random.Random(seed)
-    usable = len(target.bound.clauses)
+    rng = random.Random(seed)
+    clause_count = len(target.bound.clauses)
 
-    def fresh() -> Strategy:
+    def random_strategy() -> Strategy:
         return Strategy(
-            TwoPoint(math.exp(-chosen.uniform(0.5, 16)), chosen.uniform(0.1, 3)),
-            (chosen.randrange(usable), chosen.randrange(usable)),
-            (chosen.uniform(0.1, 6), chosen.uniform(0.1, 6)),
-            (chosen.choice((0.0, 1.0)), chosen.choice((0.0, 1.0))),
+            TwoPoint(math.exp(-rng.uniform(0.5, 16)), rng.uniform(0.1, 3)),
+            (rng.randrange(clause_count), rng.randrange(clause_count)),
+            (rng.uniform(0.1, 6), rng.uniform(0.1, 6)),
+            (rng.choice((0.0, 1.0)), rng.choice((0.0, 1.0))),
         )
 
-    best, value = fresh(), 0.0
+    best, value = random_strategy(), 0.0
     overall = 0.0
     for step in range(steps):
         if step % 120 == 0:
-            best, value = fresh(), 0.0
-        trial = _moved(best, chosen, usable)
-        found = reached(trial, target)
-        if found >= value:
-            best, value = trial, found
+            best, value = random_strategy(), 0.0
+        trial = _perturb(best, rng, clause_count)
+        delta = reached_delta(trial, target)
+        if delta >= value:
+            best, value = trial, delta
         overall = max(overall, value)
     return overall
 
 
-def _moved(strategy: Strategy, chosen: random.Random, usable: int) -> Strategy:
+def _perturb(strategy: Strategy, rng: random.Random, clause_count: int) -> Strategy:
     """Return a strategy that differs in one choice."""
-    shift: Callable[[float], float] = lambda x: x * math.exp(chosen.gauss(0, 0.15))  # noqa: E731
-    rests = tuple(
-        chosen.randrange(usable) if chosen.random() < 0.1 else number
-        for number in strategy.rests_on
+    shift: Callable[[float], float] = lambda x: x * math.exp(rng.gauss(0, 0.15))  # noqa: E731
+    clause_numbers = tuple(
+        rng.randrange(clause_count) if rng.random() < 0.1 else number
+        for number in strategy.clause_numbers
     )
     return Strategy(
         TwoPoint(min(0.9, shift(strategy.first.p)), shift(strategy.first.t)),
-        (rests[0], rests[1]),
+        (clause_numbers[0], clause_numbers[1]),
         (shift(strategy.second_t[0]), shift(strategy.second_t[1])),
         strategy.leaks,
     )

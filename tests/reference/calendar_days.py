@@ -1,4 +1,4 @@
-"""Naive calendar of privacy units: every day is looked up in the standard library's calendar.
+"""Naive calendar of privacy units, based on the standard library's calendar.
 
 The naive twin of `privacy/units/privacy_units.py`: a block is the set of days that share a key.
 """
@@ -23,7 +23,7 @@ KEYS: dict[str, Key] = {
 
 
 def tumbling_key(days: int, start: date) -> Key:
-    """Blocks of a fixed number of days, one of which starts on `start`."""
+    """Return the key of blocks of `days` days; one of the blocks starts on `start`."""
     return lambda d: (d - start).days // days
 
 
@@ -32,15 +32,17 @@ def days_between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
-def blocks_of(key: Key, days: Iterable[date]) -> list[list[date]]:
+def group_by_block(key: Key, days: Iterable[date]) -> list[list[date]]:
     """Return the days grouped by block, in order."""
-    found: dict[Hashable, list[date]] = {}
+    groups: dict[Hashable, list[date]] = {}
     for day in days:
-        found.setdefault(key(day), []).append(day)
-    return list(found.values())
+        groups.setdefault(key(day), []).append(day)
+    return list(groups.values())
 
 
-def most_met(src: Key, windows: Iterable[Iterable[date]], read: set[date] | None = None) -> int:
+def max_touched_blocks(
+    src: Key, windows: Iterable[Iterable[date]], read: set[date] | None = None
+) -> int:
     """Return the largest number of `src` blocks that one window touches."""
     return max(len({src(d) for d in window if read is None or d in read}) for window in windows)
 
@@ -55,6 +57,6 @@ def windows(days: list[date], length: int) -> list[list[date]]:
 def steps_to_remove(src: Key, window: Iterable[date], read: set[date]) -> int:
     """Return the steps to empty a window by whole `src` blocks; a cut block takes two."""
     inside = {d for d in window if d in read}
-    met = {src(d) for d in inside}
-    cut = {src(d) for d in read if src(d) in met and d not in inside}
-    return len(met) + len(cut)
+    touched = {src(d) for d in inside}
+    cut = {src(d) for d in read if src(d) in touched and d not in inside}
+    return len(touched) + len(cut)

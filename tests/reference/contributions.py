@@ -1,4 +1,4 @@
-"""Naive contribution bounding: records in a list, counted one by one."""
+"""Naive contribution bounding: count the records of a list one by one."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class Record:
     cell: str
 
 
-def kept(records: Sequence[Record], limits: Contributions) -> list[Record]:
+def limit_records(records: Sequence[Record], limits: Contributions) -> list[Record]:
     """Return the records that remain after each limit, in the order of their keys."""
-    left = [r for r in records if limits.first <= r.day <= limits.last]
-    left.sort(key=lambda record: record.key)
+    remaining = [r for r in records if limits.first <= r.day <= limits.last]
+    remaining.sort(key=lambda record: record.key)
     finest = limits.limits[0].unit.period
     if limits.per_cell is not None:
-        left = _first(
-            [(r, (r.person, block(finest, r.day), r.cell)) for r in left], limits.per_cell
+        remaining = _first_of_each_group(
+            [(r, (r.person, block(finest, r.day), r.cell)) for r in remaining], limits.per_cell
         )
     for limit in limits.limits:
-        named = [(r, (r.person, block(limit.unit.period, r.day))) for r in left]
-        left = _first(named, limit.maximum)
-    return left
+        grouped = [(r, (r.person, block(limit.unit.period, r.day))) for r in remaining]
+        remaining = _first_of_each_group(grouped, limit.maximum)
+    return remaining
 
 
-def _first(named: Sequence[tuple[Record, object]], most: int) -> list[Record]:
-    seen: Counter[object] = Counter()
-    found = []
-    for record, group in named:
-        seen[group] += 1
-        if seen[group] <= most:
-            found.append(record)
-    return found
+def _first_of_each_group(grouped: Sequence[tuple[Record, object]], maximum: int) -> list[Record]:
+    counts: Counter[object] = Counter()
+    first = []
+    for record, group in grouped:
+        counts[group] += 1
+        if counts[group] <= maximum:
+            first.append(record)
+    return first
 
 
 def block(period: Period | None, day: date) -> Hashable:
@@ -57,9 +57,9 @@ def block(period: Period | None, day: date) -> Hashable:
     return KEYS[str(period)](day)
 
 
-def histogram(records: Sequence[Record], about: tuple[date, date]) -> Counter[str]:
-    """Return the number of records per cell for some days."""
-    return Counter(r.cell for r in records if about[0] <= r.day <= about[1])
+def histogram(records: Sequence[Record], days: tuple[date, date]) -> Counter[str]:
+    """Return the number of records per cell from the first to the last of two days."""
+    return Counter(r.cell for r in records if days[0] <= r.day <= days[1])
 
 
 def distances(one: Counter[str], other: Counter[str]) -> tuple[int, int]:

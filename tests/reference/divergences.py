@@ -1,6 +1,6 @@
 """Rényi divergences and conversions as the papers print them, evaluated with 50 digits.
 
-The naive twin of the curves: no stable forms, no rounding, only precision.
+This naive twin of the curves uses neither stable forms nor rounding, only high precision.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ def real(value: Fraction | float) -> Real:
 
 
 def response(e: Real, a: Real) -> Real:
-    """RR_ε(α), theory 3.2."""
+    """Return RR_ε(α) of randomized response (theory 3.2)."""
     return e - mp.log((1 + mp.exp(-e)) / (1 + mp.exp(-(2 * a - 1) * e))) / (a - 1)
 
 
 def kary(values: int, noise: Real, a: Real) -> Real:
-    """Randomized response over k values, theory 3.2."""
+    """Return the divergence of randomized response over k values (theory 3.2)."""
     lo, hi = noise / values, 1 - noise + noise / values
     total = hi**a * lo ** (1 - a) + lo**a * hi ** (1 - a) + (values - 2) * lo
     return mp.log(total) / (a - 1)
 
 
 def laplace(e: Real, a: Real) -> Real:
-    """Laplace distributions e scales apart, theory 3.3."""
+    """Return the divergence of Laplace distributions `e` scales apart (theory 3.3)."""
     tail = (a - 1) / (2 * a - 1) * mp.exp(-(2 * a - 1) * e)
     return e + mp.log(a / (2 * a - 1) + tail) / (a - 1)
 
 
 def discrete_laplace(step: Real, shift: int, a: Real) -> Real:
-    """Two-sided geometric distributions `shift` apart, theory 3.3."""
+    """Return the divergence of two-sided geometric distributions `shift` apart (theory 3.3)."""
     x = mp.exp(-step)
     middle = x ** ((1 - a) * shift) * x ** (2 * a - 1)
     middle *= (1 - x ** ((2 * a - 1) * (shift - 1))) / (1 - x ** (2 * a - 1))
@@ -50,7 +50,7 @@ def discrete_laplace(step: Real, shift: int, a: Real) -> Real:
 
 
 def poisson(curve: Callable[[int], Real], q: Real, a: int, factor: int = 1) -> Real:
-    """The curve on a Poisson sample at an integer order, theory 3.7."""
+    """Return the curve on a Poisson sample at an integer order (theory 3.7)."""
     total = (1 - q) ** (a - 1) * (1 + (a - 1) * q)
     for n in range(2, a + 1):
         term = mp.binomial(a, n) * (1 - q) ** (a - n) * q**n * mp.exp((n - 1) * curve(n))
@@ -59,12 +59,15 @@ def poisson(curve: Callable[[int], Real], q: Real, a: int, factor: int = 1) -> R
 
 
 def poisson_gaussian(s: Real, q: Real, a: int) -> Real:
-    """One DP-SGD step, theory 3.6."""
+    """Return the divergence of one DP-SGD step (theory 3.6)."""
     return poisson(lambda n: n / (2 * s * s), q, a)
 
 
 def mixture_group(s: Real, q: Real, k: int, a: Real) -> Real:
-    """Exact divergence of k sampled units from none, by quadrature (theory 3.6, Ganesh 2024)."""
+    """Return the divergence of k sampled units from none by quadrature (theory 3.6, Ganesh 2024).
+
+    It is exact up to the error of the quadrature.
+    """
     weights = [mp.binomial(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
 
     def density(x: Real) -> Real:
@@ -79,16 +82,16 @@ def mixture_group(s: Real, q: Real, k: int, a: Real) -> Real:
 
 
 def chain(curve: Callable[[Real], Real], k: int, a: Real) -> Real:
-    """The chain bound, theory 4.2."""
+    """Return the chain bound for a group of k (theory 4.2)."""
     return sum(k * a / (k * a - j) * curve(k * a - j) for j in range(k))
 
 
 def gaussian_delta(mu: Real, e: Real) -> Real:
-    """δ(ε) of a Gaussian, theory 1.2."""
+    """Return δ(ε) of a Gaussian (theory 1.2)."""
     return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)
 
 
 def pure_mu(e: Real) -> Real:
-    """The μ of ε-DP, theory 1.2."""
+    """Return the μ of ε-DP (theory 1.2)."""
     mass = (mp.exp(e) - 1) / (mp.exp(e) + 1)
     return 2 * mp.sqrt(2) * mp.erfinv(mass)

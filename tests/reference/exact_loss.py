@@ -9,7 +9,7 @@ from fractions import Fraction
 
 @dataclass
 class ExactLoss:
-    """A list of entries; every total is computed again."""
+    """List of losses; every call recomputes the total."""
 
     entries: list[tuple[tuple[Fraction | None, ...], Fraction]] = field(default_factory=list)
 

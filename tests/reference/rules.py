@@ -1,13 +1,13 @@
-"""Naive rules of the paper: every rule written out, every sum a sum of fractions.
+"""Naive rules of the paper: expand every rule and sum fractions.
 
-The module follows theory 0.1, 1.4, 1.5, 2.4 and language 1, not the code: no index, no pruning, no
-product, no numpy. A policy set is the plain dict that YAML or JSON gives. Predicates are CEL of the
-simplest kind, turned into Python by replacing operators.
+The module follows theory 0.1, 1.4, 1.5, 2.4 and language 1, not the code: it has no index, no
+pruning, no product structure and no numpy. A policy set is the plain dict that YAML or JSON gives.
+Predicates are CEL of the simplest kind, turned into Python by replacing operators.
 
 Thresholds come from 50 digits and are rounded down to quanta of 10⁻¹², as documented. The code may
-land one quantum lower, because it allows for the error of floats. Decisions can be compared all
-the same if costs are multiples of 10⁻³: only thresholds with a logarithm are rounded at all, and
-none of those lies within a quantum of such a number.
+round one quantum lower, because it allows for the error of floats. Decisions are still comparable
+if costs are multiples of 10⁻³: only thresholds with a logarithm are rounded, and none of those lies
+within a quantum of such a number.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ GRID = tuple(Fraction(order) for order in ("2", "2.5", "3", "4", "5", "6", "8", 
 PolicyDict = Mapping[str, Any]
 #: A certificate: "pure", "rho", "mu" (its square), or a Rényi order.
 Key = str | Fraction
-#: Amounts by certificate, one that is missing is infinite; and the δ-side.
+#: Amounts by certificate (a missing amount is infinite), and the δ-side.
 Cost = tuple[Mapping[Key, Fraction], Fraction]
-#: `epsilon` with `delta`, `rho`, `mu`, or Rényi orders; unlimited where empty.
+#: `epsilon` with `delta`, `rho`, `mu`, or Rényi orders; an empty mapping is unlimited.
 Budget = Mapping[Key, Fraction]
 
 
@@ -64,27 +64,31 @@ class Rule:
 
 
 def number(written: Any) -> Fraction:
-    """Return the decimal as written in the text."""
+    """Return a decimal exactly as it is written in the text."""
     return Fraction(str(written))
 
 
 def expand(policy: PolicyDict, section: str) -> list[Rule]:
-    """Return all rules of `policies` or `each-release`: Algorithm 1 of the paper, naively."""
-    said = policy.get(section, [])
+    """Return all rules of `policies` or `each-release`: Algorithm 1 of the paper."""
+    definitions = policy.get(section, [])
     rules = [
         Rule(name, unit, (when,), budget, section == "each-release")
-        for base in said
+        for base in definitions
         if base["kind"] != "extension"
         for unit in base.get("units") or [base["unit"]]
         for name, when, budget in scopes(policy, base)
     ]
-    for extension in (each for each in said if each["kind"] == "extension"):
+    for extension in (
+        policy_definition
+        for policy_definition in definitions
+        if policy_definition["kind"] == "extension"
+    ):
         rules = [
             replace(
                 rule,
                 name=f"{rule.name} × {setting['name']}",
                 predicates=(*rule.predicates, setting["when"]),
-                budget=applied(setting["budget"], rule.budget),
+                budget=apply_function(setting["budget"], rule.budget),
             )
             for rule in rules
             for setting in extension["settings"]
@@ -97,25 +101,31 @@ def scopes(policy: PolicyDict, base: Mapping[str, Any]) -> Iterator[tuple[str, s
     schema = policy.get("schema", {})
     attributes = schema.get("attributes", {})
     if base["kind"] == "custom":
-        yield base["name"], base["when"], budget_of(policy, base["budget"])
+        yield base["name"], base["when"], parse_budget(policy, base["budget"])
         return
 
-    def by_risk(name: str, about: Mapping[str, Any]) -> Budget:
-        own = base.get("except", {}).get(name)
-        return budget_of(policy, base["budgets"][about["risk"]] if own is None else own)
+    def by_risk(name: str, definition: Mapping[str, Any]) -> Budget:
+        exception = base.get("except", {}).get(name)
+        return parse_budget(
+            policy, base["budgets"][definition["risk"]] if exception is None else exception
+        )
 
     if base["kind"] == "attribute":
-        for name, about in attributes.items():
-            yield f"{base['name']}[{name}]", uses_any([name]), by_risk(name, about)
+        for name, definition in attributes.items():
+            yield f"{base['name']}[{name}]", uses_any([name]), by_risk(name, definition)
     else:
         levels = schema.get("membership-levels", ["member", "strong", "weak"])
-        for name, about in schema.get("categories", {}).items():
+        for name, definition in schema.get("categories", {}).items():
             for depth, level in enumerate(levels):
-                closer = levels[: depth + 1]
+                counted_levels = levels[: depth + 1]
                 users = [
-                    a for a, s in attributes.items() if any(name in s.get(c, ()) for c in closer)
+                    a
+                    for a, s in attributes.items()
+                    if any(name in s.get(c, ()) for c in counted_levels)
                 ]
-                budget = applied(base.get("levels", {}).get(level, "same"), by_risk(name, about))
+                budget = apply_function(
+                    base.get("levels", {}).get(level, "same"), by_risk(name, definition)
+                )
                 yield f"{base['name']}[{name}, {level}]", uses_any(users), budget
 
 
@@ -124,19 +134,19 @@ def uses_any(names: Sequence[str]) -> str:
     return " || ".join(f'"{name}" in attributes' for name in names) or "false"
 
 
-def budget_of(policy: PolicyDict, said: Any) -> Budget:
-    """Return a budget as written; an ε without δ takes the δ of the accounting."""
-    if said == "unlimited":
+def parse_budget(policy: PolicyDict, value: Any) -> Budget:
+    """Return a budget in fractions; an ε without δ takes the δ of the accounting."""
+    if value == "unlimited":
         return {}
-    if "renyi" in said:
-        return {number(order): number(value) for order, value in said["renyi"].items()}
-    budget: dict[Key, Fraction] = {key: number(value) for key, value in said.items()}
+    if "renyi" in value:
+        return {number(order): number(limit) for order, limit in value["renyi"].items()}
+    budget: dict[Key, Fraction] = {key: number(amount) for key, amount in value.items()}
     if "epsilon" in budget and "delta" not in budget:
         budget["delta"] = number(policy["accounting"]["delta"])
     return budget
 
 
-def applied(function: Any, budget: Budget) -> Budget:
+def apply_function(function: Any, budget: Budget) -> Budget:
     """Apply a budget function to ε, ρ or μ; δ and an unlimited budget do not change."""
     if function == "same" or not budget:
         return budget
@@ -153,42 +163,42 @@ def applied(function: Any, budget: Budget) -> Budget:
 
 
 def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
-    """Return the clauses, of which one must hold, and the δ-side (classic profile)."""
+    """Return the clauses, one of which must hold, and the δ-side (classic profile)."""
     if "epsilon" not in budget:
         squared = {key: value**2 if key == "mu" else value for key, value in budget.items()}
-        return {"clauses": (rounded(squared),), "delta": Fraction(0) if budget else None}
-    said = policy.get("accounting", {}).get("orders", "default")
-    grid = GRID if said == "default" else tuple(sorted(number(order) for order in said))
+        return {"clauses": (round_down(squared),), "delta": Fraction(0) if budget else None}
+    orders = policy.get("accounting", {}).get("orders", "default")
+    grid = GRID if orders == "default" else tuple(sorted(number(order) for order in orders))
     return classic(budget["epsilon"], budget["delta"], grid)
 
 
 @cache
 def classic(epsilon: Fraction, delta: Fraction, grid: tuple[Fraction, ...]) -> dict[str, Any]:
-    """Return ε − log(1/δ)/(α−1) if not negative; the rest of δ after κ is the δ-side."""
-    clauses: list[Mapping[Key, Fraction]] = [rounded({"pure": epsilon})]
+    """Return the thresholds ε − log(1/δ)/(α−1) ≥ 0; δ minus the sum of δκ is the δ-side."""
+    clauses: list[Mapping[Key, Fraction]] = [round_down({"pure": epsilon})]
     if not delta:
         return {"clauses": tuple(clauses), "delta": Fraction(0)}
     for order in grid:
-        room = epsilon - log_of_inverse(delta) / (order - 1)
-        clauses += [rounded({order: room})] if room >= 0 else []
-    left = delta * (1 - sum(map(kappa, grid), Fraction(0)))
-    return {"clauses": tuple(clauses), "delta": left}
+        threshold = epsilon - log_inverse(delta) / (order - 1)
+        clauses += [round_down({order: threshold})] if threshold >= 0 else []
+    delta_side = delta * (1 - sum(map(kappa, grid), Fraction(0)))
+    return {"clauses": tuple(clauses), "delta": delta_side}
 
 
-def rounded(clause: Mapping[Key, Fraction]) -> Mapping[Key, Fraction]:
-    """Round a budget down to quanta, once."""
+def round_down(clause: Mapping[Key, Fraction]) -> Mapping[Key, Fraction]:
+    """Round the thresholds of a clause down to quanta."""
     return {key: floor(value / QUANTUM) * QUANTUM for key, value in clause.items()}
 
 
 @cache
-def log_of_inverse(delta: Fraction) -> Fraction:
+def log_inverse(delta: Fraction) -> Fraction:
     """Return log(1/δ) to 50 digits."""
     return Fraction(mp.nstr(mp.log(mp.mpf(delta.denominator) / delta.numerator), 48))
 
 
 @cache
 def kappa(order: Fraction) -> Fraction:
-    """κ(α) = (1/α)(1 − 1/α)^(α−1), the part of δ that a classic threshold uses (theory 2.3)."""
+    """Return κ(α) = (1/α)(1 − 1/α)^(α−1), the share of δ of a classic threshold (theory 2.3)."""
     alpha = mp.mpf(order.numerator) / order.denominator
     return Fraction(mp.nstr((1 - 1 / alpha) ** (alpha - 1) / alpha, 48))
 
@@ -214,23 +224,26 @@ def matches(rule: Rule, mechanism: Mechanism) -> bool:
 @cache
 def reads(texts: tuple[str, ...], attribute: str) -> bool:
     """Return whether a scope reads an attribute, which then cannot split it (theory 0.2, 6.1)."""
-    plain = [re.sub(r'"[\w-]+" in attributes', "", text) for text in texts]
+    without_names = [re.sub(r'"[\w-]+" in attributes', "", text) for text in texts]
     named = any(f'"{attribute}" in attributes' in text for text in texts)
-    return named or any("attributes" in rest for rest in plain)
+    return named or any("attributes" in remaining for remaining in without_names)
 
 
 def decide(
-    policy: PolicyDict, rules: Iterable[Rule], past: Sequence[Mechanism], asked: Sequence[Mechanism]
+    policy: PolicyDict,
+    rules: Iterable[Rule],
+    past: Sequence[Mechanism],
+    requested: Sequence[Mechanism],
 ) -> bool:
     """Return whether a release is allowed after earlier ones: no rule is exceeded with it."""
-    return not any(broken(policy, rule, past, asked) for rule in rules)
+    return not any(is_exceeded(policy, rule, past, requested) for rule in rules)
 
 
-def broken(
-    policy: PolicyDict, rule: Rule, past: Sequence[Mechanism], asked: Sequence[Mechanism]
+def is_exceeded(
+    policy: PolicyDict, rule: Rule, past: Sequence[Mechanism], requested: Sequence[Mechanism]
 ) -> bool:
     """Return whether the rule is exceeded in a block by the release and the earlier ones."""
-    counted = [*asked] if rule.each_release else [*past, *asked]
+    counted = [*requested] if rule.each_release else [*past, *requested]
     scope = [m for m in counted if matches(rule, m)]
     if not scope:
         return False
@@ -249,8 +262,8 @@ def fits(rule: Rule, costs: Sequence[Cost]) -> bool:
     return any(
         all(
             all(key in amounts for amounts, _ in costs)
-            and sum((amounts[key] for amounts, _ in costs), Fraction(0)) <= most
-            for key, most in clause.items()
+            and sum((amounts[key] for amounts, _ in costs), Fraction(0)) <= limit
+            for key, limit in clause.items()
         )
         for clause in rule.clauses
     )

@@ -1,4 +1,4 @@
-"""From text to rules: their names and origins, how many there are, and what authors are told."""
+"""Compilation of policy texts: names, origins and number of rules, and diagnostics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fractions import Fraction
 from unittest.mock import patch
 
 import pytest
-from tests.rules.texts import codes, compiled, diagnostics, rejected
+from tests.rules.texts import compile_text, diagnostics, rejection_codes, warning_codes
 
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.privacy.budget import EpsilonDelta
@@ -51,14 +51,16 @@ each-release:
 
 
 def custom(*policies: str) -> str:
-    """A text of custom policies."""
-    lines = [f"  - {{kind: custom, unit: user, budget: {{rho: 1}}, {said}}}" for said in policies]
+    """Return a policy text with custom policies."""
+    lines = [
+        f"  - {{kind: custom, unit: user, budget: {{rho: 1}}, {fields}}}" for fields in policies
+    ]
     return HEAD + "policies:\n" + "\n".join(lines) + "\n"
 
 
 def extension(*settings: str) -> str:
-    """A text of one rule and one extension."""
-    lines = "".join(f"      - {{budget: same, {said}}}\n" for said in settings)
+    """Return a policy text with one rule and one extension."""
+    lines = "".join(f"      - {{budget: same, {fields}}}\n" for fields in settings)
     return (
         custom("name: g, when: always")
         + "  - name: x\n    kind: extension\n    settings:\n"
@@ -66,15 +68,15 @@ def extension(*settings: str) -> str:
     )
 
 
-def test_the_number_of_rules_is_the_formula() -> None:
-    made = compiled(EXAMPLE)
-    assert len(made.cumulative.rules) == (1 + 2 + 2 * (2 * 3)) * 2
-    assert len(made.each_release.rules) == 1
-    assert made.rule_count == 31
+def test_the_number_of_rules_follows_the_formula() -> None:
+    policy = compile_text(EXAMPLE)
+    assert len(policy.cumulative.rules) == (1 + 2 + 2 * (2 * 3)) * 2
+    assert len(policy.each_release.rules) == 1
+    assert policy.rule_count == 31
 
 
-def test_names_say_where_a_rule_came_from() -> None:
-    names = [rule.name for rule, _ in compiled(EXAMPLE).all_rules]
+def test_rule_names_contain_the_policy_the_element_and_the_setting() -> None:
+    names = [rule.name for rule, _ in compile_text(EXAMPLE).all_rules]
     assert names[:6] == [
         "global × final",
         "global × with-tuning",
@@ -87,8 +89,8 @@ def test_names_say_where_a_rule_came_from() -> None:
     assert names[-1] == "cap"
 
 
-def test_a_rule_knows_its_policies_and_lines() -> None:
-    rules = {rule.name: rule for rule, _ in compiled(EXAMPLE).all_rules}
+def test_a_rule_lists_its_policies_and_source_lines() -> None:
+    rules = {rule.name: rule for rule, _ in compile_text(EXAMPLE).all_rules}
     rule = rules["per-attribute[zip] × with-tuning"]
     assert rule.policies == ("per-attribute", "tuning/with-tuning")
     lines = EXAMPLE.split("\n")
@@ -101,7 +103,7 @@ def test_a_rule_knows_its_policies_and_lines() -> None:
 
 
 def test_budgets_follow_exceptions_levels_and_settings() -> None:
-    budgets = {rule.name: rule.budget for rule, _ in compiled(EXAMPLE).all_rules}
+    budgets = {rule.name: rule.budget for rule, _ in compile_text(EXAMPLE).all_rules}
     delta = Fraction(1, 10**7)
     expected = {
         "per-attribute[zip] × with-tuning": "1.6",
@@ -115,28 +117,28 @@ def test_budgets_follow_exceptions_levels_and_settings() -> None:
 
 
 def test_levels_are_cumulative() -> None:
-    scopes = {rule.name: rule.predicates[0] for rule, _ in compiled(EXAMPLE).all_rules}
+    scopes = {rule.name: rule.predicates[0] for rule, _ in compile_text(EXAMPLE).all_rules}
     zip_code = PredicateInput(("zip",))
-    found = [
+    results = [
         matches(scopes[f"per-category[health, {level}] × final"], zip_code)
         for level in ("member", "strong", "weak")
     ]
-    assert found == [False, False, True]
+    assert results == [False, False, True]
 
 
-def test_rules_can_be_counted_from_the_end_and_sliced() -> None:
-    rules = compiled(EXAMPLE).cumulative.rules
+def test_rules_support_negative_indices_and_slices() -> None:
+    rules = compile_text(EXAMPLE).cumulative.rules
     assert rules[-1].name == rules[len(rules) - 1].name == list(rules)[-1].name
     assert [rule.number for rule in rules[2:5]] == [2, 3, 4]
     with pytest.raises(IndexError):
         rules[len(rules)]
 
 
-def test_too_many_rules_are_refused() -> None:
+def test_too_many_rules_are_rejected() -> None:
     limited = EXAMPLE.replace("delta: 1e-7}", "delta: 1e-7, max-rules: 29}")
-    assert rejected(limited) == ["P046"]
+    assert rejection_codes(limited) == ["P046"]
     enough = EXAMPLE.replace("delta: 1e-7}", "delta: 1e-7, max-rules: 30}")
-    assert compiled(enough).rule_count == 31
+    assert compile_text(enough).rule_count == 31
 
 
 @pytest.mark.parametrize(
@@ -147,60 +149,60 @@ def test_too_many_rules_are_refused() -> None:
         "  - {name: x, kind: extension, settings: [{name: any, when: always, budget: same}]}\n",
     ],
 )
-def test_an_extension_of_nothing_makes_no_rules(policies: str) -> None:
-    assert compiled("dpolicy: 1\npolicies:\n" + policies).rule_count == 0
+def test_an_extension_without_base_rules_makes_no_rules(policies: str) -> None:
+    assert compile_text("dpolicy: 1\npolicies:\n" + policies).rule_count == 0
 
 
-def test_an_idle_category_is_told() -> None:
-    assert codes(compiled(HEAD.replace("weak: [health]", "weak: []"))) == []
+def test_a_category_without_attributes_gives_a_warning() -> None:
+    assert warning_codes(compile_text(HEAD.replace("weak: [health]", "weak: []"))) == []
     idle = HEAD.replace("member: [location], ", "")
-    assert codes(compiled(idle)) == ["P101"]
+    assert warning_codes(compile_text(idle)) == ["P101"]
 
 
 @pytest.mark.parametrize(
-    ("text", "about"),
+    ("text", "policy_name"),
     [
         (custom('name: g, when: \'labels.stage == "final" && labels.stage == "tuning"\''), "`g`"),
         (extension("name: a, when: always", "name: b, when: 'false'"), "`b`"),
     ],
 )
-def test_what_never_matches_is_told(text: str, about: str) -> None:
-    found = [w for w in compiled(text).warnings if w.code == "P102"]
-    assert len(found) == 1 and about in found[0].message
+def test_a_predicate_that_never_matches_gives_a_warning(text: str, policy_name: str) -> None:
+    warnings = [w for w in compile_text(text).warnings if w.code == "P102"]
+    assert len(warnings) == 1 and policy_name in warnings[0].message
 
 
-def test_a_policy_that_others_imply_is_told() -> None:
-    made = compiled(custom("name: a, when: always", "name: b, when: '\"zip\" in attributes'"))
-    assert [(w.code, w.message) for w in made.warnings] == [
+def test_a_policy_implied_by_other_policies_gives_a_warning() -> None:
+    policy = compile_text(custom("name: a, when: always", "name: b, when: '\"zip\" in attributes'"))
+    assert [(w.code, w.message) for w in policy.warnings] == [
         ("P103", "all rules of `b` are implied by other rules")
     ]
 
 
-def test_a_partition_that_a_rule_is_about_is_told() -> None:
+def test_a_rule_that_reads_a_partition_gives_a_warning() -> None:
     split = HEAD + "  partitions: {zip: {values: [a, b]}}\n"
     text = split + custom("name: g, when: '\"zip\" in attributes'").removeprefix(HEAD)
-    assert codes(compiled(text)) == ["P104"]
+    assert warning_codes(compile_text(text)) == ["P104"]
     text = split + custom("name: g, when: '\"diagnosis\" in attributes'").removeprefix(HEAD)
-    assert codes(compiled(text)) == []
+    assert warning_codes(compile_text(text)) == []
 
 
-def test_a_setting_about_a_partition_is_told_too() -> None:
+def test_a_setting_that_reads_a_partition_gives_a_warning() -> None:
     split = HEAD + "  partitions: {zip: {values: [a, b]}}\n"
-    said = extension("name: any, when: always", "name: b, when: '\"zip\" in attributes'")
-    assert "P104" in codes(compiled(split + said.removeprefix(HEAD)))
+    text = extension("name: any, when: always", "name: b, when: '\"zip\" in attributes'")
+    assert "P104" in warning_codes(compile_text(split + text.removeprefix(HEAD)))
 
 
-def test_an_order_that_nobody_can_verify_is_told_and_not_used() -> None:
+def test_an_unverifiable_order_gives_a_warning_and_prunes_nothing() -> None:
     texts = (
         'name: small, when: \'labels.stage == "final" && "zip" in attributes\', below: [large]',
         "name: large, when: 'labels.stage == \"final\"'",
     )
     text = custom(*texts)
-    assert compiled(text).kept_count == 1
+    assert compile_text(text).kept_count == 1
     with patch.object(scope_order, "MAX_SOLVER_CALLS", 0):
-        made = compiled(text)
-    assert codes(made) == ["P106"]
-    assert made.kept_count == 2, "what is not verified prunes nothing"
+        policy = compile_text(text)
+    assert warning_codes(policy) == ["P106"]
+    assert policy.kept_count == 2, "an unverified order prunes no rule"
 
 
 @pytest.mark.parametrize(
@@ -212,27 +214,27 @@ def test_an_order_that_nobody_can_verify_is_told_and_not_used() -> None:
         ("always", 'labels.stage == "final"'),
     ],
 )
-def test_a_false_order_is_refuted_by_an_example_that_refutes(smaller: str, larger: str) -> None:
+def test_a_false_order_is_rejected_with_a_valid_counterexample(smaller: str, larger: str) -> None:
     texts = f"name: small, when: '{smaller}', below: [large]", f"name: large, when: '{larger}'"
     for text in (extension("name: any, when: always", *texts), custom(*texts)):
-        found = [d for d in diagnostics(text) if d.code == "P026"]
-        assert len(found) == 1
-        facts = example(found[0].help or "")
-        assert said(smaller, facts) and not said(larger, facts)
+        errors = [d for d in diagnostics(text) if d.code == "P026"]
+        assert len(errors) == 1
+        predicate_input = parse_counterexample(errors[0].help or "")
+        assert is_match(smaller, predicate_input) and not is_match(larger, predicate_input)
 
 
-def example(help_: str) -> PredicateInput:
-    """The mechanism that a message prints: `attributes: [a], stage: final, mechanism: laplace`."""
-    shown = help_.split(": ", 1)[1].removeprefix("attributes: [")
-    names, rest = shown.split("]", 1)
-    pairs = dict(pair.split(": ") for pair in rest.removeprefix(", ").split(", "))
+def parse_counterexample(help_text: str) -> PredicateInput:
+    """Parse the mechanism in a help text: `attributes: [a], stage: final, mechanism: laplace`."""
+    mechanism = help_text.split(": ", 1)[1].removeprefix("attributes: [")
+    names, fields = mechanism.split("]", 1)
+    pairs = dict(pair.split(": ") for pair in fields.removeprefix(", ").split(", "))
     attributes = tuple(name for name in names.split(", ") if name)
     labels = {k: v for k, v in pairs.items() if k not in ("mechanism", "by")}
     return PredicateInput(attributes, labels, pairs["mechanism"], pairs.get("by", ""))
 
 
-def said(text: str, facts: PredicateInput) -> bool:
-    """What the predicate says of the printed mechanism."""
+def is_match(text: str, predicate_input: PredicateInput) -> bool:
+    """Evaluate a predicate on the printed mechanism."""
     labels = {
         "stage": Label("stage", ("final", "tuning"), default="final"),
         "dataset": Label("dataset", None),
@@ -241,21 +243,21 @@ def said(text: str, facts: PredicateInput) -> bool:
         return True
     predicate = parse_predicate(text, ReleaseSchema(frozenset({"zip", "diagnosis"}), labels))
     assert isinstance(predicate, Expression)
-    return matches(predicate, facts)
+    return matches(predicate, predicate_input)
 
 
-def test_a_true_order_is_accepted_in_silence() -> None:
+def test_a_true_order_gives_no_warning() -> None:
     texts = (
         "name: small, when: '\"zip\" in attributes', below: [large]",
         'name: large, when: \'"zip" in attributes || "diagnosis" in attributes\'',
     )
-    assert codes(compiled(extension("name: any, when: always", *texts))) == []
+    assert warning_codes(compile_text(extension("name: any, when: always", *texts))) == []
 
 
-def test_witnesses_are_found_by_rule() -> None:
-    made = compiled(EXAMPLE)
-    for section in made.sections:
+def test_exactly_the_pruned_rules_have_a_witness() -> None:
+    policy = compile_text(EXAMPLE)
+    for section in policy.sections:
         for rule in section.rules:
             witness = section.implied_by(rule)
             assert (witness is None) == bool(section.pruning.kept[rule.number])
-    assert made.kept_count == len(made.rules) == sum(w is None for _, w in made.all_rules)
+    assert policy.kept_count == len(policy.rules) == sum(w is None for _, w in policy.all_rules)

@@ -22,7 +22,7 @@ def compile_text(text: str) -> CompiledPolicy:
     return compile_policy([Source("policy.yaml", text)])
 
 
-def test_presence_of_a_many_label_can_be_true() -> None:
+def test_has_on_a_many_label_can_be_true() -> None:
     """A rule with `has` on a `many` label must not be pruned as if it were never true."""
     policy = compile_text(
         "dpolicy: 1\naccounting: {delta: 1e-7}\nschema:\n  attributes: {zip: {}}\n"
@@ -76,7 +76,7 @@ def test_a_release_file_with_policies_is_rejected(tmp_path: Path) -> None:
         load_policy(tmp_path)
 
 
-def test_close_orders_have_different_texts() -> None:
+def test_close_orders_are_printed_differently() -> None:
     policy = compile_text(
         "dpolicy: 1\npolicies: [{name: g, kind: custom, when: always, unit: user, "
         "budget: {renyi: {2: 0.3, 2.0000001: 0.4}}}]\n"
@@ -84,6 +84,6 @@ def test_close_orders_have_different_texts() -> None:
     assert budget_to_json(policy.rules[0].budget) == {"renyi": {"2": 0.3, "2.0000001": 0.4}}
 
 
-def test_the_grid_of_orders_may_be_empty() -> None:
+def test_the_grid_of_orders_can_be_empty() -> None:
     policy = compile_text(POLICY.replace("{delta: 1e-7}", "{delta: 1e-7, orders: []}"))
     assert policy.rules[0].bound.delta == Fraction("1e-7")

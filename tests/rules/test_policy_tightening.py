@@ -13,30 +13,30 @@ CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon:
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
     "a smaller budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))),
-    "one more rule": (policy(GLOBAL), policy(GLOBAL, ZIPS)),
-    "a cap for each release": (policy(GLOBAL), policy(GLOBAL, each=CAP)),
+    "an additional rule": (policy(GLOBAL), policy(GLOBAL, ZIPS)),
+    "an additional per-release rule": (policy(GLOBAL), policy(GLOBAL, each=CAP)),
     "another order": (policy(GLOBAL, ZIPS), policy(ZIPS, GLOBAL)),
 }
 LOOSER = {
     "the first policy": (None, policy(GLOBAL)),
     "a larger budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 3"))),
-    "a rule less": (policy(GLOBAL, ZIPS), policy(GLOBAL)),
+    "a removed rule": (policy(GLOBAL, ZIPS), policy(GLOBAL)),
     "a narrower scope": (
         policy(GLOBAL),
         policy(GLOBAL.replace("always", "'mechanism == \"pate\"'")),
     ),
     "another notion": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "rho: 0.5"))),
-    "the first rule for the rest": (policy(ZIPS), policy(ZIPS, GLOBAL)),
-    "no cap for each release": (policy(GLOBAL, each=CAP), policy(GLOBAL)),
+    "the first rule that covers other releases": (policy(ZIPS), policy(ZIPS, GLOBAL)),
+    "a removed per-release rule": (policy(GLOBAL, each=CAP), policy(GLOBAL)),
     "another accounting": (
         policy(GLOBAL),
         policy(GLOBAL, head=HEAD.replace("delta: 1e-7", "delta: 1e-6")),
     ),
-    "a partition more": (
+    "an additional partition": (
         policy(GLOBAL),
         policy(GLOBAL, head=HEAD + "    device: {values: [mobile, desktop]}\n"),
     ),
-    "an attribute more": (
+    "an additional attribute": (
         policy(GLOBAL),
         policy(GLOBAL, head=HEAD.replace("zip: {risk: high}", "zip: {risk: high}, a: {risk: low}")),
     ),

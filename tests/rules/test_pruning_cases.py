@@ -1,4 +1,4 @@
-"""The Hasse figure of the paper and the situations P1 to P12 of theory 1.5, one policy each."""
+"""Pruning of the paper's Hasse figure and of the cases P1 to P12 of theory 1.5."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def mechanism(
     days: tuple[date, int] | None = None,
     **where: str,
 ) -> twin.Mechanism:
-    """A mechanism with the same cost in every unit, or one for each."""
+    """Return a mechanism with one cost for all units, or with a cost per unit."""
     costs = cost if isinstance(cost, Mapping) else dict.fromkeys(UNITS, cost)
-    read = None if days is None else frozenset(days[0] + timedelta(n) for n in range(days[1]))
+    day_set = None if days is None else frozenset(days[0] + timedelta(n) for n in range(days[1]))
     used = frozenset(attributes) | where.keys()
     return twin.Mechanism(
-        used, costs=costs, where={k: frozenset({v}) for k, v in where.items()}, days=read
+        used, costs=costs, where={k: frozenset({v}) for k, v in where.items()}, days=day_set
     )
 
 
@@ -41,30 +41,30 @@ UNITS = ("user", "user-month", "user-week", "user-day")
 
 
 def pure(epsilon: str) -> twin.Cost:
-    """Laplace and the like, by their ε alone."""
+    """Return the cost of a mechanism with only a pure ε, such as Laplace."""
     return {"pure": Fraction(epsilon)}, Fraction(0)
 
 
 def gaussian(rho: str) -> twin.Cost:
-    """A Gaussian: ρα at every order, μ² = 2ρ, no pure ε."""
+    """Return the cost of a Gaussian: ρα at every order, μ² = 2ρ, no pure ε."""
     r = Fraction(rho)
     return {"rho": r, "mu": 2 * r, **{order: r * order for order in twin.GRID}}, Fraction(0)
 
 
 def leak(delta: str) -> twin.Cost:
-    """Nothing, except that with probability δ everything is told."""
-    nothing: list[twin.Key] = ["pure", "rho", "mu", *twin.GRID]
-    return dict.fromkeys(nothing, Fraction(0)), Fraction(delta)
+    """Return a cost of zero that reveals everything with probability δ."""
+    certificates: list[twin.Key] = ["pure", "rho", "mu", *twin.GRID]
+    return dict.fromkeys(certificates, Fraction(0)), Fraction(delta)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is kept, what implies each pruned rule, and what a history breaks in the full set."""
+    """Kept rules, witness of each pruned rule, a history, and the rules that it exceeds."""
 
     kept: tuple[str, ...]
     pruned: Mapping[str, str] = field(default_factory=dict)
     history: tuple[twin.Mechanism, ...] = ()
-    broken: tuple[str, ...] = ()
+    exceeded: tuple[str, ...] = ()
 
 
 PLACES = tuple(mechanism(pure("0.8"), country=value) for value in ("AT", "CH"))
@@ -112,16 +112,16 @@ TABLE: dict[str, Case] = {
 }
 
 
-def compiled(name: str) -> tuple[CompiledPolicy, Any, list[twin.Rule]]:
-    """A case as compiled, as a dict, and as rules of the twin with the code's thresholds."""
+def load_case(name: str) -> tuple[CompiledPolicy, Any, list[twin.Rule]]:
+    """Return the compiled case, its plain dict, and the twin's rules with the code's thresholds."""
     path = CASES / f"{name}.yaml"
     policy, plain = load_policy(path), yaml.safe_load(path.read_text())
-    spelled = {(r.name, r.unit): r for r in twin.expand(plain, "policies")}
+    expanded = {(r.name, r.unit): r for r in twin.expand(plain, "policies")}
     rules = [
         twin.Rule(
             rule.name,
             rule.unit,
-            spelled[rule.name, rule.unit].predicates,
+            expanded[rule.name, rule.unit].predicates,
             {},
             False,
             *bound_in_fractions(rule.bound),
@@ -136,65 +136,71 @@ def test_every_case_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_is_kept_and_what_implies_the_rest(name: str) -> None:
-    policy, _, _ = compiled(name)
+def test_kept_rules_and_witnesses_are_those_of_the_table(name: str) -> None:
+    policy, _, _ = load_case(name)
     by_name = {rule.name: witness and witness.name for rule, witness in policy.all_rules}
     assert tuple(n for n, witness in by_name.items() if witness is None) == TABLE[name].kept
     assert {n: w for n, w in by_name.items() if w is not None} == TABLE[name].pruned
 
 
 @pytest.mark.parametrize("name", [name for name, case in TABLE.items() if case.history])
-def test_the_history_breaks_a_rule_that_naive_pruning_would_drop(name: str) -> None:
-    _, plain, rules = compiled(name)
-    *past, asked = TABLE[name].history
-    broken = [rule.name for rule in rules if twin.broken(plain, rule, past, [asked])]
-    assert tuple(broken) == TABLE[name].broken
-    assert {*broken} <= {*TABLE[name].kept}
-    before = [rule for rule in rules if past and twin.broken(plain, rule, past[:-1], [past[-1]])]
+def test_the_history_exceeds_a_rule_that_naive_pruning_would_drop(name: str) -> None:
+    _, plain, rules = load_case(name)
+    *past, requested = TABLE[name].history
+    exceeded = [rule.name for rule in rules if twin.is_exceeded(plain, rule, past, [requested])]
+    assert tuple(exceeded) == TABLE[name].exceeded
+    assert {*exceeded} <= {*TABLE[name].kept}
+    before = [
+        rule for rule in rules if past and twin.is_exceeded(plain, rule, past[:-1], [past[-1]])
+    ]
     assert not before, "the history itself was allowed"
 
 
 def test_p4_a_larger_epsilon_allows_less_at_the_order_of_the_smaller_one() -> None:
-    _, plain, rules = compiled("p04-weights-by-epsilon")
+    _, plain, rules = load_case("p04-weights-by-epsilon")
     smaller, larger = rules
-    only_there = [
+    only_in_smaller = [
         c for c in smaller.clauses if not any(c.keys() == d.keys() for d in larger.clauses)
     ]
-    assert only_there, "the anchor of ε 5 is no order of ε 6"
-    asked = mechanism((only_there[0], Fraction(0)))
-    assert not twin.broken(plain, smaller, [], [asked])
-    assert twin.broken(plain, larger, [], [asked])
+    assert only_in_smaller, "the anchor of ε 5 is no order of ε 6"
+    requested = mechanism((only_in_smaller[0], Fraction(0)))
+    assert not twin.is_exceeded(plain, smaller, [], [requested])
+    assert twin.is_exceeded(plain, larger, [], [requested])
 
 
-def test_p5_months_pay_half_and_the_week_between_pays_all() -> None:
-    _, plain, rules = compiled("p05-units-by-length")
+def test_p5_two_releases_in_one_month_exceed_every_rule() -> None:
+    _, plain, rules = load_case("p05-units-by-length")
     inside = [mechanism(gaussian("0.5"), days=(date(2024, 1, 8), 2)) for _ in range(2)]
-    broken = [rule.name for rule in rules if twin.broken(plain, rule, inside[:1], inside[1:])]
-    assert broken == ["monthly", "weekly", "daily"], "in one month nothing is told apart"
+    exceeded = [
+        rule.name for rule in rules if twin.is_exceeded(plain, rule, inside[:1], inside[1:])
+    ]
+    assert exceeded == ["monthly", "weekly", "daily"], "within one month all rules are exceeded"
 
 
-def test_p7_closed_costs_never_break_the_pruned_rule_alone() -> None:
-    _, plain, rules = compiled("p07-inconsistent-costs")
+def test_p7_consistent_costs_never_exceed_only_the_pruned_rule() -> None:
+    _, plain, rules = load_case("p07-inconsistent-costs")
     declared = {"user": pure("0.3"), "user-month": pure("14.4")}
     closed = {**declared, "user-month": min(declared.values(), key=lambda cost: cost[0]["pure"])}
-    assert [twin.broken(plain, r, [], [mechanism(declared)]) for r in rules] == [False, True]
-    assert [twin.broken(plain, r, [], [mechanism(closed)]) for r in rules] == [False, False]
+    assert [twin.is_exceeded(plain, r, [], [mechanism(declared)]) for r in rules] == [False, True]
+    assert [twin.is_exceeded(plain, r, [], [mechanism(closed)]) for r in rules] == [False, False]
 
 
-def test_p11_the_rule_that_is_back_counts_what_was_released_before() -> None:
-    _, before, rules = compiled("p11-before")
-    _, after, again = compiled("p11-loosened")
+def test_p11_a_rule_that_is_kept_again_counts_earlier_releases() -> None:
+    _, before, rules = load_case("p11-before")
+    _, after, loosened = load_case("p11-loosened")
     first, second = (mechanism(pure("0.8"), ("diagnosis",)) for _ in range(2))
     assert twin.decide(before, rules, [], [first])
-    assert not twin.decide(after, again, [first], [second])
-    assert twin.decide(after, again[:1], [first], [second]), "only the rule that is back objects"
+    assert not twin.decide(after, loosened, [first], [second])
+    assert twin.decide(after, loosened[:1], [first], [second]), (
+        "only the rule that is kept again is exceeded"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "key"), [("p09-collapsed-time", "collapse"), ("p12-later-horizon", "since")]
 )
-def test_the_language_cannot_say_p9_and_p12(name: str, key: str) -> None:
+def test_the_language_rejects_the_keys_of_p9_and_p12(name: str, key: str) -> None:
     text = (CASES / f"{name}.yaml").read_text().replace("rho: 0.6}}", f"rho: 0.6}}, {key}: 2024}}")
-    with pytest.raises(PolicyRejected) as rejected:
+    with pytest.raises(PolicyRejected) as caught:
         compile_policy([Source("policy.yaml", text)])
-    assert f"`{key}`" in str(rejected.value)
+    assert f"`{key}`" in str(caught.value)

@@ -44,14 +44,16 @@ def threshold(bound: BudgetBound, order: Fraction) -> Fraction | None:
     return None if quanta is None else Fraction(quanta, QUANTA_PER_UNIT)
 
 
-def exact(epsilon: Fraction, order: Fraction, delta: Fraction, weight: Fraction) -> Fraction:
+def exact_threshold(
+    epsilon: Fraction, order: Fraction, delta: Fraction, weight: Fraction
+) -> Fraction:
     """Return b(α) of theory 2.4 to 45 digits, for a weight that is κ(α) or 1."""
-    gain = twin.log_of_inverse(twin.kappa(order) / weight) / (order - 1)
-    return epsilon - twin.log_of_inverse(delta) / (order - 1) + gain
+    gain = twin.log_inverse(twin.kappa(order) / weight) / (order - 1)
+    return epsilon - twin.log_inverse(delta) / (order - 1) + gain
 
 
 @pytest.mark.parametrize("case", oracles("filter_budget_classic"))
-def test_classic_thresholds(case: dict[str, Any]) -> None:
+def test_classic_thresholds_match_the_oracle(case: dict[str, Any]) -> None:
     epsilon, order = Fraction(case["params"]["eps_budget"]), Fraction(case["alpha"])
     delta = Fraction(str(case["delta"]))
     bound = bound_for_budget(EpsilonDelta(epsilon, delta), Profile.CLASSIC, [order])
@@ -60,21 +62,21 @@ def test_classic_thresholds(case: dict[str, Any]) -> None:
         assert limit is None, "an order that no loss fits is not offered"
     else:
         assert limit is not None
-        assert limit <= exact(epsilon, order, delta, twin.kappa(order))
+        assert limit <= exact_threshold(epsilon, order, delta, twin.kappa(order))
         assert abs(limit - Fraction(case["value"])) < CLOSE
 
 
 @pytest.mark.parametrize("case", oracles("filter_budget_improved_single_order"))
-def test_thresholds_of_a_single_order(case: dict[str, Any]) -> None:
+def test_thresholds_of_a_single_order_match_the_oracle(case: dict[str, Any]) -> None:
     epsilon, order = Fraction(case["params"]["eps_budget"]), Fraction(case["alpha"])
     delta = Fraction(str(case["delta"]))
     limit = epsilon - conversion_cost(order, delta, 1.0)
-    assert limit <= exact(epsilon, order, delta, Fraction(1))
+    assert limit <= exact_threshold(epsilon, order, delta, Fraction(1))
     assert abs(limit - Fraction(case["value"])) < CLOSE
 
 
 @pytest.mark.parametrize("case", oracles("kappa_sum"))
-def test_the_weights_of_a_grid(case: dict[str, Any]) -> None:
+def test_the_weight_sum_of_a_grid_matches_the_oracle(case: dict[str, Any]) -> None:
     orders = case["params"]["orders"]
     if orders is None:  # the grid of dp-accounting, which the oracle does not list
         orders = [1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024]
@@ -90,10 +92,13 @@ def test_the_weights_of_a_grid(case: dict[str, Any]) -> None:
 def test_a_gaussian_distinguishes_rules_that_differ_in_delta(case: dict[str, Any]) -> None:
     """P1: the δ of the Gaussian at ε 6 is above the δ of the rule that naive pruning drops."""
     mu = sqrt(2 * case["params"]["gaussian_rho"])
-    (small, its), (large, other) = case["params"]["rule_j"], case["params"]["rule_i"]
-    assert exp(gaussian_log_delta(mu, small)) <= its
-    delta = exp(gaussian_log_delta(mu, large))
-    assert delta > other and abs(delta / case["value"] - 1) < 1e-9
+    (small_epsilon, small_delta), (large_epsilon, large_delta) = (
+        case["params"]["rule_j"],
+        case["params"]["rule_i"],
+    )
+    assert exp(gaussian_log_delta(mu, small_epsilon)) <= small_delta
+    delta = exp(gaussian_log_delta(mu, large_epsilon))
+    assert delta > large_delta and abs(delta / case["value"] - 1) < 1e-9
 
 
 @pytest.mark.parametrize("epsilon", ("0", "0.001", "1", "3.3", "20", "99999"))
@@ -105,7 +110,7 @@ def test_every_threshold_is_rounded_down(epsilon: str, delta: str) -> None:
     assert len(bound.clauses) == len(exactly["clauses"])
     for order in DEFAULT_ORDERS:
         limit = threshold(bound, order)
-        true = exact(budget.epsilon, order, budget.delta, twin.kappa(order))
+        true = exact_threshold(budget.epsilon, order, budget.delta, twin.kappa(order))
         assert (limit is None) == (true < 0)
         assert limit is None or 0 <= true - limit < CLOSE
     assert bound.delta is not None

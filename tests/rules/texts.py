@@ -1,4 +1,4 @@
-"""Short ways to compile a policy text in a test."""
+"""Helpers that compile a policy text and return its warnings or errors."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dpolicy.text.diagnostics import Diagnostic
 from dpolicy.text.yaml_reader import Source
 
 
-def compiled(text: str) -> CompiledPolicy:
-    """The policy of one text."""
+def compile_text(text: str) -> CompiledPolicy:
+    """Compile one policy text."""
     return compile_policy([Source("policy.yaml", text)])
 
 
-def codes(policy: CompiledPolicy) -> list[str]:
-    """The codes of its warnings."""
+def warning_codes(policy: CompiledPolicy) -> list[str]:
+    """Return the codes of the warnings of a policy."""
     return [warning.code for warning in policy.warnings]
 
 
 def diagnostics(text: str) -> list[Diagnostic]:
-    """All that is said of a text that is refused."""
-    with pytest.raises(PolicyRejected) as refused:
-        compiled(text)
-    return [d for d in refused.value.diagnostics if isinstance(d, Diagnostic)]
+    """Return the diagnostics of a policy text that the compiler must reject."""
+    with pytest.raises(PolicyRejected) as caught:
+        compile_text(text)
+    return [d for d in caught.value.diagnostics if isinstance(d, Diagnostic)]
 
 
-def rejected(text: str) -> list[str]:
-    """The codes of what is said of a text that is refused."""
+def rejection_codes(text: str) -> list[str]:
+    """Return the codes of the diagnostics of a policy text that the compiler must reject."""
     return [diagnostic.code for diagnostic in diagnostics(text)]

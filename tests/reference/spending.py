@@ -1,7 +1,7 @@
-"""Naive spending of selected requests in a scope: block by block, request by request.
+"""Naive spending of selected requests in a scope, computed block by block and request by request.
 
-It works on the plain values of a workload: no policy, no region, no integer. The maximum lies at a
-block where a request begins.
+The module works on the plain values of a workload, without a policy, regions or integers. The
+maximum lies at a block where a request begins.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ DELTA = 1e-7
 ACTIVE = 12
 
 
-def worst(
+def largest_epsilon(
     workload: Any,
-    chosen: Iterable[Mapping[str, Any]],
+    requests: Iterable[Mapping[str, Any]],
     in_scope: Callable[[Mapping[str, Any]], bool],
     cohorts: Iterable[int],
     by_month: bool = False,
 ) -> float:
     """Return the largest ε over cohorts, slots and, with `by_month`, months."""
-    inside = [said for said in chosen if in_scope(said)]
-    slots = {low for said in inside for low, _ in said["ranges"]}
-    months = {said["month"] for said in inside} if by_month else {None}
+    counted = [request for request in requests if in_scope(request)]
+    slots = {low for request in counted for low, _ in request["ranges"]}
+    months = {request["month"] for request in counted} if by_month else {None}
     return max(
         (
-            epsilon(workload, [s for s in inside if _there(s, cohort, slot, month)])
+            epsilon(workload, [s for s in counted if _is_charged(s, cohort, slot, month)])
             for cohort in cohorts
             for slot in slots
             for month in months
@@ -38,11 +38,11 @@ def worst(
     )
 
 
-def _there(said: Mapping[str, Any], cohort: int, slot: int, month: int | None) -> bool:
+def _is_charged(request: Mapping[str, Any], cohort: int, slot: int, month: int | None) -> bool:
     return (
-        cohort <= said["round"] < cohort + ACTIVE
-        and any(low <= slot <= high for low, high in said["ranges"])
-        and (month is None or said["month"] == month)
+        cohort <= request["round"] < cohort + ACTIVE
+        and any(low <= slot <= high for low, high in request["ranges"])
+        and (month is None or request["month"] == month)
     )
 
 
@@ -50,9 +50,9 @@ def epsilon(workload: Any, requests: Sequence[Mapping[str, Any]]) -> float:
     """Return the minimum over the orders of the sum of divergences plus log(1/δ)/(α − 1)."""
     if not requests:
         return 0.0
-    found: list[float] = []
+    epsilons: list[float] = []
     for position, order in enumerate(workload.orders):
         if order in ORDERS:
             total = sum(workload.mechanisms[s["mechanism"]]["renyi"][position] for s in requests)
-            found.append(total + math.log(1 / DELTA) / (order - 1))
-    return min(found)
+            epsilons.append(total + math.log(1 / DELTA) / (order - 1))
+    return min(epsilons)

@@ -1,9 +1,9 @@
-"""Naive blocks of a rule: every block of every axis, one by one.
+"""Naive blocks of a rule: list every block of every axis.
 
-It follows theory 0.2, 4.3 and 6 and language 1 to 3, not the code: values are listed, days are
-dates in a set, and a block is a value of each partition that splits the rule and a set of days. All
-days before the first day that a release names are equivalent, and so are all after the last: one
-day, decades away, represents each side.
+The module follows theory 0.2, 4.3 and 6 and language 1 to 3, not the code: values are listed, days
+are dates in a set, and a block is a value of each partition that splits the rule and a set of days.
+All days before the first day that a release names are equivalent, and so are all after the last:
+one day, decades away, represents each side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Placed(twin.Mechanism):
+class PlacedMechanism(twin.Mechanism):
     """A mechanism with the boxes and days that it reads; none means all units or static data."""
 
     boxes: Boxes = ()
@@ -44,7 +44,7 @@ class Block:
     days: frozenset[date] = frozenset()
 
     @property
-    def place(self) -> dict[str, Value]:
+    def location(self) -> dict[str, Value]:
         """Return the location of the block; the time before all named days has no name."""
         named = self.time is not None and self.days != {LONG_AGO}
         return {**self.values, **({"time": self.time} if named and self.time else {})}
@@ -53,95 +53,100 @@ class Block:
 EVERYWHERE = Block()
 
 
-def region(policy: PolicyDict, said: Mapping[str, Any]) -> Boxes | None:
+def region(policy: PolicyDict, fields: Mapping[str, Any]) -> Boxes | None:
     """Return the boxes of a mechanism; None if one is empty or not valid for the policy."""
-    known = policy.get("schema", {}).get("partitions", {})
-    where = said.get("where", ())
+    partitions = policy.get("schema", {}).get("partitions", {})
+    selection = fields.get("where", ())
     boxes: list[Mapping[str, frozenset[Value]]] = []
-    for box in [where] if isinstance(where, Mapping) else where:
-        chosen = {name: frozenset(_chosen(selected)) for name, selected in box.items()}
-        if any(name not in known or not _within(known[name], chosen[name]) for name in chosen):
+    for box in [selection] if isinstance(selection, Mapping) else selection:
+        values = {name: frozenset(_selected_values(selected)) for name, selected in box.items()}
+        if any(
+            name not in partitions or not _is_valid_selection(partitions[name], values[name])
+            for name in values
+        ):
             return None
-        boxes.append(chosen)
+        boxes.append(values)
     return tuple(boxes)
 
 
-def _chosen(selected: Any) -> Iterable[Value]:
+def _selected_values(selected: Any) -> Iterable[Value]:
     if isinstance(selected, Mapping):
         return range(int(selected["from"]), int(selected["to"]) + 1)
     return [selected] if isinstance(selected, str) else list(selected)
 
 
-def _within(partition: Mapping[str, Any], chosen: frozenset[Value]) -> bool:
-    return bool(chosen) and chosen <= set(values_of(partition))
+def _is_valid_selection(partition: Mapping[str, Any], values: frozenset[Value]) -> bool:
+    return bool(values) and values <= set(partition_values(partition))
 
 
-def values_of(partition: Mapping[str, Any]) -> list[Value]:
+def partition_values(partition: Mapping[str, Any]) -> list[Value]:
     """Return all values of a partition, in order."""
     return list(partition.get("values") or range(partition["from"], partition["to"] + 1))
 
 
-def splits(policy: PolicyDict, rule: Rule, name: str) -> bool:
-    """Return whether a partition may split a rule: no neighbour may lie in two of its blocks."""
+def can_split(policy: PolicyDict, rule: Rule, name: str) -> bool:
+    """Return whether a partition splits a rule: no neighbour may lie in two of its blocks."""
     schema = policy["schema"]
-    about = name in schema.get("attributes", {}) and twin.reads(rule.predicates, name)
-    stable = schema["partitions"][name].get("stable", True) and not is_replaced(policy, rule)
-    return bool(stable) and has_one(policy, rule, name) and not about
+    is_read_attribute = name in schema.get("attributes", {}) and twin.reads(rule.predicates, name)
+    is_stable = schema["partitions"][name].get("stable", True) and not can_be_moved(policy, rule)
+    return bool(is_stable) and has_single_value(policy, rule, name) and not is_read_attribute
 
 
-def has_one(policy: PolicyDict, rule: Rule, name: str) -> bool:
-    """Return whether the entity of a rule has one value: it is the owner, or lies inside it."""
+def has_single_value(policy: PolicyDict, rule: Rule, name: str) -> bool:
+    """Return whether the rule's entity has one value: it is the owner, or the owner covers it."""
     units = policy["units"]
-    everybody = {entity_of(policy, unit) for unit in units}
-    single = [who for who in everybody if not units.get(who, {}).get("covers")]
+    entities = {entity_name(policy, unit) for unit in units}
+    smallest = [entity for entity in entities if not units.get(entity, {}).get("covers")]
     owner = policy["schema"]["partitions"][name].get("of")
-    if owner is None and len(single) > 1:
+    if owner is None and len(smallest) > 1:
         return False
-    owner, who = owner or single[0], entity_of(policy, rule.unit)
-    return bool(who == owner or who in units.get(owner, {}).get("covers", ()))
+    owner, entity = owner or smallest[0], entity_name(policy, rule.unit)
+    return bool(entity == owner or entity in units.get(owner, {}).get("covers", ()))
 
 
-def is_replaced(policy: PolicyDict, rule: Rule) -> bool:
+def can_be_moved(policy: PolicyDict, rule: Rule) -> bool:
     """Return whether a neighbour may move a unit to another block."""
-    own = policy["units"][rule.unit].get("relation")
-    return bool((own or policy["accounting"].get("relation")) == "replace")
+    stated = policy["units"][rule.unit].get("relation")
+    return bool((stated or policy["accounting"].get("relation")) == "replace")
 
 
-def entity_of(policy: PolicyDict, unit: str) -> str:
+def entity_name(policy: PolicyDict, unit: str) -> str:
     """Return the entity of a unit: the stated one, or the first part of its name."""
-    whole = [name for name, said in policy["units"].items() if "period" not in said]
-    named = [name for name in whole if f"{unit}-".startswith(f"{name}-")]
-    return str(policy["units"][unit].get("of") or max(named, key=len, default=unit))
+    entities = [name for name, definition in policy["units"].items() if "period" not in definition]
+    prefixes = [name for name in entities if f"{unit}-".startswith(f"{name}-")]
+    return str(policy["units"][unit].get("of") or max(prefixes, key=len, default=unit))
 
 
-def blocks(policy: PolicyDict, rule: Rule, mechanisms: Sequence[Placed]) -> Iterator[Block]:
+def blocks(
+    policy: PolicyDict, rule: Rule, mechanisms: Sequence[PlacedMechanism]
+) -> Iterator[Block]:
     """Return all blocks of a rule: partitions and values in policy order, then time."""
     partitions = policy["schema"].get("partitions", {})
-    split = [name for name in partitions if splits(policy, rule, name)]
-    period = None if is_replaced(policy, rule) else policy["units"][rule.unit].get("period")
-    times = spans(period, mentioned(mechanisms))
-    for values in product(*(values_of(partitions[name]) for name in split)):
+    split = [name for name in partitions if can_split(policy, rule, name)]
+    period = None if can_be_moved(policy, rule) else policy["units"][rule.unit].get("period")
+    times = time_blocks(period, named_days(mechanisms))
+    for values in product(*(partition_values(partitions[name]) for name in split)):
         for time, days in times:
             yield Block(dict(zip(split, values, strict=True)), time, days)
 
 
-def touches(mechanism: Placed, block: Block) -> bool:
+def touches(mechanism: PlacedMechanism, block: Block) -> bool:
     """Return whether a mechanism reads a part of a block."""
     inside = not mechanism.boxes or any(
         all(value in box.get(name, {value}) for name, value in block.values.items())
         for box in mechanism.boxes
     )
-    read = block.time is None or any(is_read(mechanism.time, day) for day in block.days)
-    return mechanism.unknown or (inside and read)
+    time_matches = block.time is None or any(is_read(mechanism.time, day) for day in block.days)
+    return mechanism.unknown or (inside and time_matches)
 
 
 def is_read(time: Mapping[str, str] | None, day: date) -> bool:
     """Return whether a day lies within `from` and `to`, both optional."""
-    said, iso = time or {}, day.isoformat()
-    return said.get("from", iso) <= iso <= said.get("to", iso)
+    interval, iso = time or {}, day.isoformat()
+    return interval.get("from", iso) <= iso <= interval.get("to", iso)
 
 
-def mentioned(mechanisms: Sequence[Placed]) -> frozenset[date]:
+def named_days(mechanisms: Sequence[PlacedMechanism]) -> frozenset[date]:
     """Return every day from the first to the last named one, and one far away on each side."""
     ends = [date.fromisoformat(day) for m in mechanisms for day in (m.time or {}).values()]
     between = (max(ends) - min(ends)).days + 1 if ends else 0
@@ -149,7 +154,9 @@ def mentioned(mechanisms: Sequence[Placed]) -> frozenset[date]:
 
 
 @cache
-def spans(period: str | None, days: frozenset[date]) -> list[tuple[str | None, frozenset[date]]]:
+def time_blocks(
+    period: str | None, days: frozenset[date]
+) -> list[tuple[str | None, frozenset[date]]]:
     """Return the blocks of a period that contain one of the days, by name, earliest first."""
     if period is None:
         return [(None, days)]
@@ -160,11 +167,11 @@ def spans(period: str | None, days: frozenset[date]) -> list[tuple[str | None, f
         return [(f"{w[0]}/{w[-1]}", days & frozenset(w)) for w in windows]
     names: dict[str, set[date]] = {}
     for day in sorted(days):
-        names.setdefault(name_of(period, day), set()).add(day)
-    return [(name, frozenset(held)) for name, held in names.items()]
+        names.setdefault(block_name(period, day), set()).add(day)
+    return [(name, frozenset(block_days)) for name, block_days in names.items()]
 
 
-def name_of(period: str, day: date) -> str:
+def block_name(period: str, day: date) -> str:
     """Return the name of the calendar block that contains a day."""
     year, week, _ = day.isocalendar()
     return {
