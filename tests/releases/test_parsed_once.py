@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dpolicy.errors import InvariantBroken, PolicyRejected
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import release_body_in
 from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases import body as release_body
@@ -206,7 +208,7 @@ def test_the_canary_that_parses_again_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A decision point that trusts no parsed release parses each one twice."""
-    monkeypatch.setattr(Release, "is_parsed", property(lambda release: False))
+    monkeypatch.setattr(Release, "was_parsed_from", lambda release, body: False)
     path(point, tmp_path)
     assert counter.releases == {"r": 2}
     with pytest.raises(AssertionError):
@@ -258,7 +260,7 @@ def test_a_release_built_by_hand_is_charged_for_its_body(point: DecisionPoint) -
 
 def test_a_body_that_was_changed_is_parsed_again(point: DecisionPoint) -> None:
     release = release_from_plain(with_epsilon("r", 0.001))
-    assert parse_request(release) is release
+    assert parse_request(release).mechanisms is release.mechanisms
     release.body["mechanisms"][0]["mechanism"]["epsilon"] = Fraction(1, 2)
     assert not release.is_parsed
     point.submit(release)
@@ -267,6 +269,29 @@ def test_a_body_that_was_changed_is_parsed_again(point: DecisionPoint) -> None:
     invalid.body["mechanisms"][0]["mechanism"]["kind"] = "magic"
     with pytest.raises(PolicyRejected, match="unknown kind `magic`"):
         point.submit(invalid)
+
+
+def test_a_body_that_changes_during_a_request_is_recorded_as_it_was_decided() -> None:
+    store = MemoryStore()
+    release = release_from_plain(with_epsilon("r", 0.5))
+
+    def edit_and_read_clock() -> datetime:
+        release.body["mechanisms"][0]["mechanism"]["epsilon"] = Fraction(1, 1000)
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    point = DecisionPoint(store, edit_and_read_clock)
+    point.apply(compile_policy([Source("policy.yaml", POLICY)]))
+    release = release_from_plain(with_epsilon("r", 0.5))
+    assert point.submit(release).allowed
+    assert global_loss(point) == 0.5
+    assert audit_ledger(store).findings == ()
+
+
+def test_a_changed_id_is_not_recorded(point: DecisionPoint) -> None:
+    release = release_from_plain(with_epsilon("r", 0.5))
+    object.__setattr__(release, "id", "other")
+    assert not release.is_parsed
+    assert point.submit(release).release == "r"
 
 
 def test_the_mechanisms_of_a_parsed_release_cannot_be_changed() -> None:

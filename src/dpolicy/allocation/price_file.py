@@ -35,7 +35,7 @@ def load_prices(file: Path, policy: CompiledPolicy) -> CarriedPrices:
         if document["policy"] != policy.digest:
             return empty
         return _parse_prices(document, policy, empty.blocks.shape[1])
-    except (ArithmeticError, ValueError, KeyError, TypeError) as error:
+    except (ArithmeticError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OperationRejected(f"{file} is not a valid price file: {error}") from None
 
 

@@ -26,7 +26,15 @@ def ledger_option(command: _Command) -> _Command:
 
 def author_option(command: _Command) -> _Command:
     """Add `--by` to a command."""
-    return click.option("--by", default="", help="Author, stored in the ledger.")(command)
+    return click.option(
+        "--by", default="", callback=_check_author, help="Author, stored in the ledger."
+    )(command)
+
+
+def _check_author(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value.isprintable():  # a line break would forge a line of `dpolicy log`
+        raise click.UsageError("--by must be printable text on one line")
+    return value
 
 
 @contextmanager

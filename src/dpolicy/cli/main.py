@@ -77,10 +77,18 @@ def dpolicy() -> None:
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit. Input from outside never causes a traceback."""
+    if any(_has_invalid_bytes(argument) for argument in arguments or sys.argv[1:]):
+        click.echo("error: an argument is not valid UTF-8", err=True)
+        sys.exit(USAGE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an ASCII terminal cannot print ε and ×
             stream.reconfigure(errors="backslashreplace")
     sys.exit(exit_code(arguments))
+
+
+def _has_invalid_bytes(argument: str) -> bool:
+    """Return whether Python decoded bytes of an argument that are not UTF-8 as surrogates."""
+    return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def exit_code(arguments: list[str] | None) -> int:
@@ -90,7 +98,8 @@ def exit_code(arguments: list[str] | None) -> int:
     output = OutputFormat()
     try:
         code = dpolicy.main(arguments, standalone_mode=False, obj=output)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None if the caller closed it
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         error.show()

@@ -162,10 +162,10 @@ def show_call(release: str) -> ApiCall[dict[str, Any]]:
 def import_call(release: Release | Body, because: str) -> ApiCall[int]:
     """Build the call that charges a release after the fact."""
     body = _release_body(release)
-    name = body["release"]
 
     def decode(payload: Mapping[str, Any]) -> int:
-        return int(payload["imported"][name])
+        (record,) = payload["imported"].values()
+        return int(record)
 
     request = encode_canonical({"releases": [body], "because": because})
     return ApiCall("POST", "/v1/releases:import", decode, request)
@@ -229,7 +229,10 @@ def whoami_call() -> ApiCall[dict[str, Any]]:
 def _release_body(release: Release | Body) -> dict[str, Any]:
     from dpolicy.releases.body import to_plain_body
 
-    body: dict[str, Any] = to_plain_body(release if isinstance(release, Mapping) else release.body)
+    values = getattr(release, "body", release)
+    if not isinstance(values, Mapping):
+        raise InvalidValue("M004", f"a release is a mapping, not `{type(release).__name__}`")
+    body: dict[str, Any] = to_plain_body(values)
     return body
 
 

@@ -33,18 +33,18 @@ from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_plain
+from dpolicy.releases.release_format import release_from_plain, snapshot_release
 
 
 def parse_request(release: Release | Body) -> Release:
     """Return a release that can be decided. Raise `PolicyRejected` with all its errors.
 
-    A release that `release_format` made is returned as it is. A mapping, or a release that was
-    built by hand (`Release.is_parsed`), is parsed as strictly as a file.
+    A release that `release_format` made is copied, not parsed again. A mapping, or a release that
+    was built by hand (`Release.is_parsed`), is parsed as strictly as a file.
     """
-    if not isinstance(release, Release):
-        return release_from_plain(release)
-    return release if release.is_parsed else release_from_plain(release.body)
+    if isinstance(release, Release):
+        return snapshot_release(release)
+    return release_from_plain(release)
 
 
 def evaluate_release(state: LedgerState, release: Release) -> Decision:

@@ -103,6 +103,15 @@ def _parse_days(period: Mapping[str, str] | None) -> TouchedDays | None:
     return touched_days((first, last))
 
 
+def copy_body(value: Any) -> Any:
+    """Return a copy of a body that shares no map or list with it."""
+    if isinstance(value, Mapping):
+        return {key: copy_body(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy_body(item) for item in value]
+    return value
+
+
 def to_plain_body(value: Any) -> Any:
     """Convert Python values to the plain values of a body: exact numbers, text keys, lists.
 
@@ -119,7 +128,7 @@ def to_plain_body(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidValue("M006", f"`{value}` is not a finite number")
-        return Fraction(repr(value))
+        return Fraction(repr(float(value)))
     if isinstance(value, int | Fraction | Decimal):
         return Fraction(value)
     if isinstance(value, date):

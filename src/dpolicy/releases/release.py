@@ -59,8 +59,13 @@ class Release:
 
     @property
     def is_parsed(self) -> bool:
-        """Return whether `mechanisms` were parsed from `body` and `body` has not changed since."""
-        return self._parsed_body == repr(self.body)
+        """Return whether `mechanisms` were parsed from `body` and nothing has changed since."""
+        return self.was_parsed_from(self.body)
+
+    def was_parsed_from(self, body: Mapping[str, Any]) -> bool:
+        """Return whether all fields were parsed from a body that is equal to this one."""
+        stated = (body.get("release"), body.get("by", ""), body.get("utility"))
+        return stated == (self.id, self.by, self.utility) and self._parsed_body == repr(body)
 
 
 def mark_parsed(release: Release) -> Release:

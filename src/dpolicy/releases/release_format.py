@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.body import mechanism_from_body, to_plain_body
+from dpolicy.releases.body import copy_body, mechanism_from_body, to_plain_body
 from dpolicy.releases.regions import MAX_PARTITION_VALUES
 from dpolicy.releases.release import Release, mark_parsed
 from dpolicy.text.diagnostics import DiagnosticCollector
@@ -277,10 +277,10 @@ RELEASE: Shape = RecordShape(
 )
 
 
-def load_release(file: Path) -> Release:
+def load_release(file: str | Path) -> Release:
     """Return the release of a file. Raise `PolicyRejected` with all its errors."""
     diagnostics = DiagnosticCollector()
-    release = parse_release(read_source(file), diagnostics)
+    release = parse_release(read_source(Path(file)), diagnostics)
     return _require_valid(release, diagnostics)
 
 
@@ -292,6 +292,18 @@ def release_from_plain(body: Mapping[str, Any]) -> Release:
     diagnostics = DiagnosticCollector()
     node = node_from_plain(to_plain_body(body), "release", diagnostics.report)
     return _require_valid(release_from_node(node, diagnostics.report), diagnostics)
+
+
+def snapshot_release(release: Release) -> Release:
+    """Return a copy that shares no mutable value with the caller.
+
+    The mechanisms of a parsed release are taken as they are. A release that was built by hand, or
+    whose body was changed, is parsed from its body. Raise `PolicyRejected` with all its errors.
+    """
+    body = copy_body(release.body)
+    if release.was_parsed_from(body):
+        return mark_parsed(replace(release, body=body))
+    return release_from_plain(body)
 
 
 def release_with_author(release: Release, by: str) -> Release:

@@ -16,7 +16,7 @@ def print_conflicts(conflicts: Sequence[RuleStatus]) -> None:
     """Print conflicts, then how to resolve them."""
     for conflict in conflicts:
         smallest = ", ".join(
-            f"{key} {'∞' if value is None else f'{value:.6g}'}"
+            f"{key} {'∞' if value is None else f'{value:.15g}'}"
             for key, value in smallest_sufficient_budget(conflict).items()
         )
         rule = conflict.rule

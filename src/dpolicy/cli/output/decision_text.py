@@ -31,8 +31,9 @@ def print_decision(decision: Decision) -> None:
 def _reason_text(reason: Reason) -> str:
     """Format the spent loss before and after the release; losses do not add up in ε."""
     comparison = "of" if reason.holds else "exceeds"
-    change = f"{_amount_text(reason.spent)} → {_amount_text(reason.after)}"
-    alone = f"(alone {_amount_text(reason.cost)})"
+    digits = 6 if _amount_text(reason.after, 6) != _limit_text(reason.budget, 6) else 15
+    change = f"{_amount_text(reason.spent, digits)} → {_amount_text(reason.after, digits)}"
+    alone = f"(alone {_amount_text(reason.cost, digits)})"
     location = location_text(reason.location)
     numbers = f"{change} {comparison} {_budget_text(reason.budget)} {alone}"
     return f"{reason.rule}  unit {reason.unit}{location}  {numbers}  {reason.source}"
@@ -52,16 +53,19 @@ def _budget_text(budget: Mapping[str, Any] | str) -> str:
     if "renyi" in budget:
         return ", ".join(f"rényi({order}) {value:g}" for order, value in budget["renyi"].items())
     notion = next(key for key in budget if key != "delta")
-    return f"{_SYMBOLS[notion]} {_amount_text(budget)}"
+    return f"{_SYMBOLS[notion]} {_amount_text(budget, 15)}"
 
 
-def _amount_text(displayed_loss: Mapping[str, Any]) -> str:
+def _limit_text(budget: Mapping[str, Any] | str, digits: int) -> str:
+    """Format the amounts of a budget without their notion, to compare them with a loss."""
+    if isinstance(budget, str):
+        return budget
+    return _amount_text(budget.get("renyi", budget), digits)
+
+
+def _amount_text(displayed_loss: Mapping[str, Any], digits: int) -> str:
     values = [value for key, value in displayed_loss.items() if key != "delta"]
-    return ", ".join("∞" if value is None else _number_text(value) for value in values)
-
-
-def _number_text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return ", ".join("∞" if value is None else f"{value:.{digits}g}" for value in values)
 
 
 def _offer_text(offer: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ class PaperOptions:
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1024),
     default=os.cpu_count(),
     help="Number of parallel processes.",
 )

@@ -70,7 +70,7 @@ def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction
     orders = tuple(parse_decimal(part, "--orders") for part in text.split(",") if part.strip())
     for order in orders:
         if not MIN_ORDER <= order <= 10**6:
-            raise click.UsageError(f"an order must be from 1.01 to 1,000,000, not {float(order):g}")
+            raise click.UsageError(f"--orders must be from 1.01 to 1,000,000: {text}")
     return orders
 
 
