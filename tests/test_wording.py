@@ -11,14 +11,14 @@ from tests import wording
 
 #: Idioms per 10,000 words, counts and shares. Lower a limit when the number falls; never raise it.
 LIMITS = {
-    "docs": 10.0,
-    "docstrings": 10.0,
-    "messages": 10.0,
-    "comments": 10.0,
-    "templates": 10.0,
-    "banned names": 20.0,
-    "participles, per cent": 3.0,
-    "functions *_of": 5.0,
+    "docs": 0.5,
+    "docstrings": 0.5,
+    "messages": 2.5,  # two quote messages of the YAML and CEL libraries
+    "comments": 0.5,
+    "templates": 0.5,
+    "banned names": 0.0,
+    "participles, per cent": 2.1,
+    "functions *_of": 0.0,
 }
 MAX_MODULES = 12
 

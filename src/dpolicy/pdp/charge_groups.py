@@ -134,9 +134,10 @@ class SpendingTotals:
         """
         self._index(groups)
         base = rule // self.section.compiled.rules.width
+        unit = int(self.section.unit_of_base[base])
         for number in sorted(self._groups_by_base.get(base, ())):
             if groups[number].count:
-                cost = self._cost_of_group(self._resolved_groups[number], rule, point)
+                cost = self._cost_of_group(self._resolved_groups[number], rule, unit, point)
                 if cost is not None:
                     yield number, cost
 
@@ -146,16 +147,19 @@ class SpendingTotals:
         return len(self._groups_by_base.get(rule // self.section.compiled.rules.width, ()))
 
     def _cost_of_group(
-        self, resolved: ResolvedChargeGroup | None, rule: int, point: Point | None
+        self, resolved: ResolvedChargeGroup | None, rule: int, unit: int, point: Point | None
     ) -> LossArray | None:
-        """Return the cost of one release to a rule; None if the rule is not charged."""
+        """Return the cost of one release to a rule; None if the rule is not charged.
+
+        `unit` is the position of the rule's privacy unit.
+        """
         if resolved is None:
             return loss_to_row(unbounded_loss(self.section.certificates))
-        unit = int(self.section.unit_positions(np.array([rule]))[0])
+        index = self.section.compiled.index
         rows = [
             mechanism.costs[unit]
             for mechanism, match in zip(resolved.mechanisms, resolved.matches, strict=True)
-            if self.section.compiled.index.contains(match, rule)
+            if index.contains(match, rule)
             and (not point or self._is_charged_at(mechanism, rule, point))
         ]
         return reduce(add_saturating, rows) if rows else None
