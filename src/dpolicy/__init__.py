@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpolicy.client.client import Client
     from dpolicy.errors import Denied, DPolicyError, InvalidValue, PolicyRejected
     from dpolicy.pdp.decision_point import DecisionPoint
-    from dpolicy.releases.release_format import load_release
+    from dpolicy.releases.release_parser import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 __all__ = [
@@ -42,7 +42,7 @@ _HOMES = {
     "PolicyRejected": "dpolicy.errors",
     "allocate": "dpolicy.allocation.round",
     "load_policy": "dpolicy.rules.compiler",
-    "load_release": "dpolicy.releases.release_format",
+    "load_release": "dpolicy.releases.release_parser",
 }
 
 

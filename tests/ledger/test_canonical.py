@@ -46,7 +46,8 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.releases.release_format import RELEASE, release_from_plain
+from dpolicy.releases.release_format import RELEASE
+from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.text.decimals import format_decimal
 from dpolicy.text.shapes import NameShape, RecordShape
 

@@ -24,9 +24,10 @@ from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases import body as release_body
-from dpolicy.releases import release_format
+from dpolicy.releases import release_parser
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import load_release, release_from_plain, release_with_author
+from dpolicy.releases.release_format import RELEASE
+from dpolicy.releases.release_parser import load_release, release_from_plain, release_with_author
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_file import load_access
@@ -59,12 +60,12 @@ class ParseCounter:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.releases: Counter[str] = Counter()
         self.mechanisms: Counter[str] = Counter()
-        self._read = release_format.RELEASE.read
+        self._read = RELEASE.read
         self._parse = release_body.mechanism_from_body
-        self.schema = release_format.RELEASE.schema
-        self.title = release_format.RELEASE.title
-        monkeypatch.setattr(release_format, "RELEASE", self)
-        for module in (release_format, release_body):
+        self.schema = RELEASE.schema
+        self.title = RELEASE.title
+        monkeypatch.setattr(release_parser, "RELEASE", self)
+        for module in (release_parser, release_body):
             monkeypatch.setattr(module, "mechanism_from_body", self._count_mechanism)
 
     def read(self, node: TextNode, report: Report) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpolicy.errors import OperationRejected, PolicyRejected
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_node
+from dpolicy.releases.release_parser import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import INVALID, NumberShape
 from dpolicy.text.source_files import read_source

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpolicy.errors import PolicyRejected
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_node
+from dpolicy.releases.release_parser import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import (
     INVALID,

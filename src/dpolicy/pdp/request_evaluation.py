@@ -33,13 +33,13 @@ from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_plain, snapshot_release
+from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
 
 def parse_request(release: Release | Body) -> Release:
     """Return a release that can be decided. Raise `PolicyRejected` with all its errors.
 
-    A release that `release_format` made is copied, not parsed again. A mapping, or a release that
+    A release that `release_parser` made is copied, not parsed again. A mapping, or a release that
     was built by hand (`Release.is_parsed`), is parsed as strictly as a file.
     """
     if isinstance(release, Release):

@@ -43,7 +43,7 @@ class Release:
     """Mechanisms that are charged together; `id` is an idempotency key that never expires.
 
     `body` holds the same release as plain values; the ledger records it. The decision point charges
-    `mechanisms` and records `body`, so the two must agree. `release_format` ensures that and marks
+    `mechanisms` and records `body`, so the two must agree. `release_parser` ensures that and marks
     each release that it makes (`mark_parsed`). A release that was built by hand, copied with
     `dataclasses.replace`, or whose body was changed afterwards is not marked (`is_parsed`); the
     decision point then ignores its `mechanisms` and parses its body again.
@@ -69,6 +69,6 @@ class Release:
 
 
 def mark_parsed(release: Release) -> Release:
-    """Mark a release whose mechanisms were parsed from its body; only `release_format` may."""
+    """Mark a release whose mechanisms were parsed from its body; only `release_parser` may."""
     object.__setattr__(release, "_parsed_body", repr(release.body))
     return release

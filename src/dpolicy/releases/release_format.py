@@ -7,20 +7,13 @@ problems with their positions (docs/releases.md). `value_check(RELEASE)` checks 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.body import copy_body, mechanism_from_body, to_plain_body
 from dpolicy.releases.regions import MAX_PARTITION_VALUES
-from dpolicy.releases.release import Release, mark_parsed
-from dpolicy.text.diagnostics import DiagnosticCollector
-from dpolicy.text.plain_nodes import node_from_plain
 from dpolicy.text.shapes import (
     INVALID,
     BooleanShape,
@@ -34,17 +27,14 @@ from dpolicy.text.shapes import (
     Shape,
     report_wrong_type,
 )
-from dpolicy.text.source_files import read_source
 from dpolicy.text.value_checks import ValueCheck, value_check
 from dpolicy.text.yaml_reader import (
     ListNode,
     MapNode,
     Report,
     ScalarNode,
-    Source,
     Span,
     TextNode,
-    read_nodes,
 )
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -275,129 +265,3 @@ RELEASE: Shape = RecordShape(
     },
     lambda values, _: values,
 )
-
-
-def load_release(file: str | Path) -> Release:
-    """Return the release of a file. Raise `PolicyRejected` with all its errors."""
-    diagnostics = DiagnosticCollector()
-    release = parse_release(read_source(Path(file)), diagnostics)
-    return _require_valid(release, diagnostics)
-
-
-def release_from_plain(body: Mapping[str, Any]) -> Release:
-    """Return the release of a mapping of Python values, checked as strictly as a file.
-
-    Raise `PolicyRejected` with all its errors; each names the path of its value.
-    """
-    diagnostics = DiagnosticCollector()
-    node = node_from_plain(to_plain_body(body), "release", diagnostics.report)
-    return _require_valid(release_from_node(node, diagnostics.report), diagnostics)
-
-
-def snapshot_release(release: Release) -> Release:
-    """Return a copy that shares no mutable value with the caller.
-
-    The mechanisms of a parsed release are taken as they are. A release that was built by hand, or
-    whose body was changed, is parsed from its body. Raise `PolicyRejected` with all its errors.
-    """
-    body = copy_body(release.body)
-    if release.was_parsed_from(body):
-        return mark_parsed(replace(release, body=body))
-    return release_from_plain(body)
-
-
-def release_with_author(release: Release, by: str) -> Release:
-    """Return the release with `by` as its author; its mechanisms are not parsed again.
-
-    Raise `PolicyRejected` if `by` is not a valid name.
-    """
-    if release.by == by:
-        return release
-    diagnostics = DiagnosticCollector()
-    NameShape().read(node_from_plain(by, "release.by", diagnostics.report), diagnostics.report)
-    changed = replace(release, by=by, body={**release.body, "by": by})
-    _require_valid(changed, diagnostics)
-    return mark_parsed(changed) if release.is_parsed else changed
-
-
-def _require_valid(release: Release | None, diagnostics: DiagnosticCollector) -> Release:
-    if release is None or diagnostics.errors:
-        raise PolicyRejected(diagnostics.sorted_diagnostics)
-    return release
-
-
-def parse_release(source: Source, diagnostics: DiagnosticCollector) -> Release | None:
-    """Return the release of a text, or None if it has errors; they go to `diagnostics`."""
-    node = read_nodes(source, diagnostics.report)
-    return None if node is None else release_from_node(node, diagnostics.report)
-
-
-def release_from_node(node: TextNode, report: Report) -> Release | None:
-    """Return the release of a node, or None after reporting all its errors.
-
-    Each mechanism is parsed once. The result is marked as parsed (`Release.is_parsed`).
-    """
-    values: Any = RELEASE.read(node, report)
-    if values is INVALID:
-        return None
-    bodies, requests = [], []
-    for position, fields in enumerate(values["mechanisms"], 1):
-        body = _mechanism_body(fields)
-        bodies.append(body)
-        request, problems = mechanism_from_body(body, position)
-        for problem in problems:
-            _report_problem(problem, fields["mechanism"].span, report)
-        if request is not None:
-            requests.append(request)
-    if len(requests) < _count_mechanisms(node):
-        return None
-    release_id, by, utility = str(values["release"]), str(values["by"]), values["utility"]
-    body = {
-        "release": release_id,
-        **({"by": by} if by else {}),
-        **({} if utility is None else {"utility": utility}),
-        "mechanisms": bodies,
-    }
-    return mark_parsed(Release(release_id, by, utility, tuple(requests), body))
-
-
-def _mechanism_body(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a mechanism; keys that the author left out are absent."""
-    plain = {
-        "name": fields["name"] and str(fields["name"]),
-        "mechanism": fields["mechanism"].values,
-        "unit": fields["unit"] and str(fields["unit"]),
-        "relation": fields["relation"] and str(fields["relation"]),
-        "additive": fields["additive"] or None,
-        "also": {str(unit): parameters.values for unit, parameters in fields["also"].items()},
-        "attributes": sorted({str(name) for name in fields["attributes"]}),
-        "labels": {str(name): _plain_label(value) for name, value in fields["labels"].items()},
-        "where": [
-            {str(partition): _plain_selection(value) for partition, value in box.items()}
-            for box in fields["where"]
-        ],
-        "time": fields["time"],
-    }
-    return {key: value for key, value in plain.items() if value or key == "mechanism"}
-
-
-def _plain_label(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else str(value)
-
-
-def _plain_selection(value: Any) -> Any:
-    """Return a range as a map of its ends, and listed values as a list."""
-    if isinstance(value[0], int):
-        return {"from": Fraction(value[0]), "to": Fraction(value[1])}
-    return list(value)
-
-
-def _count_mechanisms(node: TextNode) -> int:
-    """Return how many mechanisms a text lists, with those that the shape dropped as invalid."""
-    listed = node.get("mechanisms") if isinstance(node, MapNode) else None
-    return len(listed.items) if isinstance(listed, ListNode) else 0
-
-
-def _report_problem(problem: InvalidValue, span: Span, report: Report) -> None:
-    message, _, help_ = problem.message.partition("; help: ")
-    report(problem.code, message, span, help_ or None)

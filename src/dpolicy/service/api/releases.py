@@ -15,7 +15,8 @@ from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import RELEASE, release_from_node
+from dpolicy.releases.release_format import RELEASE
+from dpolicy.releases.release_parser import release_from_node
 from dpolicy.service.auth.authorization import (
     authorize_releases,
     ensure_owner,

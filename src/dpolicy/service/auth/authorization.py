@@ -18,7 +18,7 @@ from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_with_author
+from dpolicy.releases.release_parser import release_with_author
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.auth.principal import Role

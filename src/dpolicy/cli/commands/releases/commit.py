@@ -8,7 +8,7 @@ import click
 
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
 from dpolicy.cli.output.printing import format_option, print_json, print_note
-from dpolicy.releases.release_format import load_release
+from dpolicy.releases.release_parser import load_release
 
 
 @click.command()

@@ -16,7 +16,7 @@ from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 from dpolicy.releases.release import MechanismRequest
-from dpolicy.releases.release_format import load_release
+from dpolicy.releases.release_parser import load_release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.did_you_mean import suggest
 

@@ -20,7 +20,8 @@ from dpolicy.integrations.registry.registry_import import (
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import load_release, node_to_plain
+from dpolicy.releases.release_format import node_to_plain
+from dpolicy.releases.release_parser import load_release
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.source_files import read_source

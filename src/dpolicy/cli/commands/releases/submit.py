@@ -10,7 +10,7 @@ from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
 from dpolicy.cli.output.decision_text import print_decision
 from dpolicy.cli.output.printing import format_option, print_json
-from dpolicy.releases.release_format import load_release
+from dpolicy.releases.release_parser import load_release
 
 
 @click.command()

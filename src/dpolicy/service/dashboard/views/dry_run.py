@@ -30,7 +30,7 @@ from dpolicy.releases.body import Body, to_plain_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.edits import with_more_noise, without_attribute
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import release_from_node
+from dpolicy.releases.release_parser import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import INVALID, NumberShape
 from dpolicy.text.yaml_reader import MAX_DIGITS, MAX_EXPONENT, Source, read_nodes
