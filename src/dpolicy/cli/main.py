@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from dpolicy import __version__
 from dpolicy.cli.exit_codes import FAILURE, REJECTED, TAMPERED, USAGE
 from dpolicy.errors import (
     DPolicyError,
@@ -70,7 +71,7 @@ class _LazyCommands(click.Group):
 
 
 @click.command(cls=_LazyCommands)
-@click.version_option(package_name="dpolicy")
+@click.version_option(__version__, prog_name="dpolicy")
 def dpolicy() -> None:
     """Keep the cumulative privacy risk of all differentially private releases under control."""
 
