@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
                 light.goto(f"{url}{path}")
                 capture(light, directory / f"{name}.png")
             light.goto(f"{url}{OTHER_PAGES['other-check']}")
-            submit(light, "Run dry run")
+            submit(light, "Try it")
             capture(light, directory / "other-check-result.png")
 
 

@@ -117,7 +117,7 @@ def test_an_analyst_tries_a_counter_offer(own_site: str, visit: Visit) -> None:
     exceeded = page.get_by_role("table", name="Rules that would be exceeded")
     expect(exceeded).to_contain_text("attribute[home-zone] × standard")
     page.get_by_role("link", name="Try it with more noise").click()
-    page.get_by_role("button", name="Run dry run").click()
+    page.get_by_role("button", name="Try it").click()
     expect(page.get_by_role("heading", name="would be allowed")).to_be_visible()
     page.get_by_role("link", name="Rounds", exact=True).click()
     page.get_by_role("link", name="Load the example round").click()
@@ -148,8 +148,8 @@ def test_pages_are_accessible(site: str, visit: Visit, path: str, scheme: str) -
     [
         ("/policy?example=1", "Preview"),
         ("/rounds?example=1", "Select"),
-        ("/check?release=home-zone-heat-map&factor=3", "Run dry run"),
-        ("/check?release=home-zone-heat-map", "Run dry run"),
+        ("/check?release=home-zone-heat-map&factor=3", "Try it"),
+        ("/check?release=home-zone-heat-map", "Try it"),
     ],
 )
 def test_form_results_are_accessible(

@@ -176,7 +176,7 @@ def test_a_pending_proposal_can_be_approved(fetch_own: Fetch) -> None:
     release = fetch_own("/releases/student-travel-index", accept="application/json").json
     assert release["status"] == "allowed"
     repeated = fetch_own(f"/approvals/{proposal['number']}", [("answer", "approve")])
-    assert "was approved before" in repeated.text
+    assert "is already approved" in repeated.text
 
 
 def test_only_proposals_on_the_page_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +344,7 @@ def test_a_looser_policy_needs_a_second_officer(people: str) -> None:
     (proposal,) = send_request(f"{people}/approvals?format=json", None, officer).json["pending"]
     url = f"{people}/approvals/{proposal['number']}"
     alone = send_request(url, [("answer", "approve")], officer)
-    assert "another must answer" in alone.text
+    assert "another person must answer it" in alone.text
     approver = {"Accept": "text/html", "Cookie": "dpolicy-token=approver"}
     assert send_request(url, [("answer", "approve")], approver).status == 403
     assert "epsilon: 9" not in send_request(f"{people}/policy", None, officer).text
