@@ -297,7 +297,7 @@ def test_the_properties_detect_a_case_space_without_an_attribute(
         if "attributes" in case_space.universes:
             universe = case_space.universes["attributes"]
             kept = tuple(name for name in universe.named if name != "a")
-            case_space.universes["attributes"] = ListUniverse(kept, universe.alike)
+            case_space.universes["attributes"] = ListUniverse(kept, universe.interchangeable)
         return case_space
 
     monkeypatch.setattr(counterexample_search, "build_case_space", drop_attribute)

@@ -113,7 +113,7 @@ def _evaluation_cost(tree: Tree, case_space: CaseSpace) -> int:
             return cost * (len(items) + 1)
         case Quantifier(over=over) | SizeOf(operand=AttributeList() | LabelTextList() as over):
             universe = case_space.universes[list_key(over)]
-            return cost * (len(universe.named) + len(universe.alike) + 1)
+            return cost * (len(universe.named) + len(universe.interchangeable) + 1)
         case _:
             return cost
 
@@ -162,4 +162,6 @@ def _list_members(
         return ()
     universe = case_space.universes[source]
     named = [value for value in universe.named if known_facts.get((source, value))]
-    return tuple(sorted([*named, *universe.alike[: int(known_facts.get((source, None)) or 0)]]))
+    return tuple(
+        sorted([*named, *universe.interchangeable[: int(known_facts.get((source, None)) or 0)]])
+    )

@@ -63,7 +63,7 @@ class ListUniverse:
     """All values that a list can contain: named ones, and ones that no atom distinguishes."""
 
     named: tuple[str, ...]
-    alike: tuple[str, ...]  # a list with k of them contains the first k
+    interchangeable: tuple[str, ...]  # a list with k of them contains the first k
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _list_members(source: str, partial_input: PartialInput) -> Iterator[tuple[st
         present = partial_input.known_facts.get((source, value))
         yield value, Unknown((source, value)) if present is None else bool(present)
     count = partial_input.known_facts.get((source, None))
-    for index, value in enumerate(universe.alike):
+    for index, value in enumerate(universe.interchangeable):
         yield value, Unknown((source, None)) if count is None else index < int(count)
 
 
