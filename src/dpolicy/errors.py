@@ -9,7 +9,7 @@
     ├── OperationRejected   the ledger state does not permit the operation (code, message)
     ├── RequestRefused      the service refuses the caller or the request (code, message)
     ├── ApprovalRequired    a second person must approve first; carries the proposal number
-    ├── PolicyConflicts     recorded releases exceed rules of a policy; carries the conflicts
+    ├── PolicyConflicts     a policy conflicts with recorded releases; carries the conflicts
     ├── LedgerDamaged       the ledger does not verify, or has a newer format
     ├── LedgerUnavailable   the ledger cannot be opened or cannot guarantee durability
     └── InvariantBroken     an internal check failed; the process must stop
@@ -132,10 +132,15 @@ class ApprovalRequired(DPolicyError):
 
 
 class PolicyConflicts(DPolicyError):
-    """A policy whose rules recorded releases already exceed. It was not activated."""
+    """A policy that conflicts with recorded releases. It was not activated.
+
+    `conflicts` are the rules that they exceed, and the names that they used with another
+    definition.
+    """
 
     def __init__(self, conflicts: Sequence[object]) -> None:
-        super().__init__(f"recorded releases already exceed {len(conflicts)} rules")
+
+        super().__init__(f"the policy has {len(conflicts)} conflicts with recorded releases")
         self.conflicts = tuple(conflicts)
 
 

@@ -50,7 +50,7 @@ def noise(**parameters: Any) -> dict[str, Any]:
 
 def mechanism(attributes: tuple[str, ...] = (), **parameters: Any) -> dict[str, Any]:
     """Return one mechanism of a release."""
-    return {"mechanism": noise(**parameters), "attributes": sorted(attributes)}
+    return {"mechanism": noise(**parameters), "unit": "user", "attributes": sorted(attributes)}
 
 
 def body(release: str, *mechanisms: dict[str, Any]) -> dict[str, Any]:

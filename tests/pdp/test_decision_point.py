@@ -12,7 +12,7 @@ from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
 from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget
+from dpolicy.pdp.conflicts import find_exceeded_rules, smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
@@ -198,4 +198,4 @@ def test_floats_and_order_of_attributes_do_not_matter() -> None:
 def test_an_empty_ledger_has_no_conflicts() -> None:
     made, _ = point(ALL)
     with made._journal.read_with_balances() as state:
-        assert find_conflicts(state) == []
+        assert find_exceeded_rules(state) == []

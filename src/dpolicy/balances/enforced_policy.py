@@ -7,7 +7,8 @@ passed to every function that needs it; no module keeps a cache by policy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ class _CostKey(NamedTuple):
     unit: PrivacyUnit
     relation: NeighbouringRelation
     additive: bool
-    restatements: tuple[tuple[str, Mechanism], ...]
+    restatements: tuple[tuple[PrivacyUnit, Mechanism], ...]
     days_read: TouchedDays | None
     certificates: Certificates
 
@@ -114,40 +115,50 @@ class EnforcedPolicy:
     _costs: Memo[_CostKey, LossArray] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
 
     def mechanism_costs(
-        self, request: MechanismRequest, unit: PrivacyUnit, certificates: Certificates
+        self,
+        request: MechanismRequest,
+        unit: PrivacyUnit,
+        relation: NeighbouringRelation,
+        restatements: tuple[tuple[PrivacyUnit, Mechanism], ...],
+        certificates: Certificates,
     ) -> LossArray:
         """Return the cost of a mechanism stated for `unit`, one row per unit of the policy.
 
-        The array is read-only.
+        The units of the statements need not be units of the policy. The array is read-only.
         """
         key = _CostKey(
             request.mechanism,
             unit,
-            request.relation or unit.relation,
+            relation,
             request.additive,
-            tuple(request.restatements.items()),
+            restatements,
             request.days_read,
             certificates,
         )
         return self._costs.get_or_compute(key, self._compute_costs)
 
     def _compute_costs(self, key: _CostKey) -> LossArray:
-        losses = cost_by_unit(
-            key.mechanism,
-            key.unit,
-            key.relation,
-            GroupContext(
-                tuple(self.policy.units.values()),
-                key.additive,
-                key.days_read,
-                self.policy.vocabulary.covers,
-            ),
-            key.certificates,
-            dict(key.restatements),
+        units = self.policy.units
+        restated = {_context_name(unit, units): unit for unit, _ in key.restatements}
+        others = (replace(unit, name=name) for name, unit in restated.items() if name not in units)
+        context = GroupContext(
+            (*units.values(), *others),
+            key.additive,
+            key.days_read,
+            self.policy.vocabulary.covers,
         )
-        costs = losses_to_array(losses.values())
+        restatements = {_context_name(unit, units): stated for unit, stated in key.restatements}
+        losses = cost_by_unit(
+            key.mechanism, key.unit, key.relation, context, key.certificates, restatements
+        )
+        costs = losses_to_array([losses[name] for name in units])
         costs.setflags(write=False)
         return costs
+
+
+def _context_name(unit: PrivacyUnit, units: Mapping[str, PrivacyUnit]) -> str:
+    """Return a name for a unit of a statement that no other unit of the policy has."""
+    return unit.name if units.get(unit.name, unit) == unit else f"{unit.name} (recorded)"
 
 
 def enforce(policy: CompiledPolicy) -> EnforcedPolicy:

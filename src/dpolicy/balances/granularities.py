@@ -24,7 +24,7 @@ from dpolicy.balances.partition_space import (
 )
 from dpolicy.errors import InvalidValue
 from dpolicy.policy.model import Collapse, Partition
-from dpolicy.policy.vocabulary import smallest_entities
+from dpolicy.policy.vocabulary import partition_owners
 from dpolicy.predicates.expression import Predicate, reads_attribute
 from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start, is_window
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, period_within
@@ -188,11 +188,8 @@ def _has_one_value(partition: Partition, unit: PrivacyUnit, policy: CompiledPoli
     The value is that of the owner of the partition; the unit is the owner or lies inside one.
     """
     vocabulary = policy.vocabulary
-    if partition.of is not None:
-        owner = vocabulary.units[str(partition.of)].entity
-    else:
-        owners = smallest_entities(vocabulary.units, vocabulary.entities)
-        if len(owners) != 1:
-            return False
-        (owner,) = owners
+    owners = partition_owners(partition, vocabulary)
+    if len(owners) != 1:
+        return False
+    (owner,) = owners
     return unit.entity == owner or vocabulary.covers(owner, unit.entity)

@@ -29,6 +29,7 @@ from dpolicy.errors import (
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.chain import Record
 from dpolicy.releases.decision import Decision, DisplayedLoss
+from dpolicy.releases.redefinition import Redefinition
 
 if TYPE_CHECKING:
     from dpolicy.releases.body import Body
@@ -97,6 +98,11 @@ class RemoteRuleStatus:
     spenders: tuple[str, ...] = ()
     location: Mapping[str, str | int] = field(default_factory=dict)
     source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the rule, with which a conflict is accepted."""
+        return self.rule
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> RemoteRuleStatus:
@@ -307,8 +313,14 @@ def error_from_problem(code: str, detail: str, payload: Mapping[str, Any]) -> DP
             problems = payload.get("problems", ())
             return ReleaseRejected([InvalidValue(p["code"], p["message"]) for p in problems])
         case "conflicting":
-            conflicts = payload.get("conflicts", ())
-            return PolicyConflicts([RemoteRuleStatus.from_json(entry) for entry in conflicts])
+            exceeded = payload.get("conflicts", ())
+            redefined = payload.get("redefinitions", ())
+            return PolicyConflicts(
+                [
+                    *(Redefinition.from_json(entry) for entry in redefined),
+                    *(RemoteRuleStatus.from_json(entry) for entry in exceeded),
+                ]
+            )
         case "ledger-unavailable" | "access-unreadable":
             return LedgerUnavailable(detail)
         case "ledger-damaged":

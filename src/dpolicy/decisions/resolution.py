@@ -1,8 +1,12 @@
 """Resolution: the predicate input, region and costs of each mechanism of a release.
 
-The vocabulary is closed: an unknown label, value, attribute, unit or partition is an error, not "no
-match". A partition that is also an attribute counts as read if a mechanism selects by it
-(theory 0.2).
+A request is first completed: the policy supplies everything that the request leaves out
+(`complete_meaning`). Then, and for a recorded release under every later policy, the mechanisms are
+resolved from that meaning (`resolve_recorded`).
+
+The vocabulary is closed: an unknown label, value, attribute, unit or partition of a request is an
+error, not "no match". A partition that is also an attribute counts as read if a mechanism selects
+by it (theory 0.2).
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.completion import Reading, complete_meaning, unit_name
+from dpolicy.decisions.recorded_names import known_boxes, known_labels, known_units
 from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.policy.model import Partition
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray
-from dpolicy.privacy.units.privacy_units import PrivacyUnit
+from dpolicy.releases.meaning import MechanismMeaning, ReleaseMeaning
 from dpolicy.releases.regions import Region
 from dpolicy.releases.release import MechanismRequest, Release, Selection
 from dpolicy.releases.release_schema import Label, PredicateInput
@@ -38,65 +44,102 @@ class ResolvedMechanism:
     costs: LossArray
 
 
-def resolve_or_reject(release: Release, enforced: EnforcedPolicy) -> tuple[ResolvedMechanism, ...]:
+def resolve_or_reject(
+    release: Release, enforced: EnforcedPolicy, reading: Reading = Reading.STRICT
+) -> tuple[ResolvedMechanism, ...]:
     """Resolve the mechanisms of a release. Raise `ReleaseRejected` with all problems."""
-    mechanisms, problems = resolve_release(release, enforced)
+    mechanisms, problems = resolve_release(release, enforced, reading=reading)
     if problems:
         raise ReleaseRejected(problems)
     return mechanisms
 
 
 def resolve_release(
-    release: Release, enforced: EnforcedPolicy, certificates: Certificates | None = None
+    release: Release,
+    enforced: EnforcedPolicy,
+    certificates: Certificates | None = None,
+    reading: Reading = Reading.STRICT,
 ) -> tuple[tuple[ResolvedMechanism, ...], tuple[InvalidValue, ...]]:
     """Return the resolved mechanisms and all problems; with problems, decide nothing.
 
     Costs are in the certificates of the policy, or in `certificates`.
     """
-    resolved: list[ResolvedMechanism] = []
     problems: list[InvalidValue] = []
     for request in release.mechanisms:
         if len(problems) >= MAX_ERRORS:
             break  # each further problem costs a search for a similar name
-        region, own_problems = _resolve_region(request, enforced)
-        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in own_problems]
-        if not own_problems:
-            predicate_input = _build_predicate_input(request, release, enforced.policy)
-            unit = enforced.policy.units[mechanism_unit(request, enforced.policy.units) or ""]
-            costs = enforced.mechanism_costs(request, unit, certificates or enforced.certificates)
-            resolved.append(ResolvedMechanism(request.name, predicate_input, region, costs))
-    return tuple(resolved), tuple(problems)
-
-
-def mechanism_unit(request: MechanismRequest, units: Mapping[str, PrivacyUnit]) -> str | None:
-    """Return the name of the unit for which a mechanism is stated.
-
-    A mechanism without `unit` is stated for the only unit of the policy, or for `user`. Return None
-    if there are several units and none is called `user`.
-    """
-    if request.unit is not None:
-        return request.unit
-    if len(units) == 1:
-        return next(iter(units))
-    return "user" if "user" in units else None
-
-
-def _resolve_region(
-    request: MechanismRequest, enforced: EnforcedPolicy
-) -> tuple[Region | None, list[InvalidValue]]:
-    """Return the region of a mechanism and all problems of the mechanism."""
-    problems = list(islice(_find_problems(request, enforced.policy), MAX_ERRORS))
+        found = islice(find_problems(request, enforced.policy, reading), MAX_ERRORS)
+        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in found]
     if problems:
-        return None, problems
+        return (), tuple(problems)
+    meaning = complete_meaning(release, enforced.policy, reading)
     try:
-        return enforced.space.region(request.where, request.days_read), []
+        return resolve_recorded(release, meaning, enforced, certificates), ()
     except InvalidValue as error:
-        return None, [error]
+        return (), (error,)
 
 
-def _find_problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterator[InvalidValue]:
+def complete_or_none(release: Release, policy: CompiledPolicy) -> ReleaseMeaning | None:
+    """Return the meaning of a release under a policy; None if the policy cannot resolve it."""
+    requests = release.mechanisms
+    if any(True for r in requests for _ in find_problems(r, policy, Reading.STRICT)):
+        return None
+    return complete_meaning(release, policy)
+
+
+def resolve_recorded(
+    release: Release,
+    meaning: ReleaseMeaning,
+    enforced: EnforcedPolicy,
+    certificates: Certificates | None = None,
+) -> tuple[ResolvedMechanism, ...]:
+    """Resolve the mechanisms of a release from its recorded meaning.
+
+    Raise `InvalidValue` if an attribute is not in the vocabulary, or a region has too many boxes.
+    A name with another definition under this policy is never read by the new definition
+    (`recorded_names`).
+    """
+    return tuple(
+        _resolve_mechanism(request, own, release.by, meaning, enforced, certificates)
+        for request, own in zip(release.mechanisms, meaning.mechanisms, strict=True)
+    )
+
+
+def _resolve_mechanism(
+    request: MechanismRequest,
+    own: MechanismMeaning,
+    by: str,
+    meaning: ReleaseMeaning,
+    enforced: EnforcedPolicy,
+    certificates: Certificates | None,
+) -> ResolvedMechanism:
+    policy = enforced.policy
+    unknown = [name for name in own.attributes if name not in policy.schema.attributes]
+    if unknown:
+        raise _unknown_name("R002", "attribute", unknown[0], policy.schema.attributes)
+    try:
+        region = enforced.space.region(known_boxes(request, meaning, policy), request.days_read)
+    except InvalidValue as error:
+        raise InvalidValue(error.code, f"`{request.name}`: {error.message}") from None
+    units = known_units(meaning, policy)
+    restatements = tuple((units[name], stated) for name, stated in request.restatements.items())
+    costs = enforced.mechanism_costs(
+        request, units[own.unit], own.relation, restatements, certificates or enforced.certificates
+    )
+    selected = {name for box in request.where for name in box} & policy.schema.attributes
+    labels, unknown_labels = known_labels(own.labels, policy.schema.labels)
+    predicate_input = PredicateInput(
+        tuple(sorted({*own.attributes, *selected})), labels, request.kind, by, unknown_labels
+    )
+    return ResolvedMechanism(request.name, predicate_input, region, costs)
+
+
+def find_problems(
+    request: MechanismRequest, policy: CompiledPolicy, reading: Reading
+) -> Iterator[InvalidValue]:
+    """Yield everything in a requested mechanism that the policy does not define or forbids."""
     partitions = {str(name): partition for name, partition in policy.partitions.items()}
-    for name in (mechanism_unit(request, policy.units), *request.restatements):
+    for name in (unit_name(request, policy.units, reading), *request.restatements):
         if name is None:
             yield InvalidValue(
                 "R001", f"`unit` is required; units of the policy: {', '.join(policy.units)}"
@@ -164,19 +207,3 @@ def _range_ends(selection: Selection) -> tuple[int, int] | None:
     if len(selection) == 2 and isinstance(selection[0], int) and isinstance(selection[1], int):
         return selection[0], selection[1]
     return None
-
-
-def _build_predicate_input(
-    request: MechanismRequest, release: Release, policy: CompiledPolicy
-) -> PredicateInput:
-    schema = policy.schema
-    selected = {name for box in request.where for name in box} & schema.attributes
-    labels: dict[str, str | tuple[str, ...]] = {}
-    for name, label in schema.labels.items():
-        value = request.labels.get(name)
-        if label.many:
-            labels[name] = tuple(sorted({value} if isinstance(value, str) else set(value or ())))
-        elif value or label.default is not None:
-            labels[name] = value or label.default or ""
-    attributes = tuple(sorted({*request.attributes, *selected}))
-    return PredicateInput(attributes, labels, request.kind, release.by)

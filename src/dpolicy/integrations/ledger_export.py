@@ -12,6 +12,7 @@ from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, ReleaseEntry
 from dpolicy.releases.body import release_from_body
+from dpolicy.releases.meaning import write_out
 
 COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes")
 
@@ -26,7 +27,9 @@ def csv_lines(point: DecisionPoint) -> Iterator[str]:
     """Yield a CSV line for every mechanism of every release, with the status of the release."""
     yield _csv_line(COLUMNS)
     for event, entry in _charge_events(point, point.entries):
-        body = release_body_in(event)
+        body, meaning = release_body_in(event), point.meaning(entry)
+        if meaning is not None:
+            body = write_out(body, meaning)
         for position, fields in enumerate(body["mechanisms"], 1):
             yield _csv_line(
                 (
@@ -61,7 +64,14 @@ def registry_entries(
     def documents() -> Iterator[str]:
         for number, (event, entry) in enumerate(_charge_events(point, spending)):
             request = release_from_body(release_body_in(event))
-            document = registry_entry(request, policy, event.at[:10], entry.status, curator)
+            meaning = point.meaning(entry)
+            if meaning is None:
+                raise OperationRejected(
+                    f"the active policy cannot resolve `{request.id}`; relabel it first"
+                )
+            document = registry_entry(
+                request, meaning, policy, event.at[:10], entry.status, curator
+            )
             yield ("---\n" if number else "") + entry_text(document)
 
     return documents()

@@ -1,13 +1,14 @@
 """Schema of the events in the ledger: format, fields, and the check of each field.
 
-A record states the format of its kind: 1, or 2 for the kinds that concern proposals. A ledger of
-format 1 is therefore a ledger of format 2 without proposals. `body` fields are checked by the
-release format (`releases/release_format.py`).
+A record states its format: 1, 2 for the kinds that concern proposals, or 3 for a record with the
+fields that format 3 added (`ADDED_FIELDS`). This version writes them always, and reads records
+without them. A ledger of format 1 is therefore also a ledger of format 3. `body` fields are checked
+by the release format (`releases/release_format.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from dpolicy.text.shapes import ListShape, TextShape
 from dpolicy.text.value_checks import ValueCheck, is_boolean, is_number, is_text, value_check
 
 #: The newest format of a record that this code writes and reads.
-NEWEST_FORMAT = 2
+NEWEST_FORMAT = 3
 
 _is_text_list = value_check(ListShape(TextShape()))
 _is_body = value_check(RELEASE)
@@ -97,6 +98,7 @@ EVENT_FIELDS: Mapping[str, Mapping[str, ValueCheck]] = {
         "reserve": is_boolean,
     },
     "void-proposed": _VOID,
+    "relabelling-proposed": _RECORDED_RELEASE,
     "policy-proposed": _POLICY,
     "proposal-answered": {
         "at": is_text,
@@ -109,15 +111,33 @@ EVENT_FIELDS: Mapping[str, Mapping[str, ValueCheck]] = {
 
 _PROPOSAL_EVENTS = ("release-proposed", "void-proposed", "policy-proposed", "proposal-answered")
 
-#: The format of each kind of record.
+#: The format of each kind of record without the fields of `ADDED_FIELDS`.
 EVENT_FORMATS: Mapping[str, int] = {
     name: 2 if name in _PROPOSAL_EVENTS else 1 for name in EVENT_FIELDS
+} | {"relabelling-proposed": 3}
+
+#: The field that format 3 added to a kind of record: the meaning of a release, or the number of the
+#: defaults that complete a policy text (`policy/defaults.py`).
+ADDED_FIELDS: Mapping[str, tuple[str, ValueCheck]] = {
+    **dict.fromkeys(
+        ("release-decided", "release-committed", "release-imported", "release-relabelled"),
+        ("meaning", is_text),
+    ),
+    **dict.fromkeys(("policy-applied", "policy-proposed"), ("defaults", _is_record_number)),
 }
 
-#: The checks of all keys of a record.
-_RECORD_FIELDS: Mapping[str, dict[str, ValueCheck]] = {
-    name: {"format": is_number, "event": is_text, **checks} for name, checks in EVENT_FIELDS.items()
-}
+
+def _record_checks() -> Iterator[tuple[tuple[str, int], dict[str, ValueCheck]]]:
+    """Yield the checks of all keys of a record, by kind and format."""
+    for name, checks in EVENT_FIELDS.items():
+        keys = {"format": is_number, "event": is_text, **checks}
+        yield (name, EVENT_FORMATS[name]), keys
+        if name in ADDED_FIELDS:
+            field, check = ADDED_FIELDS[name]
+            yield (name, 3), {**keys, field: check}
+
+
+_RECORD_FIELDS = dict(_record_checks())
 
 
 def check_event(payload: Any, *, with_body: bool = True) -> str:
@@ -131,10 +151,10 @@ def check_event(payload: Any, *, with_body: bool = True) -> str:
     number, name = payload["format"], payload["event"]
     if number not in range(1, NEWEST_FORMAT + 1):
         raise LedgerDamaged(f"record has format {number}; this version reads up to {NEWEST_FORMAT}")
-    checks = _RECORD_FIELDS.get(name) if isinstance(name, str) else None
-    if checks is None:
+    if not isinstance(name, str) or name not in EVENT_FIELDS:
         raise LedgerDamaged(f"unknown event type `{name}`")
-    if EVENT_FORMATS[name] != number:
+    checks = _RECORD_FIELDS.get((name, int(number)))
+    if checks is None:
         raise LedgerDamaged(f"record `{name}` has format {number}, not {EVENT_FORMATS[name]}")
     if checks.keys() != payload.keys():
         raise LedgerDamaged(f"record `{name}` does not have the fields of its event type")

@@ -17,7 +17,7 @@ from typing import Any
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.chain import GENESIS, Record, record_hash
-from dpolicy.ledger.event_schema import EVENT_FORMATS, check_event
+from dpolicy.ledger.event_schema import ADDED_FIELDS, EVENT_FORMATS, check_event
 from dpolicy.ledger.event_schema import check_body as check_body
 
 #: The format of the tables or files in which a store keeps records.
@@ -26,7 +26,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PolicyApplied:
-    """A policy set became the active policy; `accepted` names the accepted conflicts."""
+    """A policy set became the active policy; `accepted` names the accepted conflicts.
+
+    `defaults` is the number of the defaults that complete the text; None in a record of format 1.
+    """
 
     at: str
     by: str
@@ -34,6 +37,7 @@ class PolicyApplied:
     digest: str
     sources: tuple[tuple[str, str], ...]
     accepted: tuple[str, ...]
+    defaults: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class ReleaseDecided:
     """A requested release was allowed or denied.
 
     `answer` is the decision that the client received, as JSON text. A reservation (`reserved`)
-    is charged, and stays charged after it expired.
+    is charged, and stays charged after it expired. `meaning` is the text of `releases.meaning`:
+    empty if no policy was active, None in a record of format 1.
     """
 
     at: str
@@ -52,16 +57,21 @@ class ReleaseDecided:
     reserved: bool
     expires: str | None
     answer: str
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCommitted:
-    """A reservation was used; `body` is the release that was run if it was less than reserved."""
+    """A reservation was used; `body` is the release that was run if it was less than reserved.
+
+    Only a record with a `body` has a `meaning`.
+    """
 
     at: str
     by: str
     release: str
     body: Mapping[str, Any] | None
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +101,19 @@ class ReleaseImported:
     because: str
     release: str
     body: Mapping[str, Any]
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRelabelled:
-    """A recorded release got other attributes or labels; its privacy loss is the same."""
+    """The meaning of a recorded release was corrected; its mechanisms are the same."""
 
     at: str
     by: str
     because: str
     release: str
     body: Mapping[str, Any]
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,17 @@ class VoidProposed:
 
 
 @dataclass(frozen=True, slots=True)
+class RelabellingProposed:
+    """A correction that lowers a charge needs an approver; nothing is changed yet."""
+
+    at: str
+    by: str
+    because: str
+    release: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyProposed:
     """A policy set needs an approver before it becomes the active policy."""
 
@@ -135,6 +158,7 @@ class PolicyProposed:
     digest: str
     sources: tuple[tuple[str, str], ...]
     accepted: tuple[str, ...]
+    defaults: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +182,7 @@ Event = (
     | ReleaseRelabelled
     | ReleaseProposed
     | VoidProposed
+    | RelabellingProposed
     | PolicyProposed
     | ProposalAnswered
 )
@@ -173,6 +198,7 @@ KINDS: dict[str, type[Any]] = {
     "release-relabelled": ReleaseRelabelled,
     "release-proposed": ReleaseProposed,
     "void-proposed": VoidProposed,
+    "relabelling-proposed": RelabellingProposed,
     "policy-proposed": PolicyProposed,
     "proposal-answered": ProposalAnswered,
 }
@@ -187,7 +213,9 @@ def event_author(event: Event) -> str:
 def release_body_in(event: Event) -> Mapping[str, Any]:
     """Return the release body that an event holds. Raise `LedgerDamaged` if it holds none."""
     match event:
-        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled() | ReleaseProposed():
+        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled():
+            return event.body
+        case ReleaseProposed() | RelabellingProposed():
             return event.body
         case ReleaseCommitted(body=body) if body is not None:
             return body
@@ -196,9 +224,16 @@ def release_body_in(event: Event) -> Mapping[str, Any]:
 
 def to_bytes(event: Event) -> bytes:
     """Return the canonical bytes of an event."""
-    values = {f.name: getattr(event, f.name) for f in fields(event)}
     name = _NAMES[type(event)]
-    return encode_canonical({"format": EVENT_FORMATS[name], "event": name, **values})
+    values = {f.name: getattr(event, f.name) for f in fields(event)}
+    format_ = EVENT_FORMATS[name]
+    if name in ADDED_FIELDS:
+        added, _ = ADDED_FIELDS[name]
+        if values[added] is None:
+            del values[added]
+        else:
+            format_ = 3
+    return encode_canonical({"format": format_, "event": name, **values})
 
 
 def next_record(previous: Record | None, event: Event) -> Record:
@@ -216,7 +251,8 @@ def from_bytes(payload: bytes) -> Event:
     except (ValueError, RecursionError) as error:
         raise LedgerDamaged("record is not an event") from error
     kind = KINDS[check_event(values)]
-    event: Event = kind(**{f.name: _to_field(values[f.name]) for f in fields(kind)})
+    names = (f.name for f in fields(kind) if f.name in values)
+    event: Event = kind(**{name: _to_field(values[name]) for name in names})
     try:
         canonical = to_bytes(event) == payload
     except (InvariantBroken, ValueError, RecursionError):

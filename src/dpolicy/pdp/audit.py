@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import (
     DPolicyError,
@@ -26,6 +27,7 @@ from dpolicy.ledger.events import (
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
+    RelabellingProposed,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -38,8 +40,8 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
-from dpolicy.pdp.commands import has_same_losses
-from dpolicy.pdp.conflicts import find_conflicts
+from dpolicy.pdp.commands import meaning_text
+from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
@@ -47,6 +49,8 @@ from dpolicy.pdp.ledger_state import (
     compile_recorded_policy,
     first_day_of_month,
 )
+from dpolicy.pdp.redefinitions import find_redefinitions
+from dpolicy.pdp.relabelling import find_forbidden_change, lowers_charge
 from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,
@@ -88,7 +92,10 @@ def audit_ledger(store: LedgerStore) -> AuditReport:
             check_chain(state.head, record)
             event = from_bytes(record.payload)
             state.now = first_day_of_month(event.at)
-            problems = [*_check_event(state, event, store), *_check_executed(approved, event)]
+            problems = [
+                *_check_event(state, event, store, approved),
+                *_check_executed(approved, event),
+            ]
             findings += [AuditFinding(record.sequence, problem) for problem in problems]
             state.fold([record])
             approved = _find_approved_event(event, store)
@@ -111,7 +118,9 @@ def records_with_events(store: LedgerStore) -> Iterator[tuple[Record, Event]]:
 # Each check below yields the reasons why the decision point would not have written an event.
 
 
-def _check_event(state: LedgerState, event: Event, store: LedgerStore) -> Iterator[str]:
+def _check_event(
+    state: LedgerState, event: Event, store: LedgerStore, approved: Event | None
+) -> Iterator[str]:
     match event:
         case PolicyApplied():
             yield from _check_policy(state, event)
@@ -119,33 +128,57 @@ def _check_event(state: LedgerState, event: Event, store: LedgerStore) -> Iterat
             yield from _check_id(event.release, event.body)
             yield from _check_raises(lambda: ensure_not_pending(state, event.release))
             yield from _check_decision(state, event)
+            yield from _check_meaning(state, event.release, event.body, event.meaning)
         case ReleaseImported():
             yield from _check_id(event.release, event.body)
             yield from _check_raises(lambda: ensure_not_pending(state, event.release))
-            yield from _check_resolution(state, event.body)
+            yield from _check_resolution(state, event.body, reading_of(event.meaning))
+            yield from _check_meaning(state, event.release, event.body, event.meaning)
         case ReleaseRelabelled():
-            yield from _check_relabelling(state, event, store)
+            is_approved = isinstance(approved, RelabellingProposed)
+            yield from _check_relabelling(state, event, store, is_approved=is_approved)
         case ReleaseCommitted() | ReleaseVoided() | ReleaseExpired():
             yield from _check_end(state, event)
-        case ReleaseProposed() | VoidProposed() | PolicyProposed():
-            yield from _check_proposal(state, event)
+        case ReleaseProposed() | VoidProposed() | RelabellingProposed() | PolicyProposed():
+            yield from _check_proposal(state, event, store)
         case ProposalAnswered():
             yield from _check_answer(state, event)
 
 
 def _check_relabelling(
-    state: LedgerState, event: ReleaseRelabelled, store: LedgerStore
+    state: LedgerState, event: ReleaseRelabelled, store: LedgerStore, *, is_approved: bool
+) -> Iterator[str]:
+    """Check a correction; a correction of format 3 that lowers a charge needs an approval."""
+    yield from _check_correction(state, event, store, reading_of(event.meaning))
+    if event.meaning is None:
+        return
+    yield from _check_meaning(state, event.release, event.body, event.meaning)
+    entry = state.entry(event.release)
+    state.update_balances()
+    release = release_from_body(event.body)
+    if not is_approved and lowers_charge(state, entry, release, event.meaning):
+        yield f"`{event.release}` was relabelled to a lower charge without a second person"
+
+
+def _check_correction(
+    state: LedgerState,
+    event: ReleaseRelabelled | RelabellingProposed,
+    store: LedgerStore,
+    reading: Reading = Reading.STRICT,
 ) -> Iterator[str]:
     yield from _check_id(event.release, event.body)
-    yield from _check_resolution(state, event.body)
+    yield from _check_resolution(state, event.body, reading)
     yield from _check_because(event.release, event.because)
     charged = release_body_in(read_event(store, state.entry(event.release).charge_record))
-    if not has_same_losses(charged, event.body):
-        yield f"`{event.release}` was relabelled with other mechanisms"
+    problem = find_forbidden_change(charged, event.body)
+    if problem is not None and (reading is Reading.STRICT or "`by`" not in problem):
+        yield f"`{event.release}` was relabelled: {problem}"
 
 
 def _check_proposal(
-    state: LedgerState, event: ReleaseProposed | VoidProposed | PolicyProposed
+    state: LedgerState,
+    event: ReleaseProposed | VoidProposed | RelabellingProposed | PolicyProposed,
+    store: LedgerStore,
 ) -> Iterator[str]:
     match event:
         case ReleaseProposed():
@@ -156,6 +189,8 @@ def _check_proposal(
         case VoidProposed():
             yield from _check_because(event.release, event.because)
             yield from _check_raises(lambda: require_reservation(state, event.release))
+        case RelabellingProposed():
+            yield from _check_correction(state, event, store)
         case PolicyProposed():
             yield from _check_digest(compile_recorded_policy(event), event)
 
@@ -185,6 +220,9 @@ def _check_executed(proposal: Event | None, event: Event | None) -> Iterator[str
             expected_reserved = proposal.reserve and event.allowed
             is_done = (proposal.by, expected_reserved) == (event.by, event.reserved)
             is_done = is_done and encode_canonical(proposal.body) == encode_canonical(event.body)
+        case RelabellingProposed(), ReleaseRelabelled():
+            is_done = (proposal.by, proposal.because) == (event.by, event.because)
+            is_done = is_done and encode_canonical(proposal.body) == encode_canonical(event.body)
         case VoidProposed(), ReleaseVoided():
             expected = (proposal.by, proposal.release, proposal.because)
             is_done = expected == (event.by, event.release, event.because)
@@ -201,7 +239,9 @@ def _check_executed(proposal: Event | None, event: Event | None) -> Iterator[str
 def _check_policy(state: LedgerState, event: PolicyApplied) -> Iterator[str]:
     policy = compile_recorded_policy(event)
     yield from _check_digest(policy, event)
-    conflicts = {conflict.rule.name for conflict in find_conflicts(state.with_policy(policy))}
+    conflicts = {conflict.name for conflict in find_all_conflicts(state, policy)}
+    if event.defaults is None:  # a record of format 1 did not have to accept redefinitions
+        conflicts -= {redefinition.name for redefinition in find_redefinitions(state, policy)}
     not_accepted = conflicts - set(event.accepted)
     if not_accepted:
         yield f"a policy was applied with the unaccepted conflict `{min(not_accepted)}`"
@@ -230,8 +270,9 @@ def _check_end(
         yield from _check_because(event.release, event.because)
     if isinstance(event, ReleaseCommitted) and event.body is not None:
         yield from _check_id(event.release, event.body)
-        body = event.body
-        yield from _check_raises(lambda: ensure_within_reservation(state, entry, body))
+        used, reading = release_from_body(event.body), reading_of(event.meaning)
+        yield from _check_raises(lambda: ensure_within_reservation(state, entry, used, reading))
+        yield from _check_meaning(state, event.release, event.body, event.meaning)
 
 
 def _check_id(release: str, body: Body) -> Iterator[str]:
@@ -244,11 +285,34 @@ def _check_because(release: str, because: str) -> Iterator[str]:
         yield f"`{release}` has no `because`"
 
 
-def _check_resolution(state: LedgerState, body: Body) -> Iterator[str]:
+def _check_resolution(
+    state: LedgerState, body: Body, reading: Reading = Reading.STRICT
+) -> Iterator[str]:
     """Check that the active policy can resolve a release; without a policy, check nothing."""
     enforced = state.enforced
     if enforced is not None:
-        yield from _check_raises(lambda: resolve_or_reject(release_from_body(body), enforced))
+        yield from _check_raises(
+            lambda: resolve_or_reject(release_from_body(body), enforced, reading)
+        )
+
+
+def reading_of(meaning: str | None) -> Reading:
+    """Return how the release of a record was read: records of format 1 have no meaning."""
+    return Reading.LEGACY if meaning is None else Reading.STRICT
+
+
+def _check_meaning(
+    state: LedgerState, release: str, body: Body, meaning: str | None
+) -> Iterator[str]:
+    """Check that the recorded meaning is that of the release under the active policy."""
+    if meaning is None:
+        return
+    try:
+        is_same = meaning_text(state, release_from_body(body)) == meaning
+    except (InvalidValue, KeyError):
+        is_same = False
+    if not is_same:
+        yield f"`{release}` has another meaning under the active policy than its record"
 
 
 def _check_raises(check: Callable[[], object]) -> Iterator[str]:
@@ -265,7 +329,8 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
         return
     state.update_balances()
     try:
-        recomputed = evaluate_release(state, release_from_body(event.body))
+        release = release_from_body(event.body)
+        recomputed = evaluate_release(state, release, reading_of(event.meaning))
     except (InvalidValue, ReleaseRejected) as error:
         yield f"`{event.release}` cannot be resolved: {error}"
         return

@@ -1,12 +1,12 @@
 """Groups of releases with identical charges, and the balances that they add up to.
 
-The charge depends on mechanisms, author and month, not on the id, so a balance is the sum of
-count × cost over groups. Folding a long ledger takes time in the number of groups.
+The charge depends on mechanisms, their meaning, author and month, not on the id, so a balance is
+the sum of count × cost over groups. Folding a long ledger takes time in the number of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -14,15 +14,23 @@ import numpy as np
 
 from dpolicy.balances.balances import Balances, Charge
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.completion import Reading, complete_meaning
 from dpolicy.decisions.decide import charges_by_region
-from dpolicy.decisions.resolution import ResolvedMechanism, resolve_release
-from dpolicy.errors import InvalidValue, PredicateFailed
+from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject, resolve_recorded
+from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.privacy.loss import unbounded_loss
 from dpolicy.privacy.loss_arrays import LossArray, add_saturating, loss_to_row
 from dpolicy.releases.body import release_from_body
+from dpolicy.releases.meaning import meaning_from_text, meaning_to_text
 from dpolicy.releases.regions import Point, contains
+from dpolicy.releases.release import Release
 from dpolicy.rules.rule_index import ScopeMatch
+
+#: The meaning of a release that was recorded before the first policy, and how the first policy
+#: completes it: in a record of format 3, and in a record of format 1 or 2.
+PENDING_MEANINGS: Mapping[str, Reading] = {"": Reading.STRICT, "legacy": Reading.LEGACY}
+NO_MEANING, NO_LEGACY_MEANING = PENDING_MEANINGS
 
 #: The resolved mechanisms of one release.
 Resolution = tuple[ResolvedMechanism, ...]
@@ -30,14 +38,16 @@ Resolution = tuple[ResolvedMechanism, ...]
 
 @dataclass(slots=True)
 class ChargeGroup:
-    """Releases with the same author, mechanisms (as canonical bytes) and month. Mutable.
+    """Releases with the same author, mechanisms (as canonical bytes), meaning and month. Mutable.
 
-    `month` is the ordinal of its first day; `release_ids` are in ledger order; `count` is the
-    number of releases that are charged now.
+    `meaning` is the text of `releases.meaning`, or a value of `PENDING_MEANINGS`. `month` is the
+    ordinal of its first day; `release_ids` are in ledger order; `count` is the number of releases
+    that are charged now.
     """
 
     by: str
     mechanisms: bytes
+    meaning: str
     month: int
     release_ids: list[str] = field(default_factory=list)
     count: int = 0
@@ -212,16 +222,33 @@ def resolve_charge_group(
     """Resolve a charge group under a policy; return None if the policy cannot resolve it."""
     try:
         mechanisms = _resolve_mechanisms(enforced, group) if resolution is None else resolution
-        if mechanisms is None:
-            return None
-        index = enforced.cumulative.compiled.index
-        matches = tuple(index.match(mechanism.predicate_input) for mechanism in mechanisms)
-        return ResolvedChargeGroup(mechanisms, matches)
-    except (InvalidValue, PredicateFailed):
+    except (InvalidValue, ReleaseRejected):
         return None
+    index = enforced.cumulative.compiled.index
+    matches = tuple(index.possible_match(mechanism.predicate_input) for mechanism in mechanisms)
+    return ResolvedChargeGroup(mechanisms, matches)
 
 
-def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution | None:
-    body = {"release": "", "by": group.by, "mechanisms": decode_canonical(group.mechanisms)}
-    mechanisms, problems = resolve_release(release_from_body(body), enforced)
-    return None if problems else mechanisms
+def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution:
+    release = _release_of_group(group.by, group.mechanisms)
+    if group.meaning in PENDING_MEANINGS:
+        return resolve_or_reject(release, enforced, PENDING_MEANINGS[group.meaning])
+    return resolve_recorded(release, meaning_from_text(group.meaning), enforced)
+
+
+def complete_recorded(enforced: EnforcedPolicy, by: str, mechanisms: bytes, pending: str) -> str:
+    """Return the meaning of recorded mechanisms under the policy that was active.
+
+    Return `pending` if that policy could not resolve them.
+    """
+    reading = PENDING_MEANINGS[pending]
+    try:
+        release = _release_of_group(by, mechanisms)
+        resolve_or_reject(release, enforced, reading)
+    except (InvalidValue, ReleaseRejected):
+        return pending
+    return meaning_to_text(complete_meaning(release, enforced.policy, reading))
+
+
+def _release_of_group(by: str, mechanisms: bytes) -> Release:
+    return release_from_body({"release": "", "by": by, "mechanisms": decode_canonical(mechanisms)})

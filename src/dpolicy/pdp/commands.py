@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
 from dpolicy.ledger.canonical import encode_canonical
@@ -18,11 +19,11 @@ from dpolicy.ledger.events import (
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseImported,
-    ReleaseRelabelled,
     ReleaseVoided,
     release_body_in,
 )
-from dpolicy.pdp.conflicts import find_conflicts
+from dpolicy.pdp.charge_groups import NO_MEANING
+from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
 from dpolicy.pdp.request_evaluation import (
@@ -34,8 +35,8 @@ from dpolicy.pdp.request_evaluation import (
     recorded_decision,
     require_reservation,
 )
-from dpolicy.releases.body import Body, loss_relevant_fields
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -80,6 +81,13 @@ def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve:
     return decision
 
 
+def meaning_text(state: LedgerState, release: Release) -> str:
+    """Return the meaning that the record of a release keeps; empty without an active policy."""
+    if state.policy is None:
+        return NO_MEANING
+    return meaning_to_text(complete_meaning(release, state.policy))
+
+
 def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision | None:
     """Return the decision that the ledger has for this id; None if the id is new."""
     entry = log.state.entries.get(release.id)
@@ -102,6 +110,7 @@ def release_decided_event(
         reserved=reserved,
         expires=format_timestamp(log.now + RESERVATION_LIFETIME) if reserved else None,
         answer=json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True),
+        meaning=meaning_text(log.state, release),
     )
 
 
@@ -119,16 +128,16 @@ def decide_batch(
     return decisions
 
 
-def commit_reservation(log: WriteTransaction, release: str, body: Body | None, by: str) -> int:
-    """End a reservation as used, wholly or by the smaller release `body`."""
+def commit_reservation(log: WriteTransaction, release: str, used: Release | None, by: str) -> int:
+    """End a reservation as used, wholly or by the smaller release `used`."""
     entry = require_reservation(log.state, release)
-    if body is not None:
-        if body["release"] != release:
-            raise OperationRejected(
-                f"the used release has the id `{body['release']}`, not `{release}`"
-            )
-        ensure_within_reservation(log.state, entry, body)
-    return log.append(ReleaseCommitted(log.timestamp, by, release, body))
+    if used is None:
+        return log.append(ReleaseCommitted(log.timestamp, by, release, None))
+    if used.id != release:
+        raise OperationRejected(f"the used release has the id `{used.id}`, not `{release}`")
+    ensure_within_reservation(log.state, entry, used)
+    meaning = meaning_text(log.state, used)
+    return log.append(ReleaseCommitted(log.timestamp, by, release, used.body, meaning))
 
 
 def void_reservation(log: WriteTransaction, release: str, because: str, by: str) -> int:
@@ -165,12 +174,12 @@ def policy_applied_event(
     log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> PolicyApplied:
     """Return the event that activates a policy. Raise `PolicyConflicts`."""
-    conflicts = find_conflicts(log.state.with_policy(policy))
-    not_accepted = [conflict for conflict in conflicts if conflict.rule.name not in accept]
+    conflicts = find_all_conflicts(log.state, policy)
+    not_accepted = [conflict for conflict in conflicts if conflict.name not in accept]
     if not_accepted:
         raise PolicyConflicts(not_accepted)
     sources = tuple((source.name, source.text) for source in policy.sources)
-    accepted = tuple(conflict.rule.name for conflict in conflicts)
+    accepted = tuple(conflict.name for conflict in conflicts)
     return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted)
 
 
@@ -191,33 +200,7 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     ensure_not_pending(log.state, release.id)
     if log.state.enforced is not None:
         resolve_or_reject(release, log.state.enforced)
+    author, meaning = by or release.by, meaning_text(log.state, release)
     return log.append(
-        ReleaseImported(log.timestamp, by or release.by, because, release.id, release.body)
-    )
-
-
-def relabel_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Replace attributes, labels and names of a recorded release."""
-    entry = log.state.entries.get(release.id)
-    if entry is None:
-        raise OperationRejected(f"there is no release `{release.id}`", "not-found")
-    if not because.strip():
-        raise OperationRejected(
-            "`because` is required: relabelling changes which rules are charged",
-            "because-missing",
-        )
-    charged = release_body_in(log.event(entry.charge_record))
-    if not has_same_losses(charged, release.body):
-        raise OperationRejected(
-            "relabelling must keep the mechanisms; only attributes, labels and names may change"
-        )
-    if log.state.enforced is not None:
-        resolve_or_reject(release, log.state.enforced)
-    return log.append(ReleaseRelabelled(log.timestamp, by, because, release.id, release.body))
-
-
-def has_same_losses(first: Body, second: Body) -> bool:
-    """Return whether two release bodies agree in every field that a loss depends on."""
-    return encode_canonical(loss_relevant_fields(first)) == encode_canonical(
-        loss_relevant_fields(second)
+        ReleaseImported(log.timestamp, author, because, release.id, release.body, meaning)
     )

@@ -1,17 +1,35 @@
-"""Conflicts: rules of a policy that recorded releases already exceed (theory 8)."""
+"""Conflicts of a policy with recorded releases (theory 8).
+
+A conflict is a rule that recorded releases already exceed, or a name that they used with another
+definition.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.redefinitions import find_redefinitions
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.cost_report import round_up_to_printed_float
+from dpolicy.releases.redefinition import Redefinition
+from dpolicy.rules.compiler import CompiledPolicy
+
+PolicyConflict = Redefinition | RuleStatus
 
 
-def find_conflicts(state: LedgerState) -> list[RuleStatus]:
-    """Return the kept rules that recorded releases exceed."""
+def find_all_conflicts(state: LedgerState, candidate: CompiledPolicy) -> list[PolicyConflict]:
+    """Return the redefined names of a candidate policy, then the rules that are exceeded."""
+    return [
+        *find_redefinitions(state, candidate),
+        *find_exceeded_rules(state.with_policy(candidate)),
+    ]
+
+
+def find_exceeded_rules(state: LedgerState) -> list[RuleStatus]:
+    """Return the kept rules of the active policy that recorded releases exceed."""
     return [status for status in rule_statuses(state) if not status.holds]
 
 
@@ -31,8 +49,17 @@ def smallest_sufficient_budget(status: RuleStatus) -> dict[str, float | None]:
     return dict.fromkeys(spent)
 
 
-def conflict_to_json(conflict: RuleStatus) -> dict[str, Any]:
-    """Return a conflict as JSON: rule status, top spenders and the smallest sufficient budget."""
+def conflicts_to_json(conflicts: Iterable[object]) -> dict[str, list[dict[str, Any]]]:
+    """Return conflicts as JSON: exceeded rules and redefined names under separate keys."""
+    conflicts = list(conflicts)
+    return {
+        "conflicts": [exceeded_rule_to_json(c) for c in conflicts if isinstance(c, RuleStatus)],
+        "redefinitions": [c.as_json() for c in conflicts if isinstance(c, Redefinition)],
+    }
+
+
+def exceeded_rule_to_json(conflict: RuleStatus) -> dict[str, Any]:
+    """Return a rule as JSON: its status, top spenders and the smallest sufficient budget."""
     return {
         **conflict.as_json(),
         "releases": list(conflict.spenders),

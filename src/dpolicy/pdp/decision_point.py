@@ -16,15 +16,17 @@ from dpolicy.ledger.chain_reader import Head
 from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
-from dpolicy.pdp import commands, proposal_commands
+from dpolicy.pdp import commands, proposal_commands, relabelling
+from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
-from dpolicy.pdp.conflicts import find_conflicts
+from dpolicy.pdp.conflicts import PolicyConflict, find_all_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
@@ -125,9 +127,9 @@ class DecisionPoint:
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
         """End a reservation as used, wholly or by a smaller release; return the record number."""
-        body = None if used is None else parse_request(used).body
+        request = None if used is None else parse_request(used)
         return self._write(
-            lambda log: commands.commit_reservation(log, release, body, by), expected_policy
+            lambda log: commands.commit_reservation(log, release, request, by), expected_policy
         )
 
     def void(self, release: str, because: str, by: str = "") -> int:
@@ -172,9 +174,13 @@ class DecisionPoint:
         )
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
-        """Replace attributes, labels and names of a recorded release; the mechanisms must stay."""
+        """Correct what a recorded release states about its mechanisms; return the record number.
+
+        The mechanisms and the author must stay. Raise `OperationRejected` (second-person) if a
+        charge would fall: propose it with `propose_relabelling`.
+        """
         request = parse_request(release)
-        return self._write(lambda log: commands.relabel_release(log, request, because, by))
+        return self._write(lambda log: relabelling.relabel_release(log, request, because, by))
 
     def budgets(self, at: Mapping[str, str] | None = None) -> list[RuleStatus]:
         """Return the status of every kept cumulative rule, at the block with the largest loss.
@@ -185,10 +191,13 @@ class DecisionPoint:
             region = state.enforced.space.parse_location(at) if at and state.enforced else None
             return rule_statuses(state, region)
 
-    def conflicts(self, policy: CompiledPolicy) -> list[RuleStatus]:
-        """Return the rules of a candidate policy that recorded releases exceed."""
+    def conflicts(self, policy: CompiledPolicy) -> list[PolicyConflict]:
+        """Return the conflicts of a candidate policy with recorded releases.
+
+        They are the names that it redefines and the rules that recorded releases exceed.
+        """
         with self._journal.read() as state:
-            return find_conflicts(state.with_policy(policy))
+            return find_all_conflicts(state, policy)
 
     # For proposals and approvers
 
@@ -210,6 +219,13 @@ class DecisionPoint:
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
         """Propose to end a reservation as unused."""
         return self._write(lambda log: proposal_commands.propose_void(log, release, because, by))
+
+    def propose_relabelling(self, release: Release | Body, because: str, by: str) -> Proposal:
+        """Propose a correction of a recorded release that lowers a charge."""
+        request = parse_request(release)
+        return self._write(
+            lambda log: proposal_commands.propose_relabelling(log, request, because, by)
+        )
 
     def propose_policy(
         self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
@@ -259,6 +275,12 @@ class DecisionPoint:
         if entry is None:
             raise OperationRejected(f"there is no release `{release}`", "not-found")
         return entry, read_event(self._journal.store, entry.request_record)
+
+    def meaning(self, entry: ReleaseEntry) -> ReleaseMeaning | None:
+        """Return the recorded meaning of a release; None if no policy could complete it yet."""
+        with self._journal.read() as state:
+            text = state.charge_groups[entry.charge_group].meaning
+        return None if text in PENDING_MEANINGS else meaning_from_text(text)
 
     @property
     def policy(self) -> CompiledPolicy | None:

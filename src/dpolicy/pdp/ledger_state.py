@@ -23,8 +23,16 @@ from dpolicy.ledger.events import (
     from_bytes,
     mechanism_bytes,
 )
-from dpolicy.pdp.charge_groups import ChargeGroup, Resolution, SpendingTotals
+from dpolicy.pdp.charge_groups import (
+    NO_LEGACY_MEANING,
+    PENDING_MEANINGS,
+    ChargeGroup,
+    Resolution,
+    SpendingTotals,
+    complete_recorded,
+)
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.releases.meaning import check_meaning
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
@@ -89,7 +97,8 @@ class LedgerState:
     now: int = 0
     proposals: dict[int, Proposal] = field(default_factory=dict)
     _newest_proposals: dict[tuple[str, str], int] = field(default_factory=dict)
-    _group_numbers: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
+    _group_numbers: dict[tuple[str, bytes, str, int], int] = field(default_factory=dict)
+    _legacy_meanings: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _totals: SpendingTotals | None = None
     _changed_groups: set[int] = field(default_factory=set)
 
@@ -209,7 +218,7 @@ class LedgerState:
         """Take over totals in which all charge groups are already charged."""
         self.enforced, self.policy_record, self._totals = totals.enforced, policy_record, totals
         self._group_numbers = {
-            (group.by, group.mechanisms, group.month): number
+            (group.by, group.mechanisms, group.meaning, group.month): number
             for number, group in enumerate(self.charge_groups)
         }
         for release, entry in self.entries.items():
@@ -229,16 +238,22 @@ class LedgerState:
                 if isinstance(event, PolicyApplied):
                     self.policy_record = record.sequence
                     self._change_policy(compile_recorded_policy(event))
+                    self._complete_pending_groups()
             case "release-committed" if event_fields["body"] is not None:
-                self._replace_charge(event_fields["release"], event_fields["body"], record)
+                self._replace_charge(event_fields, record)
                 self._set_status(event_fields["release"], COMMITTED)
             case "release-committed":
                 self._set_status(event_fields["release"], COMMITTED)
             case "release-relabelled":
-                self._replace_charge(event_fields["release"], event_fields["body"], record)
+                self._replace_charge(event_fields, record)
             case "release-voided":
                 self._set_status(event_fields["release"], VOIDED)
-            case "release-proposed" | "void-proposed" | "policy-proposed" as name:
+            case (
+                "release-proposed"
+                | "void-proposed"
+                | "relabelling-proposed"
+                | "policy-proposed" as name
+            ):
                 self._add_proposal(name.removesuffix("-proposed"), event_fields, record)
             case "proposal-answered":
                 self._answer_proposal(event_fields["proposal"], event_fields["approved"])
@@ -261,7 +276,7 @@ class LedgerState:
         release = event_fields["release"]
         if release in self.entries:
             raise LedgerDamaged(f"release `{release}` is recorded twice")
-        group = self._find_or_add_group(event_fields["body"], record, self.month)
+        group = self._find_or_add_group(event_fields, record, self.month)
         self.entries[release] = ReleaseEntry(status, record.sequence, record.sequence, group)
         if status in SPENDING_STATUSES:
             self._change_count(release, group, 1)
@@ -273,11 +288,12 @@ class LedgerState:
         self.open_reservations.pop(release, None)
         self._replace_entry(release, entry._replace(status=status))
 
-    def _replace_charge(self, release: str, body: Any, record: Record) -> None:
+    def _replace_charge(self, event_fields: dict[str, Any], record: Record) -> None:
         """Charge a release by another body, in the month of its old charge."""
+        release = event_fields["release"]
         entry = self.entry(release)
         month = self.charge_groups[entry.charge_group].month
-        group = self._find_or_add_group(body, record, month)
+        group = self._find_or_add_group(event_fields, record, month)
         self._replace_entry(
             release, entry._replace(charge_record=record.sequence, charge_group=group)
         )
@@ -297,17 +313,44 @@ class LedgerState:
             group.release_ids.append(release)
         self._changed_groups.add(number)
 
-    def _find_or_add_group(self, body: Any, record: Record, month: int) -> int:
-        """Return the number of the charge group of a release body."""
-        if not isinstance(body, dict):
+    def _find_or_add_group(self, event_fields: dict[str, Any], record: Record, month: int) -> int:
+        """Return the number of the charge group of an event with a release body."""
+        body = event_fields["body"]
+        if not isinstance(body, dict) or not isinstance(body.get("by", ""), str):
             raise LedgerDamaged("record has an invalid `body`")
-        key = (body.get("by", ""), mechanism_bytes(record.payload), month)
-        number = self._group_numbers.get(key) if isinstance(key[0], str) else None
+        by, mechanisms = body.get("by", ""), mechanism_bytes(record.payload)
+        meaning = event_fields.get("meaning")
+        if meaning is None:
+            check_body(body)
+            meaning = self._legacy_meaning(by, mechanisms)
+        key = (by, mechanisms, meaning, month)
+        number = self._group_numbers.get(key)
         if number is None:
             check_body(body)
+            if meaning not in PENDING_MEANINGS:
+                check_meaning(meaning, len(body["mechanisms"]))
             number = self._group_numbers[key] = len(self.charge_groups)
             self.charge_groups.append(ChargeGroup(*key))
         return number
+
+    def _legacy_meaning(self, by: str, mechanisms: bytes) -> str:
+        """Return the meaning of a record of format 1 or 2 under the policy that was active."""
+        if self.enforced is None:
+            return NO_LEGACY_MEANING
+        key = (by, mechanisms)
+        if key not in self._legacy_meanings:
+            self._legacy_meanings[key] = complete_recorded(
+                self.enforced, by, mechanisms, NO_LEGACY_MEANING
+            )
+        return self._legacy_meanings[key]
+
+    def _complete_pending_groups(self) -> None:
+        """Let the first policy complete the releases that were recorded before it."""
+        for group in self.charge_groups:
+            if group.meaning in PENDING_MEANINGS and self.enforced is not None:
+                group.meaning = complete_recorded(
+                    self.enforced, group.by, group.mechanisms, group.meaning
+                )
 
     def _add_proposal(self, kind: str, event_fields: dict[str, Any], record: Record) -> None:
         subject = event_fields["digest"] if kind == "policy" else event_fields["release"]
@@ -322,6 +365,7 @@ class LedgerState:
 
     def _change_policy(self, policy: CompiledPolicy) -> None:
         self.enforced = enforce(policy)
+        self._legacy_meanings = {}
         self._totals = SpendingTotals(self.enforced)
         self._changed_groups = set(range(len(self.charge_groups)))
 

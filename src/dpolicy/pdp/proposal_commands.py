@@ -17,11 +17,12 @@ from dpolicy.ledger.events import (
     Event,
     PolicyProposed,
     ProposalAnswered,
+    RelabellingProposed,
     ReleaseProposed,
     VoidProposed,
     release_body_in,
 )
-from dpolicy.pdp import commands
+from dpolicy.pdp import commands, relabelling
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
@@ -67,6 +68,22 @@ def propose_void(log: WriteTransaction, release: str, because: str, by: str) -> 
     return _append_proposal(log, VoidProposed(log.timestamp, by, release, because))
 
 
+def propose_relabelling(log: WriteTransaction, release: Release, because: str, by: str) -> Proposal:
+    """Propose to correct a recorded release; return an open proposal for the same correction."""
+    relabelling.ensure_relabellable(log, release, because)
+    earlier = log.state.newest_proposal("relabelling", release.id)
+    if earlier is not None and earlier.open:
+        proposed = release_body_in(log.event(earlier.number))
+        if encode_canonical(proposed) == encode_canonical(release.body):
+            return earlier
+        raise OperationRejected(
+            f"release `{release.id}` has another open correction, proposal {earlier.number}",
+            "pending",
+        )
+    event = RelabellingProposed(log.timestamp, by, because, release.id, release.body)
+    return _append_proposal(log, event)
+
+
 def propose_policy(
     log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
 ) -> Proposal:
@@ -98,6 +115,10 @@ def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) 
         case VoidProposed() as proposed:
             effect: Event = commands.release_voided_event(
                 log, proposed.release, proposed.because, proposal.by
+            )
+        case RelabellingProposed() as proposed:
+            effect = relabelling.relabelled_event(
+                log, release_from_body(proposed.body), proposed.because, proposal.by
             )
         case PolicyProposed() as proposed:
             policy = compile_recorded_policy(proposed)

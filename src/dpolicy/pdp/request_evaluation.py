@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import (
     Verdict,
@@ -30,7 +31,7 @@ from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
-from dpolicy.releases.body import Body, release_from_body
+from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_plain, snapshot_release
@@ -47,12 +48,14 @@ def parse_request(release: Release | Body) -> Release:
     return release_from_plain(release)
 
 
-def evaluate_release(state: LedgerState, release: Release) -> Decision:
+def evaluate_release(
+    state: LedgerState, release: Release, reading: Reading = Reading.STRICT
+) -> Decision:
     """Return the decision for a new release, with reasons and counter-offers; record nothing.
 
     The balances of the state must be updated.
     """
-    mechanisms = resolve_or_reject(release, active_policy(state))
+    mechanisms = resolve_or_reject(release, active_policy(state), reading)
     verdict = decide_mechanisms(state, mechanisms)
     return explain_verdict(state, release, verdict)
 
@@ -123,14 +126,16 @@ def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:
     return entry
 
 
-def ensure_within_reservation(state: LedgerState, entry: ReleaseEntry, body: Body) -> None:
+def ensure_within_reservation(
+    state: LedgerState, entry: ReleaseEntry, used: Release, reading: Reading = Reading.STRICT
+) -> None:
     """Raise `OperationRejected` unless the used mechanisms stay within the reservation.
 
     They must cost no rule more than the reservation, satisfy every per-release rule, and be
     covered.
     """
     enforced = active_policy(state)
-    mechanisms = resolve_or_reject(release_from_body(body), enforced)
+    mechanisms = resolve_or_reject(used, enforced, reading)
     verdict = decide(enforced, None, mechanisms)
     per_release = [c for c in verdict.checks if c.section is enforced.each_release]
     if verdict.uncovered or verdict.predicate_errors or not all(c.holds.all() for c in per_release):

@@ -42,6 +42,11 @@ class RuleStatus:
     spenders: tuple[str, ...]
     location: Mapping[str, str | int]
 
+    @property
+    def name(self) -> str:
+        """The name of the rule, with which a conflict is accepted."""
+        return self.rule.name
+
     def as_json(self) -> dict[str, Any]:
         """Return the status as JSON."""
         return {

@@ -32,7 +32,7 @@ from dpolicy.pdp.ledger_state import (
 from dpolicy.privacy.loss_arrays import loss_width
 
 #: Version of the code and of the format. Increase the number when losses or states change.
-WRITTEN_BY = f"dpolicy {__version__} snapshot 3"
+WRITTEN_BY = f"dpolicy {__version__} snapshot 4"
 
 
 def write_snapshot(state: LedgerState) -> bytes:
@@ -67,7 +67,7 @@ def _build_header(state: LedgerState) -> dict[str, Any]:
         "month": state.month,
         "cutoff": state.totals.cutoff,
         "contents": [
-            (group.by, group.mechanisms.decode("utf-8"), group.month, group.count)
+            (group.by, group.mechanisms.decode("utf-8"), group.meaning, group.month, group.count)
             for group in state.charge_groups
         ],
         "segments": list(state.balances.segments),
@@ -110,8 +110,8 @@ def read_snapshot(
 
 def _read_entries(header: dict[str, Any], arrays: Any, head: Record) -> LedgerState:
     groups = [
-        ChargeGroup(by, text.encode("utf-8"), month, [], count)
-        for by, text, month, count in header["contents"]
+        ChargeGroup(by, text.encode("utf-8"), meaning, month, [], count)
+        for by, text, meaning, month, count in header["contents"]
     ]
     statuses = [STATUSES[number] for number in arrays["status"].tolist()]
     columns = arrays["places"].T.tolist()  # request record, charge record, charge group

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpolicy.errors import InvalidValue
-from dpolicy.policy.model import Attribute, LabelStatement, PolicySet
+from dpolicy.policy.model import Attribute, LabelStatement, Partition, PolicySet
 from dpolicy.privacy.units.calendar import Period
 from dpolicy.privacy.units.privacy_units import PrivacyUnit, parse_period, period_within
 from dpolicy.releases.release_schema import Label, ReleaseSchema
@@ -209,6 +209,16 @@ def smallest_entities(
     """Return the entities that cover no other entity."""
     larger = {above for _, above in entities}
     return frozenset(unit.entity for unit in units.values()) - larger
+
+
+def partition_owners(partition: Partition, vocabulary: Vocabulary) -> frozenset[str]:
+    """Return the entities that may own a partition: the stated one, else the smallest ones.
+
+    Each member of the owner has one value, for all its data and for all time.
+    """
+    if partition.of is not None:
+        return frozenset({vocabulary.units[str(partition.of)].entity})
+    return smallest_entities(vocabulary.units, vocabulary.entities)
 
 
 def _check_partitions(

@@ -147,8 +147,7 @@ def _compile_leaf(tree: Tree) -> Evaluator:
         case LabelTextList(name):
             return lambda inputs, bound: inputs.labels.get(name, ())
         case HasLabel(name):
-            # A `many` label is present if it has a value, like a repeated field in CEL.
-            return lambda inputs, bound: inputs.labels.get(name, ()) != ()
+            return _compile_has_label(name)
         case QuantifierVariable(depth):
             return lambda inputs, bound: bound[depth]
         case _:
@@ -163,6 +162,16 @@ def _compile_label(name: str) -> Evaluator:
         return value
 
     return read
+
+
+def _compile_has_label(name: str) -> Evaluator:
+    def is_present(inputs: PredicateInput, bound: VariableBindings) -> bool:
+        if name in inputs.unknown_labels:
+            raise PredicateFailed(f"the label `{name}` is unknown")
+        # A `many` label is present if it has a value, like a repeated field in CEL.
+        return inputs.labels.get(name, ()) != ()
+
+    return is_present
 
 
 def _compile_terms(terms: list[BooleanTest], *, decisive: bool) -> BooleanTest:

@@ -141,12 +141,3 @@ def _plain_key(key: object) -> str:
     if isinstance(key, float):
         return format_order(Fraction(repr(key)))
     return format_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)
-
-
-def loss_relevant_fields(body: Body) -> list[dict[str, Any]]:
-    """Return the fields of each mechanism that determine its privacy loss."""
-    descriptive = ("attributes", "labels", "name")
-    return [
-        {key: value for key, value in fields.items() if key not in descriptive}
-        for fields in body["mechanisms"]
-    ]

@@ -42,6 +42,8 @@ class PredicateInput:
 
     `labels` holds a text for each single-valued label that is present, with defaults filled in,
     and a sorted tuple for each `many` label, which is empty if the release does not state it.
+    `unknown_labels` are labels of which a recorded release has no statement, because the vocabulary
+    did not have them or had other values: no predicate can read them, not even `has`.
     """
 
     attributes: tuple[str, ...] = ()
@@ -50,3 +52,4 @@ class PredicateInput:
     )
     mechanism: str = "declared"
     by: str = ""
+    unknown_labels: frozenset[str] = frozenset()

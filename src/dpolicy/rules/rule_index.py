@@ -8,11 +8,13 @@ lookup takes time in the number of matching rules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.errors import PredicateFailed
 from dpolicy.predicates.expression import Always, Predicate, UsesAny, matches
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.pruning import PruningResult, bases_with_kept_rules
@@ -51,13 +53,26 @@ class RuleIndex:
 
     def match(self, predicate_input: PredicateInput) -> ScopeMatch:
         """Return the base scopes and settings that match. Raise `PredicateFailed`."""
+        return self._match(predicate_input, matches)
+
+    def possible_match(self, predicate_input: PredicateInput) -> ScopeMatch:
+        """Return the base scopes and settings that match or whose predicate fails.
+
+        A recorded release is charged to all of them: if its record has no statement about a label,
+        every value of the label is possible.
+        """
+        return self._match(predicate_input, _possibly_matches)
+
+    def _match(
+        self, predicate_input: PredicateInput, test: Callable[[Predicate, PredicateInput], bool]
+    ) -> ScopeMatch:
         pattern = tuple(
-            tuple(matches(setting.predicate, predicate_input) for setting in axis)
+            tuple(test(setting.predicate, predicate_input) for setting in axis)
             for axis in self.rules.axes
         )
         bases = set(self.everywhere)
         for predicate, numbers in self.by_predicate:
-            if matches(predicate, predicate_input):
+            if test(predicate, predicate_input):
                 bases.update(numbers)
         for attribute in predicate_input.attributes:
             bases.update(self.by_attribute.get(attribute, ()))
@@ -91,6 +106,14 @@ class RuleIndex:
             numbers = start + np.flatnonzero(kept & combinations)
             self._kept_by_base[base, pattern] = numbers
         return numbers
+
+
+def _possibly_matches(predicate: Predicate, predicate_input: PredicateInput) -> bool:
+    """Return False only if the predicate is false whatever the unknown labels are."""
+    try:
+        return matches(predicate, predicate_input)
+    except PredicateFailed:
+        return True
 
 
 def build_index(rules: RuleProduct, pruned: PruningResult) -> RuleIndex:

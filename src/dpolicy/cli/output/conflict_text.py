@@ -1,4 +1,4 @@
-"""Text of policy conflicts: the rule, its largest spenders, and the smallest sufficient budget."""
+"""Text of policy conflicts: redefined names, and exceeded rules with their largest spenders."""
 
 from __future__ import annotations
 
@@ -10,10 +10,28 @@ from dpolicy.cli.output.decision_text import location_text
 from dpolicy.pdp.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
+from dpolicy.releases.redefinition import Redefinition
 
 
-def print_conflicts(conflicts: Sequence[RuleStatus]) -> None:
-    """Print conflicts, then how to resolve them."""
+def print_conflicts(conflicts: Sequence[object]) -> None:
+    """Print redefined names and exceeded rules, then how to resolve them."""
+    for conflict in conflicts:
+        if isinstance(conflict, Redefinition):
+            _print_redefinition(conflict)
+    exceeded = [conflict for conflict in conflicts if isinstance(conflict, RuleStatus)]
+    if exceeded:
+        _print_exceeded_rules(exceeded)
+
+
+def _print_redefinition(redefinition: Redefinition) -> None:
+    more = redefinition.count - len(redefinition.releases)
+    others = f" and {more} more" if more else ""
+    click.echo(f"conflict  {redefinition.message}")
+    click.echo(f"  releases: {', '.join(redefinition.releases)}{others}")
+    click.echo(f"  help: {redefinition.help} (--accept '{redefinition.name}')")
+
+
+def _print_exceeded_rules(conflicts: Sequence[RuleStatus]) -> None:
     for conflict in conflicts:
         smallest = ", ".join(
             f"{key} {'∞' if value is None else f'{value:.15g}'}"

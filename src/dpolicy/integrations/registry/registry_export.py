@@ -16,10 +16,12 @@ from typing import Any
 
 import yaml
 
-from dpolicy.integrations.registry.registry_totals import total_costs, unit_name
+from dpolicy.integrations.registry.registry_totals import all_units, total_costs
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
+from dpolicy.releases.body import Body
+from dpolicy.releases.meaning import ReleaseMeaning, write_out
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -40,13 +42,19 @@ _TRAINING_KINDS = {"dp-sgd", "tree-aggregation", "pate"}
 
 
 def registry_entry(
-    release: Release, policy: CompiledPolicy, on: str, status: str, curator: tuple[str, str]
+    release: Release,
+    meaning: ReleaseMeaning,
+    policy: CompiledPolicy,
+    on: str,
+    status: str,
+    curator: tuple[str, str],
 ) -> dict[str, Any]:
     """Return the entry of a release that was charged on the day `on`.
 
-    `curator` is the name and the type of the publishing organisation.
+    `meaning` is that of its record. `curator` is the name and the type of the publishing
+    organisation.
     """
-    loss = _loss_fields(release, policy)
+    loss = _loss_fields(release, meaning, policy)
     is_training = {m.kind for m in release.mechanisms} <= _TRAINING_KINDS
     is_dynamic = any(request.days_read is not None for request in release.mechanisms)
     deployment = {
@@ -66,7 +74,7 @@ def registry_entry(
             "data_source_type": "Dynamic" if is_dynamic else "Static",
             "access_type": "Non-interactive",
         },
-        "implementation": _implementation_fields(release),
+        "implementation": _implementation_fields(write_out(release.body, meaning)),
         "administrative": {
             "status": "Draft",
             "registry_authors": [release.by or "dpolicy"],
@@ -88,20 +96,22 @@ def url_slug(name: str) -> str:
     return slug if slug == name else f"{slug}-{digest}".strip("-")
 
 
-def _loss_fields(release: Release, policy: CompiledPolicy) -> dict[str, Any]:
+def _loss_fields(
+    release: Release, meaning: ReleaseMeaning, policy: CompiledPolicy
+) -> dict[str, Any]:
     """Return the loss for the first unit with a bound; units that the mechanisms state come first.
 
     Return an empty dict if no unit has a bound.
     """
-    costs = total_costs(release, policy)
+    costs, units = total_costs(release, meaning, policy), all_units(meaning, policy)
     delta = policy.policy_set.accounting.delta or _DEFAULT_DELTA
-    stated = [unit_name(request, policy) for request in release.mechanisms]
-    for name in dict.fromkeys([*stated, *costs] if costs else []):
+    stated = [own.unit for own in meaning.mechanisms]
+    for name in dict.fromkeys([*stated, *costs]):
         parameters = _privacy_parameters(costs[name], delta)
         if parameters is None:
             continue
         variant, values = parameters
-        unit = policy.checked_policy_set.vocabulary.units[name]
+        unit = units[name]
         period = "all time" if unit.period is None else f"one {unit.period}"
         details = "; ".join(f"{other}: {_format_bounds(c, delta)}" for other, c in costs.items())
         return {
@@ -128,16 +138,14 @@ def _format_bounds(costs: CostReport, delta: Fraction) -> str:
     return ", ".join(parts) or "no bound"
 
 
-def _implementation_fields(release: Release) -> dict[str, Any]:
+def _implementation_fields(body: Body) -> dict[str, Any]:
     counts = Counter(
-        encode_canonical(fields["mechanism"]).decode("utf-8")
-        for fields in release.body["mechanisms"]
+        encode_canonical(fields["mechanism"]).decode("utf-8") for fields in body["mechanisms"]
     )
     return {
         "mechanisms": "; ".join(f"{count} x {text}" for text, count in counts.items()),
         "composition": "The losses of all mechanisms are added, separately in every notion.",
-        "additional_information": EMBEDDED_RELEASE_PREFIX
-        + encode_canonical(release.body).decode("utf-8"),
+        "additional_information": EMBEDDED_RELEASE_PREFIX + encode_canonical(body).decode("utf-8"),
     }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.decisions.resolution import complete_or_none
 from dpolicy.errors import InvalidValue, PolicyRejected
 from dpolicy.integrations.registry.registry_export import EMBEDDED_RELEASE_PREFIX, url_slug
 from dpolicy.integrations.registry.registry_totals import total_costs
@@ -130,7 +131,8 @@ class _EntryReader(ValueReader):
             self.report("G004", _INFORMATION_PATH, message)
         try:
             release = parse_request(decode_canonical(text.encode("utf-8", "replace")))
-            costs = total_costs(release, self._policy)
+            meaning = complete_or_none(release, self._policy)
+            costs = {} if meaning is None else total_costs(release, meaning, self._policy)
         except (PolicyRejected, InvalidValue, ValueError, TypeError, RecursionError) as error:
             message = f"the line `{line}` contains no valid release: {error}"
             self.report("G005", _INFORMATION_PATH, message)

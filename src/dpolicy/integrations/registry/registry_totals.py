@@ -1,51 +1,64 @@
-"""Total loss of a release for each unit of a policy, summed separately in every notion.
+"""Total loss of a release for each unit of a policy and of its record, in every notion.
 
 The totals are plain numbers for people and other tools; the ledger counts in quanta (10⁻¹²).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from dpolicy.decisions.recorded_names import is_same_unit
 from dpolicy.privacy.cost_report import CostReport, report_costs
-from dpolicy.privacy.units.group_privacy import GroupContext
+from dpolicy.privacy.units.group_privacy import Covers, GroupContext
+from dpolicy.privacy.units.privacy_units import PrivacyUnit
+from dpolicy.releases.meaning import MechanismMeaning, ReleaseMeaning
 from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 
-def total_costs(release: Release, policy: CompiledPolicy) -> dict[str, CostReport]:
-    """Return the total cost by unit; an empty dict if the policy lacks a unit of the release."""
-    units = policy.checked_policy_set.vocabulary.units
-    named_units = {
-        name
-        for request in release.mechanisms
-        for name in (unit_name(request, policy), *request.restatements)
+def all_units(meaning: ReleaseMeaning, policy: CompiledPolicy) -> dict[str, PrivacyUnit]:
+    """Return the units of a policy and of a release; a recorded definition goes first.
+
+    The relation of a recorded unit is the one that the first mechanism states for it.
+    """
+    relations = {own.unit: own.relation for own in reversed(meaning.mechanisms)}
+    recorded = {
+        name: policy.units[name]
+        if is_same_unit(unit, policy.units.get(name))
+        else replace(unit, relation=relations.get(name, unit.relation))
+        for name, unit in meaning.units.items()
     }
-    if not named_units <= units.keys():
-        return {}
-    reports = [_costs_by_unit(request, policy) for request in release.mechanisms]
+    return {**policy.units, **recorded}
+
+
+def total_costs(
+    release: Release, meaning: ReleaseMeaning, policy: CompiledPolicy
+) -> dict[str, CostReport]:
+    """Return the total cost of a release by unit, for all units of `all_units`."""
+    units = all_units(meaning, policy)
+    reports = [
+        _costs_by_unit(request, own, units, policy.vocabulary.covers)
+        for request, own in zip(release.mechanisms, meaning.mechanisms, strict=True)
+    ]
     return {
         name: _sum_reports(unit_reports)
         for name, *unit_reports in zip(units, *reports, strict=True)
     }
 
 
-def unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str:
-    """Return the unit that a mechanism states; by default the only unit, or `user`."""
-    units = policy.checked_policy_set.vocabulary.units
-    return request.unit or (next(iter(units)) if len(units) == 1 else "user")
-
-
-def _costs_by_unit(request: MechanismRequest, policy: CompiledPolicy) -> list[CostReport]:
-    vocabulary = policy.checked_policy_set.vocabulary
-    units, name = vocabulary.units, unit_name(request, policy)
-    relation = request.relation or units[name].relation
-    context = GroupContext(
-        tuple(units.values()), request.additive, request.days_read, vocabulary.covers
+def _costs_by_unit(
+    request: MechanismRequest,
+    own: MechanismMeaning,
+    units: Mapping[str, PrivacyUnit],
+    covers: Covers,
+) -> list[CostReport]:
+    context = GroupContext(tuple(units.values()), request.additive, request.days_read, covers)
+    position = list(units).index(own.unit)
+    return report_costs(
+        request.mechanism, position, request.restatements, own.relation, context, ()
     )
-    position = list(units).index(name)
-    return report_costs(request.mechanism, position, request.restatements, relation, context, ())
 
 
 def _sum_reports(reports: Sequence[CostReport]) -> CostReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpolicy.pdp.commands import ANY_POLICY
-from dpolicy.pdp.conflicts import conflict_to_json
+from dpolicy.pdp.conflicts import conflicts_to_json
 from dpolicy.pdp.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.rules.policy_diff import diff_policies, only_tightens
@@ -70,7 +70,7 @@ def handle_plan(call: ApiRequest) -> ApiResponse:
             "diagnostics": [warning.as_json() for warning in candidate.warnings],
             "changed": len(changes),
             "changes": [change.as_json() for change in changes[:MAX_REPORTED_CHANGES]],
-            "conflicts": [conflict_to_json(c) for c in conflicts[:MAX_REPORTED_CHANGES]],
+            **conflicts_to_json(conflicts[:MAX_REPORTED_CHANGES]),
             "impact": impact,
             "needs-second-person": _needs_approval(call, active, candidate),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpolicy.errors import RequestRefused
-from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
+from dpolicy.ledger.events import PolicyProposed, RelabellingProposed, ReleaseProposed, VoidProposed
 from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.service.api.releases import BECAUSE_BODY
@@ -50,6 +50,8 @@ def handle_show_proposal(call: ApiRequest) -> ApiResponse:
             content = {"body": event.body, "reserve": event.reserve}
         case VoidProposed():
             content = {"because": event.because}
+        case RelabellingProposed():
+            content = {"because": event.because, "body": event.body}
         case PolicyProposed():
             sources = [{"name": name, "text": text} for name, text in event.sources]
             accepted = list(event.accepted)

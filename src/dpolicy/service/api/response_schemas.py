@@ -98,6 +98,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "diagnostics": _list(schema_reference("Diagnostic")),
             "problems": _list(_object({"code": _TEXT, "message": _TEXT})),
             "conflicts": _list(schema_reference("Conflict")),
+            "redefinitions": _list(schema_reference("Redefinition")),
         },
         "required": ["type", "title", "status", "code", "detail"],
     },
@@ -185,6 +186,17 @@ SCHEMAS: dict[str, JsonSchema] = {
         }
     ),
     "RuleStatus": _object(_RULE_STATUS),
+    "Redefinition": _object(
+        {
+            "kind": {"enum": ["unit", "label", "partition"]},
+            "name": _TEXT,
+            "accept": _TEXT,
+            "releases": _TEXTS,
+            "count": _COUNT,
+            "message": _TEXT,
+            "help": _TEXT,
+        }
+    ),
     "Conflict": _object({**_RULE_STATUS, "releases": _TEXTS, "smallest-budget": _DISPLAYED_LOSS}),
     "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
     "Rule": _object(
@@ -239,6 +251,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "changed": _COUNT,
             "changes": _list(schema_reference("Change")),
             "conflicts": _list(schema_reference("Conflict")),
+            "redefinitions": _list(schema_reference("Redefinition")),
             "impact": {"anyOf": [schema_reference("Impact"), {"type": "null"}]},
             "needs-second-person": _FLAG,
         }

@@ -23,8 +23,7 @@ from dpolicy.errors import (
     ReleaseRejected,
     RequestRefused,
 )
-from dpolicy.pdp.conflicts import conflict_to_json
-from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.pdp.conflicts import conflicts_to_json
 from dpolicy.text.diagnostics import Diagnostic
 
 
@@ -67,7 +66,7 @@ PROBLEMS: dict[str, ProblemType] = {
     "needs-second-person": ProblemType(403, "returning budget requires a second approver"),
     "policy-changed": ProblemType(409, "the active policy changed during the request"),
     "second-person": ProblemType(403, "a person other than the proposer must answer"),
-    "conflicting": ProblemType(409, "recorded releases already exceed rules of this policy"),
+    "conflicting": ProblemType(409, "the policy conflicts with recorded releases"),
     "access-unreadable": ProblemType(
         503, "the access file of the server or the keys of an issuer cannot be read"
     ),
@@ -93,8 +92,7 @@ def problem_from_error(error: DPolicyError) -> tuple[str, str, dict[str, Any]]:
         case InvalidValue():
             return "invalid-value", error.message, {"problems": [_value_problem(error)]}
         case PolicyConflicts():
-            conflicts = [conflict_to_json(c) for c in error.conflicts if isinstance(c, RuleStatus)]
-            return "conflicting", detail, {"conflicts": conflicts}
+            return "conflicting", detail, conflicts_to_json(error.conflicts)
         case LedgerUnavailable():
             return "ledger-unavailable", detail, {}
         case LedgerDamaged():

@@ -11,6 +11,7 @@ from dpolicy.ledger.events import (
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
+    RelabellingProposed,
     ReleaseDecided,
     VoidProposed,
 )
@@ -42,8 +43,9 @@ def _event_text(event: Event) -> str:
     if isinstance(event, ProposalAnswered):
         word = "approved" if event.approved else "rejected"
         return f"{word:<16} proposal {event.proposal}  {event.by}  {event.because}".rstrip()
-    if isinstance(event, VoidProposed):
-        return f"void proposed    {event.release}  {event.by}  {event.because}".rstrip()
+    if isinstance(event, VoidProposed | RelabellingProposed):
+        word = "void proposed" if isinstance(event, VoidProposed) else "relabel proposed"
+        return f"{word:<16} {event.release}  {event.by}  {event.because}".rstrip()
     if isinstance(event, ReleaseDecided):
         word = "denied" if not event.allowed else "reserved" if event.reserved else "allowed"
         return f"{word:<16} {event.release}  {event.by}".rstrip()

@@ -9,8 +9,7 @@ from dpolicy.cli.ledger_option import author_option, ledger_option, open_decisio
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_diagnostics, print_json, print_note
 from dpolicy.errors import PolicyConflicts
-from dpolicy.pdp.conflicts import conflict_to_json
-from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.pdp.conflicts import conflicts_to_json
 from dpolicy.rules.compiler import load_policy
 
 
@@ -22,7 +21,7 @@ from dpolicy.rules.compiler import load_policy
     "--accept",
     multiple=True,
     metavar="RULE",
-    help="Name of a rule whose conflict is accepted; repeatable.",
+    help="Name of a conflict that is accepted: a rule, or such as `unit user-day`; repeatable.",
 )
 @click.option("--because", default="", help="Reason, stored in the ledger.")
 @format_option
@@ -31,7 +30,8 @@ def command(
 ) -> int:
     """Activate the policy set POLICY.
 
-    Fails if recorded releases already exceed one of its budgets.
+    Fails if recorded releases already exceed one of its budgets, or used one of its names with
+    another definition.
     """
     compiled = load_policy(policy)
     if format_ == "text":
@@ -40,13 +40,10 @@ def command(
         try:
             sequence = point.apply(compiled, accept, by, because)
         except PolicyConflicts as error:
-            conflicts = [c for c in error.conflicts if isinstance(c, RuleStatus)]
             if format_ == "json":
-                print_json(
-                    {"applied": False, "conflicts": [conflict_to_json(c) for c in conflicts]}
-                )
+                print_json({"applied": False, **conflicts_to_json(error.conflicts)})
             else:
-                print_conflicts(conflicts)
+                print_conflicts(error.conflicts)
             return DENIED
     if format_ == "json":
         print_json({"applied": True, "sequence": sequence, "policy": compiled.digest})

@@ -8,8 +8,7 @@ from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import open_decision_point
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_json
-from dpolicy.pdp.conflicts import conflict_to_json
-from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.pdp.conflicts import PolicyConflict, conflicts_to_json
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.policy_diff import diff_policies
 
@@ -28,7 +27,7 @@ def command(old: str, new: str, ledger: str | None, format_: str) -> int:
         print_json(
             {
                 "changes": [change.as_json() for change in changes],
-                "conflicts": [conflict_to_json(conflict) for conflict in conflicts],
+                **conflicts_to_json(conflicts),
             }
         )
     else:
@@ -39,7 +38,7 @@ def command(old: str, new: str, ledger: str | None, format_: str) -> int:
     return DENIED if conflicts else 0
 
 
-def _conflicts(ledger: str | None, policy: CompiledPolicy) -> list[RuleStatus]:
+def _conflicts(ledger: str | None, policy: CompiledPolicy) -> list[PolicyConflict]:
     if ledger is None:
         return []
     with open_decision_point(ledger) as point:

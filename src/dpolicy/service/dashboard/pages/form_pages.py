@@ -164,7 +164,7 @@ def _respond_to_apply(request: Request, fields: FormFields) -> Response:
     except PolicyRejected:
         return _respond_to_policy(request, fields, "the text has errors")
     except PolicyConflicts:
-        rejection = "recorded releases exceed rules whose conflict is not accepted"
+        rejection = "it has conflicts with recorded releases that are not accepted"
         return _respond_to_policy(request, fields, rejection)
     except OperationRejected as error:  # such as: the active policy changed during the request
         return _respond_to_policy(request, fields, str(error))

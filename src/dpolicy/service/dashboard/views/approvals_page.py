@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.errors import DPolicyError
-from dpolicy.ledger.events import PolicyProposed, ReleaseProposed, VoidProposed
+from dpolicy.ledger.events import PolicyProposed, RelabellingProposed, ReleaseProposed, VoidProposed
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.request_evaluation import evaluate_release
@@ -25,7 +25,7 @@ class PendingProposal:
     """Open proposal with its effect at the current state.
 
     A release has a `decision`, or a `problem` if it can no longer be evaluated. A policy has a
-    `candidate`. A void has neither.
+    `candidate`. A void and a relabelling have neither.
     """
 
     proposal: Proposal
@@ -95,7 +95,7 @@ def _evaluate_proposal(
             return PendingProposal(
                 proposal, event.because, candidate=preview_policy(decision_point, event.sources)
             )
-        case VoidProposed():
+        case VoidProposed() | RelabellingProposed():
             return PendingProposal(proposal, event.because)
     return PendingProposal(proposal, "")
 

@@ -13,6 +13,7 @@ from dpolicy.ledger.events import (
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
+    RelabellingProposed,
     ReleaseDecided,
     VoidProposed,
     event_author,
@@ -137,4 +138,6 @@ def _describe_event(event: Event) -> tuple[str, str]:
             return "reserved" if event.reserved else "allowed", event.release
         case VoidProposed():
             return "void proposed", event.release
+        case RelabellingProposed():
+            return "relabelling proposed", event.release
     return type(event).__name__.removeprefix("Release").lower(), event.release

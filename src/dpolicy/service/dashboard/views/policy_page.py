@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.pdp.conflicts import find_conflicts, smallest_sufficient_budget
+from dpolicy.pdp.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.impact import PolicyImpact, replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
+from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
 from dpolicy.rules.policy_diff import RuleChange, diff_policies
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
@@ -117,6 +118,7 @@ class CandidatePolicy:
     diagnostics: tuple[Diagnostic, ...]
     changes: tuple[RuleChange, ...] = ()
     conflicts: tuple[ConflictRow, ...] = ()
+    redefinitions: tuple[Redefinition, ...] = ()
     impact: PolicyImpact | None = None
 
     @property
@@ -138,6 +140,7 @@ class CandidatePolicy:
             "changes": [change.as_json() for change in self.changes[:MAX_CHANGES_LISTED]],
             "change-counts": dict(self.change_counts),
             "conflicts": [conflict.as_json() for conflict in self.conflicts],
+            "redefinitions": [redefinition.as_json() for redefinition in self.redefinitions],
             "impact": self.impact.as_json() if self.impact else None,
         }
 
@@ -201,12 +204,13 @@ def preview_policy(
         return CandidatePolicy(None, diagnostics)
     active = decision_point.policy
     changes = diff_policies(active, compiled) if active else []
-    conflicts = decision_point.read_state(lambda state: find_conflicts(state.with_policy(compiled)))
+    conflicts = decision_point.conflicts(compiled)
     return CandidatePolicy(
         compiled,
         compiled.warnings,
         tuple(changes),
-        tuple(_build_conflict_row(conflict) for conflict in conflicts),
+        tuple(_build_conflict_row(c) for c in conflicts if isinstance(c, RuleStatus)),
+        tuple(c for c in conflicts if isinstance(c, Redefinition)),
         replay_under_policy(compiled, decision_point.records(), MAX_RELEASES_REPLAYED_ON_PAGE),
     )
 

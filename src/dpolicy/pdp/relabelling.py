@@ -1,0 +1,123 @@
+"""Relabelling: correct what a recorded release states about its mechanisms.
+
+A correction may add or replace attributes and labels, and may state the unit and the relation that
+the release left out. The mechanisms, what they select, and the author stay. One person may raise
+charges; a correction that lowers a charge needs a second person, because it returns budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpolicy.decisions.decide import charges_at_most, charges_by_region
+from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.errors import OperationRejected
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.events import ReleaseRelabelled, release_body_in
+from dpolicy.pdp.charge_groups import PENDING_MEANINGS
+from dpolicy.pdp.commands import meaning_text
+from dpolicy.pdp.journal import WriteTransaction
+from dpolicy.pdp.ledger_state import LedgerState, ReleaseEntry
+from dpolicy.releases.body import Body
+from dpolicy.releases.meaning import MechanismMeaning, meaning_from_text
+from dpolicy.releases.release import Release
+
+
+def relabel_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
+    """Record a correction that lowers no charge. Raise `OperationRejected`."""
+    event = relabelled_event(log, release, because, by)
+    entry = log.state.entries[release.id]
+    if lowers_charge(log.state, entry, release, event.meaning or ""):
+        raise OperationRejected(
+            f"the correction of `{release.id}` lowers a charge; a second person must approve it "
+            "(`propose_relabelling`)",
+            "second-person",
+        )
+    return log.append(event)
+
+
+def relabelled_event(
+    log: WriteTransaction, release: Release, because: str, by: str
+) -> ReleaseRelabelled:
+    """Return the event of a correction. Raise `OperationRejected`."""
+    ensure_relabellable(log, release, because)
+    meaning = meaning_text(log.state, release)
+    return ReleaseRelabelled(log.timestamp, by, because, release.id, release.body, meaning)
+
+
+def ensure_relabellable(log: WriteTransaction, release: Release, because: str) -> None:
+    """Raise `OperationRejected` or `ReleaseRejected` if a release cannot be corrected so."""
+    entry = log.state.entries.get(release.id)
+    if entry is None:
+        raise OperationRejected(f"there is no release `{release.id}`", "not-found")
+    if not because.strip():
+        raise OperationRejected(
+            "`because` is required: relabelling changes which rules are charged",
+            "because-missing",
+        )
+    problem = find_forbidden_change(release_body_in(log.event(entry.charge_record)), release.body)
+    if problem is not None:
+        raise OperationRejected(problem)
+    if log.state.enforced is not None:
+        resolve_or_reject(release, log.state.enforced)
+
+
+def find_forbidden_change(recorded: Body, corrected: Body) -> str | None:
+    """Return why a body is not a correction of a recorded one; None if it is."""
+    if recorded.get("by", "") != corrected.get("by", ""):
+        return "relabelling must keep `by`, the author of the release"
+    if len(recorded["mechanisms"]) != len(corrected["mechanisms"]) or any(
+        encode_canonical(_fixed_fields(old)) != encode_canonical(_fixed_fields(new, old))
+        for old, new in zip(recorded["mechanisms"], corrected["mechanisms"], strict=True)
+    ):
+        return (
+            "relabelling must keep the mechanisms; only attributes, labels, names, and a unit or "
+            "relation that was left out may change"
+        )
+    return None
+
+
+def _fixed_fields(
+    fields: Mapping[str, Any], recorded: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a mechanism that a correction must keep.
+
+    A unit or relation that the recorded mechanism left out may be added.
+    """
+    free = {"attributes", "labels", "name"}
+    if recorded is not None:
+        free |= {"unit", "relation"} - recorded.keys()
+    return {key: value for key, value in fields.items() if key not in free}
+
+
+def lowers_charge(state: LedgerState, entry: ReleaseEntry, release: Release, meaning: str) -> bool:
+    """Return whether a correction could lower a charge, now or under another policy.
+
+    It does not if it keeps every attribute and every recorded label, and if no rule of the active
+    policy is charged less.
+    """
+    recorded = state.charge_groups[entry.charge_group].meaning
+    if recorded in PENDING_MEANINGS or meaning in PENDING_MEANINGS:
+        return True
+    pairs = zip(
+        meaning_from_text(recorded).mechanisms, meaning_from_text(meaning).mechanisms, strict=True
+    )
+    if not all(_keeps_statements(old, new) for old, new in pairs) or state.enforced is None:
+        return True
+    section = state.enforced.cumulative
+    old_charges = state.charges_for_release(entry)
+    mechanisms = resolve_or_reject(release, state.enforced)
+    matches = [section.compiled.index.possible_match(m.predicate_input) for m in mechanisms]
+    month = state.charge_groups[entry.charge_group].month
+    new_charges = charges_by_region(section, mechanisms, matches, month)
+    return not charges_at_most(section, old_charges, new_charges)
+
+
+def _keeps_statements(old: MechanismMeaning, new: MechanismMeaning) -> bool:
+    """Return whether a correction keeps all attributes and labels of a mechanism.
+
+    A label that was unknown or left out may match every rule, so that stating it can lower a charge
+    too.
+    """
+    return set(old.attributes) <= set(new.attributes) and old.labels == new.labels
