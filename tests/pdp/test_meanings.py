@@ -234,7 +234,7 @@ policies:
 def test_a_mechanism_must_state_its_unit_if_there_are_two() -> None:
     point = DecisionPoint(":memory:")
     point.apply(policy(f"user: {{}}, {DAY}"))
-    with pytest.raises(ReleaseRejected, match="R001.*`unit` is required"):
+    with pytest.raises(ReleaseRejected, match=r"R001.*`unit` is required"):
         point.submit(gaussian())
     assert point.submit(gaussian(unit="user")).allowed
 

@@ -1,7 +1,7 @@
 """Naive model of recorded meanings: every release keeps what it stated under its own policy.
 
-The model stores each meaning as plain values when a release is recorded. It computes the charge of a
-rule from the stored meanings and the definitions of the current policy, point by point.
+The model stores each meaning as plain values when a release is recorded. It computes the charge of
+a rule from the stored meanings and the definitions of the current policy, point by point.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POINTS = (date(2026, 1, 5), date(2026, 1, 20), date(2026, 3, 9))
 
 @dataclass(frozen=True)
 class Definitions:
-    """What a policy defines: units by period, relation, values and default of a label, partition."""
+    """Definitions of a policy: units by period, relation, one label and one partition."""
 
     units: tuple[tuple[str, str | None], ...]
     relation: str
