@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dpolicy.ledger.chain import Record, next_record
-from dpolicy.ledger.events import from_bytes
+from dpolicy.ledger.chain import Record
+from dpolicy.ledger.events import from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint

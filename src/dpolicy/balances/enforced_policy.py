@@ -162,11 +162,13 @@ def enforce(policy: CompiledPolicy) -> EnforcedPolicy:
 def certificates_for(policy: CompiledPolicy) -> Certificates:
     """Return the certificates that the bounds and the displayed losses of a policy need."""
     used: set[Certificate] = {PURE}
+    accounting = policy.accounting
     for section in policy.sections:
         rules = section.rules
         used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
-            used |= set(certificates_for_display(budget, profile, policy.accounting.orders))
+            leaks = accounting.leaks_for(profile)
+            used |= set(certificates_for_display(budget, profile, accounting.orders, leaks))
     return tuple(sorted(used))
 
 
@@ -177,9 +179,11 @@ def _enforce_section(
     certificates: Certificates,
 ) -> EnforcedSection:
     rules = section.rules
-    units = list(policy.units)
+    units, accounting = list(policy.units), policy.accounting
     formatters = tuple(
-        loss_formatter(budget, profile, policy.accounting.orders, certificates)
+        loss_formatter(
+            budget, profile, accounting.orders, certificates, accounting.leaks_for(profile)
+        )
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
     )
     return EnforcedSection(

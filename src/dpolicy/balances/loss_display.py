@@ -71,7 +71,11 @@ class LossFormatter:
 
 
 def loss_formatter(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction], certificates: Certificates
+    budget: Budget,
+    profile: Profile,
+    orders: Sequence[Fraction],
+    certificates: Certificates,
+    leaks: Fraction | None = None,
 ) -> LossFormatter:
     """Return the formatter for losses that are compared with a budget."""
 
@@ -87,7 +91,8 @@ def loss_formatter(
 
     match budget:
         case EpsilonDelta():
-            return LossFormatter((figure("epsilon", conversion_amounts(budget, profile, orders)),))
+            amounts = conversion_amounts(budget, profile, orders, leaks)
+            return LossFormatter((figure("epsilon", amounts),))
         case Gdp():
             return LossFormatter((figure("mu", [(MU_SQUARED, 0)], _root_rounded_up),))
         case Renyi(orders=stated):
@@ -114,7 +119,7 @@ def _root_rounded_up(quanta: int) -> float:
 
 
 def certificates_for_display(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction]
+    budget: Budget, profile: Profile, orders: Sequence[Fraction], leaks: Fraction | None = None
 ) -> tuple[Certificate, ...]:
     """Return the certificates that the displayed loss needs.
 
@@ -122,9 +127,8 @@ def certificates_for_display(
     """
     match budget:
         case EpsilonDelta():
-            return tuple(
-                certificate for certificate, _ in conversion_amounts(budget, profile, orders)
-            )
+            amounts = conversion_amounts(budget, profile, orders, leaks)
+            return tuple(certificate for certificate, _ in amounts)
         case Gdp():
             return (MU_SQUARED,)
         case Renyi(orders=stated):

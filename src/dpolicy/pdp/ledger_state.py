@@ -17,17 +17,16 @@ from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
     PolicyApplied,
-    PolicyProposed,
     check_body,
     decode_event_fast,
     from_bytes,
     mechanism_bytes,
 )
 from dpolicy.pdp.charge_groups import ChargeGroup, Resolution, SpendingTotals
+from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
-from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.text.yaml_reader import Source
+from dpolicy.rules.compiler import CompiledPolicy
 
 #: Statuses of a release. Only `reserved` changes: to voided, committed or expired.
 ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
@@ -333,8 +332,3 @@ def first_day_of_month(timestamp: str) -> int:
         return date.fromisoformat(f"{timestamp[:7]}-01").toordinal()
     except ValueError:
         raise LedgerDamaged(f"record has the invalid time `{timestamp[:40]}`") from None
-
-
-def compile_recorded_policy(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
-    """Compile the policy of an event from the texts that the event contains."""
-    return compile_policy([Source(name, text) for name, text in event.sources])
