@@ -97,6 +97,8 @@ class RemoteRuleStatus:
     spenders: tuple[str, ...] = ()
     location: Mapping[str, str | int] = field(default_factory=dict)
     source: str = ""
+    delta_limit: float | None = None
+    binding: str | None = None
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> RemoteRuleStatus:
@@ -111,6 +113,8 @@ class RemoteRuleStatus:
             spenders=tuple(payload["spent-most"]),
             location=payload["at"],
             source=payload["source"],
+            delta_limit=payload.get("leaks", {}).get("limit"),
+            binding=payload.get("binding"),
         )
 
 

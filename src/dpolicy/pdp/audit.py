@@ -311,8 +311,23 @@ def _has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:
         recorded.counter_offers == recomputed.counter_offers
         and len(recorded.reasons) == len(first) == len(second)
         and (recorded.allowed or first.keys() == second.keys())
-        and all(first[rule] == second[rule] for rule in first.keys() & second.keys())
+        and all(_is_same(first[rule], second[rule]) for rule in first.keys() & second.keys())
     )
+
+
+def _is_same(recorded: Reason, recomputed: Reason) -> bool:
+    """Return whether two reasons are equal; a record before version 0.3 has no limit of δ."""
+    if recorded.leaks is None:
+        recorded, recomputed = _without_delta(recorded), _without_delta(recomputed)
+    return recorded == recomputed
+
+
+def _without_delta(reason: Reason) -> Reason:
+    losses = {
+        field: {key: value for key, value in getattr(reason, field).items() if key != "delta"}
+        for field in ("spent", "cost", "after")
+    }
+    return replace(reason, leaks=None, binding=None, **losses)
 
 
 def _comparable_reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.counter_offers import find_counter_offers
@@ -71,7 +72,7 @@ def decide_mechanisms(state: LedgerState, mechanisms: Sequence[ResolvedMechanism
 def explain_verdict(state: LedgerState, release: Release, verdict: Verdict) -> Decision:
     """Return the decision of a verdict, with reasons and counter-offers."""
     enforced = active_policy(state)
-    reasons = reasons_for(verdict, lambda number, point: top_spenders(state, number, point))
+    reasons = reasons_for(verdict, partial(top_spenders, state))
     offers = find_counter_offers(enforced, state.balances, state.today, release.body, verdict)
     return Decision(
         release=release.id,

@@ -39,8 +39,8 @@ class Collapse:
 class Accounting:
     """Accounting options of a policy set.
 
-    `leaks` is the share of δ for stated leaks. Without it, `default_leaks` applies to `anchored` and
-    `static`; it is not part of the content, but of the version that recorded the policy.
+    `leaks` is the share of δ for stated leaks. Without it, `default_leaks` applies to `anchored`
+    and `static`; it is not part of the content, but of the version that recorded the policy.
     """
 
     delta: Fraction | None = None
