@@ -31,6 +31,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.pdp.charge_groups import NO_MEANING, PENDING_MEANINGS
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
+from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.meaning import meaning_from_text, meaning_to_text
@@ -98,7 +99,8 @@ class _Replay:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._state = LedgerState()
         sources = tuple((source.name, source.text) for source in policy.sources)
-        self._fold(PolicyApplied("2000-01-01T00:00:00+00:00", "", "", policy.digest, sources, ()))
+        start = "2000-01-01T00:00:00+00:00"
+        self._fold(PolicyApplied(start, "", "", policy.digest, sources, (), NEWEST_DEFAULTS))
 
     def decide(self, event: ReleaseDecided) -> bool | None:
         """Return whether the release would be allowed; None if it cannot be resolved."""
