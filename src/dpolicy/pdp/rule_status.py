@@ -18,7 +18,7 @@ from dpolicy.balances.balances import Balances, RuleNumbers
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import InvariantBroken
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp, budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
 from dpolicy.releases.decision import DisplayedLoss
@@ -181,12 +181,18 @@ def top_spenders(state: LedgerState, number: int, point: Point | None = None) ->
 
 
 def used_share(status: RuleStatus) -> Fraction | None:
-    """Return the share of its budget that a rule has used; None if it is not a finite number."""
-    budget = budget_to_json(status.rule.budget)
-    if isinstance(budget, str):
+    """Return the share of its budget that a rule has used; None if it is not a finite number.
+
+    A Rényi budget has the share of its most used order.
+    """
+    match status.rule.budget:
+        case EpsilonDelta(epsilon=limit) | Zcdp(rho=limit) | Gdp(mu=limit):
+            limits = [limit]
+        case Renyi(orders=orders):
+            limits = [limit for _, limit in orders]
+        case Unlimited():
+            return None
+    used = [amount for notion, amount in status.spent.items() if notion != "delta"]
+    if None in used or not all(limits):
         return None
-    notion, used = next(iter(status.spent.items()))
-    limit = budget.get(notion)
-    if used is None or not isinstance(limit, float) or not limit:
-        return None
-    return Fraction(used) / Fraction(limit)
+    return max(Fraction(str(a)) / limit for a, limit in zip(used, limits, strict=True))

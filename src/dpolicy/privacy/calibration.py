@@ -13,6 +13,7 @@ from fractions import Fraction
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.cost_report import report_costs
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS, parse_mechanism
+from dpolicy.privacy.number_text import format_down
 from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 
@@ -40,7 +41,9 @@ def calibrate_noise(
     while not _meets(kind, fields, high, epsilon, delta):
         low, high = high, high * 4
         if high > 10**8:
-            raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
+            raise InvalidValue(
+                "M019", f"no noise of `{kind}` meets ε {format_down(epsilon)} at this δ"
+            )
     for _ in range(80):
         middle = _round_up((low + high) / 2)
         if not low < middle < high:
@@ -51,7 +54,7 @@ def calibrate_noise(
             low = middle
     reached = _epsilon(kind, fields, high, delta)
     if reached is None:
-        raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
+        raise InvalidValue("M019", f"no noise of `{kind}` meets ε {format_down(epsilon)} at this δ")
     return float(high), reached
 
 

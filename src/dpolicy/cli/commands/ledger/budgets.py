@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
-from dpolicy.cli.output.decision_text import location_text
+from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.printing import format_option, print_json
 from dpolicy.pdp.rule_status import RuleStatus, used_share
-from dpolicy.privacy.budget import format_budget
+from dpolicy.privacy.budget import budget_to_json, format_budget
+from dpolicy.privacy.number_text import format_share
 
 _WIDTH = 20
 
@@ -59,14 +62,12 @@ def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
 
 def _status_text(status: RuleStatus, width: int) -> str:
     share = used_share(status)
-    filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
+    filled = min(_WIDTH if share and share >= 1 else _WIDTH - 1, ceil((share or 0) * _WIDTH))
     bar = "█" * filled + "░" * (_WIDTH - filled)
-    percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
-    value = next(iter(status.spent.values()))
-    spent = "∞" if value is None else f"{value:.4g}"
     mark = "" if status.holds else "  exceeded"
     rule = status.rule
+    spent = format_loss(status.spent, budget_to_json(rule.budget))
     return (
-        f"{bar} {percent}  {rule.name:<{width}}  {rule.unit}  "
+        f"{bar} {format_share(share):>8}  {rule.name:<{width}}  {rule.unit}  "
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}{mark}"
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from html import escape
 
+from dpolicy.privacy.number_text import format_share
 from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
 from dpolicy.service.dashboard.views.time_blocks import BlockUsage
 
@@ -55,10 +56,7 @@ def sparkline(burndown: Burndown | None) -> str:
         for n, share in enumerate(shares)
     ]
     first, last = months[0], months[-1]
-    label = (
-        f"{first.month:%B %Y} {100 * (first.share or 0):.0f} per cent, "
-        f"{last.month:%B %Y} {100 * (last.share or 0):.0f} per cent"
-    )
+    label = f"{first.month:%B %Y} {_share_text(first)}, {last.month:%B %Y} {_share_text(last)}"
     return (
         f'<svg class="spark" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{escape(label, quote=True)}"><path class="limit" d="M0 2H{width:g}"/>'
@@ -118,7 +116,7 @@ def block_chart(blocks: Sequence[BlockUsage]) -> str:
     fullest = max(blocks, key=lambda block: block.share)
     label = (
         f"{len(blocks)} blocks; the most used is {fullest.name} with "
-        f"{100 * fullest.share:.0f} per cent of the budget."
+        f"{format_share(fullest.share)} of the budget."
     )
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
@@ -129,7 +127,7 @@ def block_chart(blocks: Sequence[BlockUsage]) -> str:
 def _block_bar(block: BlockUsage, x: float, width: float, y: AxisScale) -> str:
     top, height = y(block.share), y(0) - y(block.share)
     level = usage_level(block.share)
-    title = escape(f"{block.name}: {100 * block.share:.1f} %")
+    title = escape(f"{block.name}: {format_share(block.share)}")
     return (
         f'<rect class="fill {level}" x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" rx="3" '
         f'height="{height:.1f}"><title>{title}</title></rect>'
@@ -173,7 +171,7 @@ def _area(dots: Sequence[Position], baseline: float) -> str:
 
 
 def _month_dot(dot: Position, month: MonthlySpending) -> str:
-    title = f"{month.month:%B %Y}: {100 * (month.share or 0):.1f} %, {month.releases} releases"
+    title = f"{month.month:%B %Y}: {_share_text(month)}, {month.releases} releases"
     return (
         f'<circle class="dot" cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="3">'
         f"<title>{escape(title)}</title></circle>"
@@ -197,12 +195,16 @@ def _months_axis(months: Sequence[MonthlySpending], ahead: int, x: AxisScale) ->
 def _burndown_label(months: Sequence[MonthlySpending], exhaustion_date: date | None) -> str:
     first, last = months[0], months[-1]
     label = (
-        f"Used share of the budget: {100 * (first.share or 0):.0f} per cent in "
-        f"{first.month:%B %Y}, {100 * (last.share or 0):.0f} per cent in {last.month:%B %Y}."
+        f"Used share of the budget: {_share_text(first)} in "
+        f"{first.month:%B %Y}, {_share_text(last)} in {last.month:%B %Y}."
     )
     if exhaustion_date is None:
         return label
     return f"{label} Estimated to be exhausted on {exhaustion_date.day} {exhaustion_date:%B %Y}."
+
+
+def _share_text(month: MonthlySpending) -> str:
+    return format_share(month.share or 0)
 
 
 def _path(dots: Sequence[Position]) -> str:
