@@ -25,12 +25,12 @@ def print_decision(decision: Decision) -> None:
     for error in decision.predicate_errors:
         click.echo(f"  {error}")
     for reason in decision.reasons:
-        click.echo(f"  {_reason_text(reason)}")
+        click.echo(f"  {reason_text(reason)}")
     for offer in decision.counter_offers:
         click.echo(f"  would be allowed with: {_offer_text(offer)}")
 
 
-def _reason_text(reason: Reason) -> str:
+def reason_text(reason: Reason) -> str:
     """Format the spent loss before and after the release; losses do not add up in ε.
 
     A per-release rule has no spent loss, so its text has the cost of the release alone.

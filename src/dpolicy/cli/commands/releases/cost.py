@@ -166,8 +166,9 @@ def _costs_json(
     mechanisms: list[dict[str, object]] = []
     for number, (name, costs) in enumerate(rows):
         units = {unit: _cost_json(cost, orders, delta) for unit, cost in costs.items()}
-        for unit, fields in units.items() if preview else ():
-            fields["filters"] = _filters_json(preview.mechanisms[number], unit)
+        if preview is not None:
+            for unit, fields in units.items():
+                fields["filters"] = _filters_json(preview.mechanisms[number], unit)
         mechanisms.append({"name": name, "units": units})
     answer: dict[str, object] = {"delta": float(delta), "mechanisms": mechanisms}
     if preview is not None:
