@@ -10,7 +10,6 @@ import pytest
 from dpolicy.cli.output.decision_text import print_decision
 from dpolicy.releases.decision import Decision, Reason
 
-
 #: The cost in ε of a rule that has a δ: the same mechanism costs another rule another ε.
 CONVERTED = "(alone 0.999, by the rule's filter)"
 
@@ -77,9 +76,8 @@ def test_a_recorded_decision_prints_as_the_new_one(capsys: pytest.CaptureFixture
 def test_a_per_release_rule_has_no_loss_before(capsys: pytest.CaptureFixture[str]) -> None:
     cap = replace(reason({"epsilon": 3.0, "delta": 1e-7}, {"epsilon": 0.0}), each_release=True)
     decision = Decision("r", allowed=True, policy="sha256:0", reasons=(cap,))
-    assert printed(decision, capsys)[1] == (
-        "  global  unit user  2.99 of ε 3 (this release alone, by the rule's filter)  policy.yaml:3:5"
-    )
+    text = "2.99 of ε 3 (this release alone, by the rule's filter)"
+    assert printed(decision, capsys)[1] == f"  global  unit user  {text}  policy.yaml:3:5"
 
 
 @pytest.mark.parametrize(
