@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.pdp.builders import started
 
 from dpolicy.cli.main import exit_code
-from dpolicy.pdp.cost_preview import CostPreview, preview_costs
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.dry_runs.cost_preview import CostPreview, preview_costs
 from dpolicy.privacy.number_text import format_up
 from dpolicy.releases.release_parser import release_from_plain
 

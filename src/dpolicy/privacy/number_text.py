@@ -16,7 +16,7 @@ DIGITS = 6
 #: Significant digits of a displayed budget: every budget that a person writes has fewer.
 BUDGET_DIGITS = 12
 
-#: Significant digits that tell two floats apart.
+#: Significant digits with which every float has its own text.
 ALL_DIGITS = 17
 
 

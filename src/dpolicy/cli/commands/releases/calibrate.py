@@ -21,8 +21,8 @@ from dpolicy.cli.output.decision_text import print_decision, reason_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.decisions.resolution import mechanism_unit
 from dpolicy.errors import Denied, ReleaseRejected
+from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.calibration import CALIBRATED_PARAMETERS, calibrate_noise, smallest_epsilon

@@ -14,7 +14,7 @@ from dpolicy.cli.number_option import parse_decimal
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.decisions.filter_costs import FilterCost
 from dpolicy.errors import InvalidValue, ReleaseRejected
-from dpolicy.pdp.cost_preview import CostPreview, preview_costs
+from dpolicy.pdp.dry_runs.cost_preview import CostPreview, preview_costs
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import MIN_ORDER, format_order

@@ -89,8 +89,8 @@ def calibrate_mechanism(
 def _read_kind(fields: Body) -> str:
     kind = fields["mechanism"].get("kind") if isinstance(fields.get("mechanism"), Mapping) else None
     if not isinstance(kind, str) or kind not in CALIBRATED_PARAMETERS:
-        known = ", ".join(sorted(CALIBRATED_PARAMETERS))
-        raise InvalidValue("M019", f"`{kind}` has no noise to calibrate; one of {known}")
+        kinds = ", ".join(sorted(CALIBRATED_PARAMETERS))
+        raise InvalidValue("M019", f"`{kind}` has no noise to calibrate; one of {kinds}")
     return kind
 
 
