@@ -87,7 +87,9 @@ def test_the_binding_rule_is_named() -> None:
     cap = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 0.5}}\n"
     point = started(RULES[0], head=HEAD, each=cap)
     fields = {"mechanism": {"kind": "gaussian"}, "unit": "user"}
-    assert [reason.rule for reason in point.calibrate(fields).binding] == ["cap"]
+    noise = point.calibrate(fields)
+    assert [reason.rule for reason in noise.binding] == ["cap"]
+    assert repr(noise) == f"CalibratedNoise(sigma={noise.value}, binding=['cap'])"
     for number in range(40):
         small = mechanism(kind="gaussian", sigma=12) | {"unit": "user"}
         point.submit(body(f"small-{number}", small))

@@ -35,7 +35,7 @@ from dpolicy.releases.release_parser import release_from_plain
 _RELEASE_ID = "calibration"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CalibratedNoise:
     """The least noise with which a mechanism is allowed: `parameter` of its kind and the value.
 
@@ -48,6 +48,10 @@ class CalibratedNoise:
     release: Release
     decision: Decision
     binding: tuple[Reason, ...]
+
+    def __repr__(self) -> str:
+        rules = [reason.rule for reason in self.binding]
+        return f"CalibratedNoise({self.parameter}={self.value!r}, binding={rules})"
 
 
 def calibrate_mechanism(

@@ -8,7 +8,7 @@ import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
 from dpolicy.cli.output.decision_text import format_loss, location_text
-from dpolicy.cli.output.printing import format_option, print_json
+from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.rule_status import RuleStatus, used_share
 from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import format_share
@@ -45,6 +45,7 @@ def command(
         print_json({"budgets": [status.as_json() for status in statuses]})
     else:
         width = max((len(status.rule.name) for status in statuses), default=0)
+        print_note("spent: all releases together, as the filter of each rule counts them")
         for status in statuses:
             click.echo(_status_text(status, width))
     return 0

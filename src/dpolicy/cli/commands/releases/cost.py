@@ -70,6 +70,11 @@ def command(
         print_json(_costs_json(rows, preview, printed_orders, target_delta))
     else:
         print_note(f"ε at δ = {format_down(target_delta)}; every number is an upper bound")
+        if preview is not None and any(cost.profile for cost in preview.release):
+            print_note("exact: the smallest known ε of a mechanism alone")
+            print_note(
+                "by a filter: what a rule counts; more, since it divides δ (docs/releases.md)"
+            )
         _print_text(rows, preview, target_delta)
     return 0
 
@@ -193,8 +198,9 @@ def _print_text(
                 click.echo(f"  {'':<{width}}  {text}")
     if preview is not None and len(rows) > 1 and preview.release:
         click.echo("all mechanisms together")
-        for filter_cost in preview.release:
-            click.echo(f"  {filter_cost.rule.unit:<{width}}  {_filter_text(filter_cost, delta)}")
+        for unit in rows[0][1]:
+            for text in (_filter_text(c, delta) for c in preview.release if c.rule.unit == unit):
+                click.echo(f"  {unit:<{width}}  {text}")
 
 
 def _report_text(cost: CostReport, delta: Fraction) -> str:
