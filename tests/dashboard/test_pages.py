@@ -17,6 +17,7 @@ from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import request_evaluation
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.privacy.number_text import format_share
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.service.app import create_app
@@ -86,8 +87,7 @@ def test_a_page_and_its_json_form_have_the_same_values(fetch: Fetch) -> None:
     for scope in payload["scopes"]:
         assert scope["scope"] in text
         for rule in scope["rules"]:
-            share = 100 * rule["share"]
-            assert (f"{share:.1f} %" if 90 <= share < 110 else f"{share:.0f} %") in text
+            assert format_share(rule["share"]) in text
     assert payload["rules"]["kept"] == 39 and "39 of 71 rules" in text
 
 

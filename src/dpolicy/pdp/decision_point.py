@@ -20,6 +20,7 @@ from dpolicy.pdp import commands, proposal_commands, relabelling
 from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import PolicyConflict, find_all_conflicts
+from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
@@ -86,6 +87,15 @@ class DecisionPoint:
                 return evaluate_release(state, request)
             event = read_event(self._journal.store, entry.request_record)
             return recorded_decision(event, entry.status, request)
+
+    def calibrate(self, mechanism: Body, by: str = "") -> CalibratedNoise:
+        """Return the least noise with which `submit` would allow a mechanism now; write nothing.
+
+        `mechanism` has the fields of a mechanism in a release. Its noise, if stated, is replaced.
+        Raise `Denied` if the policy allows it with no noise.
+        """
+        with self._journal.read_with_balances() as state:
+            return calibrate_mechanism(state, mechanism, by)
 
     def submit_batch(
         self,

@@ -228,7 +228,7 @@ def delta_share(status: RuleStatus) -> Fraction | None:
     """Return the used share of the limit of stated δ; None if it is not a finite number."""
     if status.delta_limit is None:
         return Fraction(0)
-    return _share(status.spent.get("delta", 0.0), Fraction(status.delta_limit))
+    return _share(status.spent.get("delta", 0.0), Fraction(repr(status.delta_limit)))
 
 
 def _largest(shares: list[Fraction | None]) -> Fraction | None:
@@ -240,7 +240,7 @@ def _largest(shares: list[Fraction | None]) -> Fraction | None:
 def _share(used: float | None, limit: Fraction) -> Fraction | None:
     if used is None or (used and not limit):
         return None
-    return Fraction(used) / limit if used else Fraction(0)
+    return Fraction(repr(used)) / limit if used else Fraction(0)
 
 
 def rank_by_use(status: RuleStatus) -> float:
