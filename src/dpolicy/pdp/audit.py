@@ -278,9 +278,9 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     if recomputed.allowed != event.allowed:
         status = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {status}, and should not have been"
-    elif recorded and _outline(recorded) != _outline(recomputed):
+    elif recorded is not None and _outline(recorded) != _outline(recomputed):
         yield f"the answer to `{event.release}` differs from the recomputed decision"
-    elif recorded and not _has_same_reasons(recorded, recomputed):
+    elif recorded is not None and not _has_same_reasons(recorded, recomputed):
         yield f"the answer to `{event.release}` has other reasons than the recomputed decision"
 
 
