@@ -97,7 +97,7 @@ class AllocationResult:
             *((release, "already decided", "") for release in self.already_decided),
             *((c.release, "not selected", _rejection_text(c)) for c in self.not_selected),
         ]
-        return html_table(repr(self), ("release", "result", "because"), rows)
+        return html_table(repr(self)[1:-1], ("release", "result", "because"), rows)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values; the carried prices are not included."""

@@ -110,6 +110,19 @@ class Gate:
         return {**body, "by": self.by} if self.by else body
 
 
+class GatedObject:
+    """An object of a library behind a gate, with a short summary for shells and notebooks."""
+
+    _gate: Gate
+    _name: str
+
+    def __repr__(self) -> str:
+        return one_line(self, self._name, repr(self._gate))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+
 class GatedRun:
     """Reserved release while it runs. Leaving the block commits it; in full after an exception."""
 

@@ -43,8 +43,8 @@ class DecisionPoint:
         self._journal = Journal(store, clock)
 
     def __repr__(self) -> str:
-        head = self._journal.head.sequence
-        return one_line(self, self._journal.store.name, f"{head} records")
+        position = f"record {self._journal.head.sequence}"
+        return one_line(self, self._journal.store.name, position)
 
     def _repr_html_(self) -> str:
         return html_line(repr(self))

@@ -129,7 +129,7 @@ class Decision:
             )
             for reason in self.reasons
         ]
-        return html_table(repr(self), header, rows)
+        return html_table(repr(self)[1:-1], header, rows)
 
     @property
     def exceeded_rules(self) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ class Release:
             )
             for mechanism in self.mechanisms
         ]
-        return html_table(repr(self), header, rows)
+        return html_table(repr(self)[1:-1], header, rows)
 
     @property
     def is_parsed(self) -> bool:

@@ -61,7 +61,7 @@ class CompiledPolicy:
 
     def _repr_html_(self) -> str:
         rows = [(rule.name, rule.unit, format_budget(rule.budget)) for rule in self.rules]
-        return html_table(repr(self), ("rule", "unit", "budget"), rows)
+        return html_table(repr(self)[1:-1], ("rule", "unit", "budget"), rows)
 
     @property
     def sections(self) -> tuple[CompiledSection, CompiledSection]:
