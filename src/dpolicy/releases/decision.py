@@ -108,7 +108,7 @@ class Decision:
         return one_line(
             self,
             f"{self.release} {'allowed' if self.allowed else 'denied'}",
-            f"{len(exceeded)} rules exceeded: {list_names(exceeded)}" if exceeded else "",
+            f"exceeds {list_names(exceeded)}" if exceeded else "",
             f"not covered: {list_names(self.uncovered)}" if self.uncovered else "",
             f"{len(self.predicate_errors)} predicate errors" if self.predicate_errors else "",
             "dry run" if self.sequence is None else f"record {self.sequence}",
