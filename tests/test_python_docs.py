@@ -56,7 +56,7 @@ def test_the_page_of_the_service_has_a_working_example(tmp_path: Path) -> None:
     activate_policy(ledger)
     (code,) = code_blocks("http.md", "python")
     with serving(ledger) as server:
-        stated = '[...]', "http://127.0.0.1:8500"
+        stated = "[...]", "http://127.0.0.1:8500"
         assert all(text in code for text in stated)
         mechanisms = '[{"mechanism": {"kind": "declared", "epsilon": 0.5}}]'
         names: dict[str, Any] = {"token": None}

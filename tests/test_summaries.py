@@ -46,6 +46,7 @@ def public_objects() -> list[Any]:
     too_large = {**body("d", mechanism(epsilon="50")), "utility": 1}
     result = dpolicy.allocate(point, [release_from_plain(b) for b in (candidate, too_large)])
     return [
+        *(next(point.records()), compiled.cumulative, point.enforced_policy),
         *(point, compiled, release, *release.mechanisms[:1], denied, denied.reasons[0], allowed),
         *(status, status.rule, RemoteRuleStatus.from_json(status.as_json())),
         *(gate, gate.reserve("run", mechanism(epsilon="0.1")), Reader(gate)),

@@ -24,7 +24,7 @@ from dpolicy.rules.rule_index import RuleIndex, build_index
 from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
 from dpolicy.text.spans import LocatedText
-from dpolicy.text.summaries import html_table, one_line
+from dpolicy.text.summaries import html_line, html_table, one_line
 from dpolicy.text.yaml_reader import Source
 
 
@@ -36,6 +36,12 @@ class CompiledSection:
     factor_orders: FactorOrders
     pruning: PruningResult
     index: RuleIndex
+
+    def __repr__(self) -> str:
+        return one_line(self, f"{int(self.pruning.kept.sum())} of {len(self.rules)} rules kept")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def implied_by(self, rule: Rule) -> Rule | None:
         """Return the witness of a pruned rule, or None for a kept rule."""
