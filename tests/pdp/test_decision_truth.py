@@ -10,6 +10,7 @@ from tests.pdp.builders import pure, started
 from dpolicy.ledger.events import ReleaseDecided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.releases.decision import Decision
 
 
@@ -39,3 +40,22 @@ def test_the_audit_compares_the_answer_of_a_denial() -> None:
     changed = replace(event, answer=json.dumps(answer, ensure_ascii=False, sort_keys=True))
     findings = audit_ledger(MemoryStore([*before, next_record(before[-1], changed)])).findings
     assert [finding.sequence for finding in findings] == [2]
+
+
+def test_a_proposal_is_false() -> None:
+    """`propose` returns a proposal, or the recorded decision of a repeated id."""
+    point = started()
+    proposal = point.propose(pure("small", "0.5"), by="ana")
+    assert not proposal
+    assert point.approve(proposal.number, by="ben") if isinstance(proposal, Proposal) else False
+    assert point.propose(pure("small", "0.5"), by="ana")
+
+
+def test_the_audit_detects_a_second_proposal_of_an_id() -> None:
+    store = MemoryStore()
+    point = started(store=store)
+    point.propose(pure("small", "0.5"), by="ana")
+    *before, last = store.records_after(0)
+    again = next_record(last, from_bytes(last.payload))
+    findings = audit_ledger(MemoryStore([*before, last, again])).findings
+    assert [finding.sequence for finding in findings] == [3]

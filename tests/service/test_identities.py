@@ -16,6 +16,7 @@ from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.release_parser import release_from_plain
+from dpolicy.service.auth.access_file import load_access
 
 IDENTITIES = [
     "ana",
@@ -101,3 +102,24 @@ def test_an_address_is_a_principal_of_the_service(tmp_path: Path) -> None:
         assert not client.submit({**pure("s", "5"), "by": "ana@example.org"})
         with pytest.raises(dpolicy.MalformedRelease, match="P006"):
             client.submit({**pure("t", "0.5"), "utillity": 1})
+
+
+def test_a_subject_of_an_issuer_is_mapped_to_an_address(tmp_path: Path) -> None:
+    file = tmp_path / "access.yaml"
+    file.write_text(
+        "access: 1\n"
+        "people:\n"
+        "  ana@example.org: {roles: [analyst]}\n"
+        "  auth0|5f7c8ec7: {roles: [officer]}\n"
+        "issuers:\n"
+        "  - issuer: https://login.example.org\n"
+        "    audience: dpolicy\n"
+        "    keys: keys.json\n"
+        '    subjects: {"auth0|77": ana@example.org}\n'
+    )
+    rules = load_access(file)
+    assert set(rules.people) == {"ana@example.org", "auth0|5f7c8ec7"}
+    assert rules.issuers[0].subjects == {"auth0|77": "ana@example.org"}
+    file.write_text("access: 1\npeople:\n  <b>: {roles: [analyst]}\n")
+    with pytest.raises(dpolicy.PolicyRejected, match="P011: `<b>` is not a valid identity"):
+        load_access(file)

@@ -151,7 +151,8 @@ def _check_proposal(
         case ReleaseProposed():
             yield from _check_id(event.release, event.body)
             yield from _check_resolution(state, event.body)
-            if event.release in state.entries or state.newest_proposal("release", event.release):
+            earlier = state.newest_proposal("release", event.release)
+            if event.release in state.entries or earlier is not None:
                 yield f"`{event.release}` was proposed, but its id was already in use"
         case VoidProposed():
             yield from _check_because(event.release, event.because)
