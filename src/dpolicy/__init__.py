@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpolicy.releases.decision import Decision, Reason
     from dpolicy.releases.python.budget_table import Budgets
     from dpolicy.releases.python.mechanism_builders import (
+        ParameterMapping,
         declared,
         discrete_gaussian,
         discrete_laplace,
@@ -45,7 +46,12 @@ if TYPE_CHECKING:
         sparse_vector,
         tree_aggregation,
     )
-    from dpolicy.releases.python.release_builders import mechanism, release
+    from dpolicy.releases.python.release_builders import (
+        MechanismMapping,
+        ReleaseMapping,
+        mechanism,
+        release,
+    )
     from dpolicy.releases.release import Release
     from dpolicy.releases.release_parser import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
@@ -65,11 +71,14 @@ __all__ = [
     "LedgerDamaged",
     "LedgerUnavailable",
     "MalformedRelease",
+    "MechanismMapping",
     "OperationRejected",
+    "ParameterMapping",
     "PolicyConflicts",
     "PolicyRejected",
     "Reason",
     "Release",
+    "ReleaseMapping",
     "ReleaseRejected",
     "RequestRefused",
     "RuleStatus",
@@ -120,6 +129,7 @@ _MODULES = {
         "Reason",
     ),
     "dpolicy.releases.python.mechanism_builders": (
+        "ParameterMapping",
         "declared",
         "discrete_gaussian",
         "discrete_laplace",
@@ -135,6 +145,8 @@ _MODULES = {
     ),
     "dpolicy.releases.release": ("Release",),
     "dpolicy.releases.python.release_builders": (
+        "MechanismMapping",
+        "ReleaseMapping",
         "mechanism",
         "release",
     ),
