@@ -7,7 +7,7 @@ compares them. The builders check nothing: the decision point checks a mapping l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Required, SupportsFloat, SupportsIndex, TypedDict, cast
+from typing import Any, Literal, Required, SupportsFloat, SupportsIndex, TypedDict, cast
 
 #: Name of a mechanism kind.
 KindName = Literal[
@@ -42,7 +42,7 @@ ParameterMapping = TypedDict(
         "noise-multiplier": SupportsFloat,
         "participations": SupportsIndex,
         "queries": SupportsIndex,
-        "renyi": Mapping[SupportsFloat, SupportsFloat],
+        "renyi": Mapping[Any, SupportsFloat],
         "rho": SupportsFloat,
         "sampling-rate": SupportsFloat,
         "scale": SupportsFloat,
@@ -198,7 +198,7 @@ def declared(
     rho: SupportsFloat | None = None,
     xi: SupportsFloat | None = None,
     mu: SupportsFloat | None = None,
-    renyi: Mapping[SupportsFloat, SupportsFloat] | None = None,
+    renyi: Mapping[Any, SupportsFloat] | None = None,
     count: SupportsIndex | None = None,
     sampling_rate: SupportsFloat | None = None,
 ) -> ParameterMapping:
