@@ -30,6 +30,7 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUni
 from dpolicy.releases.regions import Box
 from dpolicy.releases.release import MechanismRequest
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
+from dpolicy.text.summaries import one_line
 
 #: Limit of the memos of costs and of rule descriptions. Pipelines submit the same mechanisms again.
 MAX_MEMO_ENTRIES = 16_384
@@ -131,6 +132,12 @@ class EnforcedPolicy:
     cumulative: EnforcedSection
     each_release: EnforcedSection
     _costs: Memo[_CostKey, LossArray] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
+
+    def __repr__(self) -> str:
+        return one_line(self, repr(self.policy))
+
+    def _repr_html_(self) -> str:
+        return self.policy._repr_html_()
 
     def mechanism_costs(
         self,

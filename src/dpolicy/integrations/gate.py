@@ -18,6 +18,7 @@ from uuid import uuid4
 from dpolicy.errors import Denied, OperationRejected, RequestRefused
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.text.summaries import html_line, list_names, one_line
 
 
 class ReservationService(Protocol):
@@ -50,6 +51,14 @@ class Gate:
     additive: bool = False
     where: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     time: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        attributes = f"attributes {list_names(self.attributes)}" if self.attributes else ""
+        unit = f"unit {self.unit}" if self.unit else ""
+        return one_line(self, self.by and f"by {self.by}", unit, attributes, repr(self.point))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     @property
     def boxes(self) -> list[Mapping[str, Any]]:
@@ -101,6 +110,19 @@ class Gate:
         return {**body, "by": self.by} if self.by else body
 
 
+class GatedObject:
+    """An object of a library behind a gate, with a short summary for shells and notebooks."""
+
+    _gate: Gate
+    _name: str
+
+    def __repr__(self) -> str:
+        return one_line(self, self._name, repr(self._gate))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+
 class GatedRun:
     """Reserved release while it runs. Leaving the block commits it; in full after an exception."""
 
@@ -111,6 +133,12 @@ class GatedRun:
         self._reserved = body
         self._used: Body | None = None
         self._open = True
+
+    def __repr__(self) -> str:
+        return one_line(self, self.release, "running" if self._open else "ended")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def report_used(self, *mechanisms: Body) -> None:
         """Charge only these mechanisms, if the block then ends without an exception.

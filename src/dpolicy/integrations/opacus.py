@@ -23,6 +23,7 @@ from opacus.validators import ModuleValidator
 from dpolicy.errors import InvariantBroken, OperationRejected
 from dpolicy.integrations.float_rounding import round_down, round_up
 from dpolicy.integrations.gate import Gate
+from dpolicy.text.summaries import html_line, one_line
 
 #: Options that are passed on to Opacus. Others change a step or its sampling.
 OPTIONS = frozenset({"batch_first", "loss_reduction", "grad_sample_mode"})
@@ -44,6 +45,12 @@ class GatedTraining:
         self._noise = noise_multiplier
         self._has_fresh_batch = False
         self._open = True
+
+    def __repr__(self) -> str:
+        return one_line(self, f"{self.steps_taken} of {self._steps} steps taken")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def stop_early(self, because: str) -> None:
         """Charge only the steps that were taken; `because` is the reason to stop.

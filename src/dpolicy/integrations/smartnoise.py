@@ -22,10 +22,10 @@ from snsql.sql.private_reader import PrivateReader
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes, columns_named_in
 from dpolicy.integrations.float_rounding import epsilon_delta_mechanism
-from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.gate import Gate, GatedObject
 
 
-class GatedReader:
+class GatedReader(GatedObject):
     """SQL reader that holds the connection and runs a query only if the policy allows it.
 
     The unit of the gate must be the entity that the metadata marks as `private_id`, or a row under

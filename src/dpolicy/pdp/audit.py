@@ -184,7 +184,8 @@ def _check_proposal(
         case ReleaseProposed():
             yield from _check_id(event.release, event.body)
             yield from _check_resolution(state, event.body)
-            if event.release in state.entries or state.newest_proposal("release", event.release):
+            earlier = state.newest_proposal("release", event.release)
+            if event.release in state.entries or earlier is not None:
                 yield f"`{event.release}` was proposed, but its id was already in use"
         case VoidProposed():
             yield from _check_because(event.release, event.because)
@@ -343,9 +344,9 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     if recomputed.allowed != event.allowed:
         status = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {status}, and should not have been"
-    elif recorded and _outline(recorded) != _outline(recomputed):
+    elif recorded is not None and _outline(recorded) != _outline(recomputed):
         yield f"the answer to `{event.release}` differs from the recomputed decision"
-    elif recorded and not _has_same_reasons(recorded, recomputed):
+    elif recorded is not None and not _has_same_reasons(recorded, recomputed):
         yield f"the answer to `{event.release}` has other reasons than the recomputed decision"
 
 

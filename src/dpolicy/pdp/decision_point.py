@@ -28,8 +28,10 @@ from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
+from dpolicy.releases.python.budget_table import Budgets
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
+from dpolicy.text.summaries import html_line, one_line
 
 
 class DecisionPoint:
@@ -42,6 +44,13 @@ class DecisionPoint:
     def __init__(self, ledger: str | Path | LedgerStore, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
         self._journal = Journal(store, clock)
+
+    def __repr__(self) -> str:
+        position = f"record {self._journal.head.sequence}"
+        return one_line(self, self._journal.store.name, position)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def close(self) -> None:
         """Close the ledger."""
@@ -192,14 +201,15 @@ class DecisionPoint:
         request = parse_request(release)
         return self._write(lambda log: relabelling.relabel_release(log, request, because, by))
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> list[RuleStatus]:
+    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RuleStatus]:
         """Return the status of every kept cumulative rule, at the block with the largest loss.
 
-        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks.
+        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks. The
+        list prints as a table; `to_pandas` and `to_polars` return a frame.
         """
         with self._journal.read_with_balances() as state:
             region = state.enforced.space.parse_location(at) if at and state.enforced else None
-            return rule_statuses(state, region)
+            return Budgets(rule_statuses(state, region))
 
     def conflicts(self, policy: CompiledPolicy) -> list[PolicyConflict]:
         """Return the conflicts of a candidate policy with recorded releases.

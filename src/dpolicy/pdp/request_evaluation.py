@@ -39,7 +39,7 @@ from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
 
 def parse_request(release: Release | Body) -> Release:
-    """Return a release that can be decided. Raise `PolicyRejected` with all its errors.
+    """Return a release that can be decided. Raise `MalformedRelease` with all its errors.
 
     A release that `release_parser` made is copied, not parsed again. A mapping, or a release that
     was built by hand (`Release.is_parsed`), is parsed as strictly as a file.

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dpolicy.releases.amount_text import budget_text, location_text, loss_text
+from dpolicy.text.summaries import html_line, html_table, list_names, one_line
+
 #: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.
 DisplayedLoss = Mapping[str, float | None]
 
@@ -53,6 +56,17 @@ class Reason:
     def delta_limit(self) -> float | None:
         """The limit of stated δ; None if it has none, or if the record does not state it."""
         return None if self.leaks is None else self.leaks["limit"]
+
+    def __repr__(self) -> str:
+        change = f"{loss_text(self.spent)} → {loss_text(self.after)} of {budget_text(self.budget)}"
+        place = location_text(self.location)
+        exceeded = "" if self.holds else "exceeded"
+        return one_line(
+            self, self.rule, f"unit {self.unit}", place and f"at {place}", change, exceeded
+        )
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Reason:
@@ -113,6 +127,7 @@ def _is_within(loss: DisplayedLoss, budget: Mapping[str, Any] | str) -> bool:
 class Decision:
     """The decision on a release: the answer to the client, which the ledger records.
 
+    A decision is true if the release is allowed, so `if point.submit(release):` is safe.
     `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
     was recorded for an earlier request with the same id.
     """
@@ -126,6 +141,37 @@ class Decision:
     counter_offers: tuple[Mapping[str, Any], ...] = ()
     sequence: int | None = None
     replayed: bool = False
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    def __repr__(self) -> str:
+        exceeded = self.exceeded_rules
+        return one_line(
+            self,
+            f"{self.release} {'allowed' if self.allowed else 'denied'}",
+            f"exceeds {list_names(exceeded)}" if exceeded else "",
+            f"not covered: {list_names(self.uncovered)}" if self.uncovered else "",
+            f"{len(self.predicate_errors)} predicate errors" if self.predicate_errors else "",
+            "dry run" if self.sequence is None else f"record {self.sequence}",
+        )
+
+    def _repr_html_(self) -> str:
+        header = ("rule", "unit", "at", "before", "after", "budget", "alone", "")
+        rows = [
+            (
+                reason.rule,
+                reason.unit,
+                location_text(reason.location),
+                loss_text(reason.spent),
+                loss_text(reason.after),
+                budget_text(reason.budget),
+                loss_text(reason.cost),
+                "" if reason.holds else "exceeded",
+            )
+            for reason in self.reasons
+        ]
+        return html_table(repr(self)[1:-1], header, rows)
 
     @property
     def exceeded_rules(self) -> tuple[str, ...]:

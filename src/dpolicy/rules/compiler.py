@@ -14,6 +14,7 @@ from dpolicy.policy.digest import policy_digest
 from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.policy.vocabulary import Vocabulary
+from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.thresholds import DEFAULT_LEAKS
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.release_schema import ReleaseSchema
@@ -25,6 +26,7 @@ from dpolicy.rules.rule_index import RuleIndex, build_index
 from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
 from dpolicy.text.spans import LocatedText
+from dpolicy.text.summaries import html_line, html_table, one_line
 from dpolicy.text.yaml_reader import Source
 
 
@@ -36,6 +38,12 @@ class CompiledSection:
     factor_orders: FactorOrders
     pruning: PruningResult
     index: RuleIndex
+
+    def __repr__(self) -> str:
+        return one_line(self, f"{int(self.pruning.kept.sum())} of {len(self.rules)} rules kept")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def implied_by(self, rule: Rule) -> Rule | None:
         """Return the witness of a pruned rule, or None for a kept rule."""
@@ -54,6 +62,14 @@ class CompiledPolicy:
     cumulative: CompiledSection
     each_release: CompiledSection
     warnings: tuple[Diagnostic, ...]
+
+    def __repr__(self) -> str:
+        counts = f"{self.kept_count} of {self.rule_count} rules kept"
+        return one_line(self, str(self.policy_set.name or ""), counts, f"{self.digest[:19]}…")
+
+    def _repr_html_(self) -> str:
+        rows = [(rule.name, rule.unit, format_budget(rule.budget)) for rule in self.rules]
+        return html_table(repr(self)[1:-1], ("rule", "unit", "budget"), rows)
 
     @property
     def sections(self) -> tuple[CompiledSection, CompiledSection]:

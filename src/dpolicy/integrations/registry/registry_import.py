@@ -22,7 +22,8 @@ from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.body import Body, to_plain_body
+from dpolicy.releases.body import Body
+from dpolicy.releases.python.python_values import to_plain_body
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Problem codes with their titles.

@@ -29,7 +29,7 @@ from tmlt.analytics import (
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes
 from dpolicy.integrations.float_rounding import round_loss_up, round_up
-from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.gate import Gate, GatedObject
 from dpolicy.integrations.tumult.query_columns import ColumnUse, NameBindings, column_use
 
 #: Budget of each notion that never denies; the policy decides instead.
@@ -40,7 +40,7 @@ _UNLIMITED = {
 }
 
 
-class GatedSession:
+class GatedSession(GatedObject):
     """Session that holds the data and evaluates a query only if the policy allows it."""
 
     def __init__(

@@ -80,7 +80,7 @@ class ReleasePage:
         return {
             **self.row.as_json(),
             "body": self.body,
-            "decision": self.decision.as_json() if self.decision else None,
+            "decision": None if self.decision is None else self.decision.as_json(),
             "because": self.because,
             "expires": self.expires,
         }
