@@ -8,7 +8,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, overload
 
-from dpolicy.privacy.number_text import format_up
+from dpolicy.privacy.number_text import format_down, format_share
 from dpolicy.releases.amount_text import budget_amounts, budget_text, location_text, loss_text
 from dpolicy.text.summaries import html_table, one_line, text_table
 
@@ -35,6 +35,10 @@ class StatusRow(Protocol):
     @property
     def spent(self) -> Mapping[str, float | None]:
         """The loss so far, in the notion of the budget."""
+
+    @property
+    def delta_limit(self) -> float | None:
+        """The part of δ that is kept for stated δ; None if it is unlimited."""
 
     @property
     def holds(self) -> bool:
@@ -95,11 +99,11 @@ class Budgets(list[Status]):
     def _cells(self) -> list[tuple[str, ...]]:
         return [
             (
-                f"{format_up(100 * used_part(status), 3)} %",
+                format_share(used_part(status)),
                 status.name,
                 status.unit,
                 loss_text(status.spent),
-                budget_text(status.budget),
+                _budget_cell(status),
                 location_text(status.location),
                 "" if status.holds else "exceeded",
             )
@@ -116,15 +120,29 @@ def status_line(status: StatusRow) -> str:
 
 
 def used_part(status: StatusRow) -> Fraction | float:
-    """Return the used part of a budget, by the notion of which most is used; 0 if unlimited."""
+    """Return the used part of a budget, by the notion of which most is used; 0 if unlimited.
+
+    Stated δ uses the part of δ that is kept for it.
+    """
     parts: list[Fraction | float] = [Fraction(0)]
-    for notion, limit in budget_amounts(status.budget):
+    limits = {**dict(budget_amounts(status.budget)), "delta": status.delta_limit}
+    for notion, limit in limits.items():
         loss = status.spent.get(notion, 0)
+        if limit is None:
+            continue
         if loss is None or (limit == 0 and loss > 0):
             parts.append(math.inf)
         elif limit > 0:
             parts.append(Fraction(repr(loss)) / Fraction(repr(limit)))
     return max(parts)
+
+
+def _budget_cell(status: StatusRow) -> str:
+    """Return the text of a budget, with the part of δ for stated δ if there is any."""
+    text = budget_text(status.budget)
+    if not status.spent.get("delta") or status.delta_limit is None:
+        return text
+    return f"{text}, stated δ {format_down(status.delta_limit)}"
 
 
 def _status_row(status: StatusRow) -> dict[str, Any]:
@@ -136,6 +154,7 @@ def _status_row(status: StatusRow) -> dict[str, Any]:
         "used": float(used_part(status)),
         **{f"spent_{notion.replace(' ', '_')}": loss for notion, loss in spent.items()},
         **{f"budget_{n.replace(' ', '_')}": limit for n, limit in budget_amounts(status.budget)},
+        "stated_delta_limit": status.delta_limit,
         "holds": status.holds,
         "spenders": ", ".join(status.spenders),
     }
