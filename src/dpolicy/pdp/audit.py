@@ -44,9 +44,9 @@ from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
     LedgerState,
+    compile_recorded_policy,
     first_day_of_month,
 )
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,

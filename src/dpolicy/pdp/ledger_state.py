@@ -17,16 +17,21 @@ from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
     PolicyApplied,
+    PolicyProposed,
     check_body,
     decode_event_fast,
     from_bytes,
     mechanism_bytes,
 )
 from dpolicy.pdp.charge_groups import ChargeGroup, Resolution, SpendingTotals
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.thresholds import DEFAULT_LEAKS, LEAKS_OF_VERSION_0_2
 from dpolicy.releases.regions import Point
-from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.yaml_reader import Source
+
+#: The first format of policy records whose texts have the present default of `accounting: leaks`.
+FIRST_FORMAT_WITH_DEFAULT_LEAKS = 3
 
 #: Statuses of a release. Only `reserved` changes: to voided, committed or expired.
 ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
@@ -332,3 +337,16 @@ def first_day_of_month(timestamp: str) -> int:
         return date.fromisoformat(f"{timestamp[:7]}-01").toordinal()
     except ValueError:
         raise LedgerDamaged(f"record has the invalid time `{timestamp[:40]}`") from None
+
+
+def compile_recorded_policy(
+    event: PolicyApplied | PolicyProposed, record_format: int = 1
+) -> CompiledPolicy:
+    """Compile the policy of an event from the texts that the event contains.
+
+    A recorded text keeps its meaning: the format of its record decides which defaults apply.
+    """
+    sources = [Source(name, text) for name, text in event.sources]
+    if record_format < FIRST_FORMAT_WITH_DEFAULT_LEAKS:
+        return compile_policy(sources, LEAKS_OF_VERSION_0_2)
+    return compile_policy(sources, DEFAULT_LEAKS)
