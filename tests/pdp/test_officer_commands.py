@@ -10,7 +10,7 @@ from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure,
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 
 

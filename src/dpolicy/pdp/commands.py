@@ -23,10 +23,10 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.pdp.charge_groups import NO_MEANING
-from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
-from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
+from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
+from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,

@@ -19,10 +19,10 @@ from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands, relabelling
 from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
-from dpolicy.pdp.conflicts import PolicyConflict, find_all_conflicts
 from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
+from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
 from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body

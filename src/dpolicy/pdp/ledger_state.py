@@ -30,7 +30,7 @@ from dpolicy.pdp.charge_groups import (
     SpendingTotals,
     complete_recorded,
 )
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.meaning import check_meaning
 from dpolicy.releases.regions import Point

@@ -25,7 +25,7 @@ from dpolicy.ledger.events import (
 from dpolicy.pdp import commands, relabelling
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,

@@ -96,5 +96,5 @@ def _kept_text(limit: str, budget: Mapping[str, Any] | str) -> str:
 
 def _digits(delta: float, limit: float) -> int:
     """Return enough digits that the text shows on which side of its limit a δ is."""
-    shown = float(format_up(delta, DIGITS)) > float(format_down(limit, DIGITS))
-    return DIGITS if shown == (delta > limit) else FULL_DIGITS
+    seems_above = float(format_up(delta, DIGITS)) > float(format_down(limit, DIGITS))
+    return DIGITS if seems_above == (delta > limit) else FULL_DIGITS

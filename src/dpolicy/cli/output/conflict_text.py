@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from dpolicy.cli.output.decision_text import location_text
-from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.number_text import ALL_DIGITS, format_up

@@ -157,8 +157,11 @@ def has_projection(burndown: Burndown, today: date) -> bool:
 
 
 def _months_ahead(exhaustion_date: date | None, today: date) -> int:
-    """Return the number of months that the projection adds to the chart; 0 without one."""
-    if exhaustion_date is None:
+    """Return the number of months that the projection adds to the chart; 0 without one.
+
+    A rule that is already exceeded has no projection.
+    """
+    if exhaustion_date is None or exhaustion_date <= today:
         return 0
     months = _months_between(today, exhaustion_date)
     return 0 if months > _MAX_MONTHS_AHEAD else max(1, round(months + 0.5))
