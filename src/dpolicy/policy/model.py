@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
+from dpolicy.privacy.units.calendar import Period, PeriodKind
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.yaml_reader import LocatedText, Span
 
@@ -28,6 +29,11 @@ class Collapse:
 
     after: int
     into: str
+
+    @property
+    def period(self) -> Period:
+        """The period of the merged time steps."""
+        return Period(PeriodKind(self.into))
 
 
 @dataclass(frozen=True, slots=True)
