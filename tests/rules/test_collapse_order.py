@@ -1,4 +1,4 @@
-"""With `collapse`, a rule implies a rule for a smaller unit only if merged blocks stay inside (P9)."""
+"""With `collapse`, merged blocks of a unit must stay inside the blocks of a larger unit (P9)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ def policy(into: str, *units: str) -> CompiledPolicy:
     lines = ["dpolicy: 1", f"accounting: {{delta: 0, relation: change{collapse}}}", "units:"]
     lines += ["  user: {}", *(f"  {name}: {{period: {text}}}" for name, text in PERIODS.items())]
     lines += ["schema: {attributes: {views: {risk: low}}}", "policies:"]
-    lines += [
-        f"  - {{name: {unit}-{number}, kind: custom, when: always, unit: {unit}, budget: {{epsilon: 1}}}}"
-        for number, unit in enumerate(units)
-    ]
+    rule = "  - {name: r%d, kind: custom, when: always, unit: %s, budget: {epsilon: 1}}"
+    lines += [rule % (number, unit) for number, unit in enumerate(units)]
     return compile_policy([Source("policy.yaml", "\n".join(lines))])
 
 
