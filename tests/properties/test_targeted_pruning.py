@@ -28,7 +28,7 @@ from dpolicy.rules.policy_diff import only_tightens
 from dpolicy.rules.scope_order import ScopeComparer
 
 POLICIES, STORIES, TIGHTENED_POLICIES = 200, 2, 120
-#: A canary counts as found after this many policies with a different decision.
+#: Number of policies with a different decision that detect a canary.
 DETECTIONS = 3
 CANARIES: dict[str, Arranger] = {
     "P6 relation": relation_ignored,
