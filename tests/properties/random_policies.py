@@ -118,6 +118,9 @@ def _accounting(random: Random) -> dict[str, Any]:
     accounting["relation"] = random.choice(("add-remove", "change", "change", "replace"))
     if random.random() < 0.4:
         accounting["require"] = "additive"
+    if random.random() < 0.3:
+        into = random.choice(("month", "year"))
+        accounting["collapse"] = {"after": "24 months", "into": into}
     accounting["orders"] = random.choice(("default", [2, 8], [4, 16.5, 64]))
     return accounting
 
