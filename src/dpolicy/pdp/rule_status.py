@@ -22,7 +22,7 @@ from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
-from dpolicy.releases.decision import DisplayedLoss
+from dpolicy.releases.decision import DisplayedLoss, stated_delta
 from dpolicy.releases.python.budget_table import status_line
 from dpolicy.releases.regions import Point, Region
 from dpolicy.rules.rule import Rule
@@ -256,7 +256,7 @@ def delta_share(status: RuleStatus) -> Fraction | None:
     """Return the used share of the limit of stated δ; None if it is not a finite number."""
     if status.delta_limit is None:
         return Fraction(0)
-    return _share(status.spent.get("delta", 0.0), Fraction(repr(status.delta_limit)))
+    return _share(stated_delta(status.spent), Fraction(repr(status.delta_limit)))
 
 
 def _largest(shares: list[Fraction | None]) -> Fraction | None:

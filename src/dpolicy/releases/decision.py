@@ -13,6 +13,12 @@ from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 DisplayedLoss = Mapping[str, float | None]
 
 
+def stated_delta(loss: DisplayedLoss) -> float:
+    """Return the stated δ of a loss; 0 if it has none, or if the loss is unbounded."""
+    delta = loss.get("delta") or 0.0
+    return 0.0 if delta >= 1 and None in loss.values() else delta
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Status of one rule in a decision: loss before and after the release, and its cost alone.
@@ -51,6 +57,11 @@ class Reason:
         if self.holds or self.leaks is not None:
             return not self.holds and self.binding in ("delta", "both")
         return _is_within(self.after, self.budget)
+
+    @property
+    def stated_deltas(self) -> tuple[float, float, float]:
+        """The sum of stated δ before the release, of the release, and after it."""
+        return stated_delta(self.spent), stated_delta(self.cost), stated_delta(self.after)
 
     @property
     def delta_limit(self) -> float | None:

@@ -13,6 +13,7 @@ from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
 from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import format_share
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.stated_delta import spent_delta_text
 
 _WIDTH = 20
@@ -72,7 +73,7 @@ def _status_text(status: RuleStatus, width: int) -> str:
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
         f"{exceeded if status.binding != 'delta' else ''}"
     )
-    delta = status.spent.get("delta") or 0.0
+    delta = stated_delta(status.spent)
     text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
     if text is None:
         return line
