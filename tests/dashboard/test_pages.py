@@ -26,7 +26,12 @@ from dpolicy.service.auth.principal import Principal, Role
 from dpolicy.service.dashboard.pages.charts import burndown_chart, has_projection
 from dpolicy.service.dashboard.pages.page_routes import PAGES as TABLE
 from dpolicy.service.dashboard.pages.page_routes import PageRoute
-from dpolicy.service.dashboard.pages.rendering import format_location_range
+from dpolicy.service.dashboard.pages.rendering import (
+    format_amounts,
+    format_limits,
+    format_location_range,
+    format_remainder,
+)
 from dpolicy.service.dashboard.pagination import PER_PAGE
 from dpolicy.service.dashboard.views import approvals_page
 from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
@@ -381,3 +386,12 @@ def test_the_caption_mentions_the_projection_if_it_is_drawn(
     burndown = Burndown(months, exhaustion_date, 6)
     assert has_projection(burndown, today) == expected
     assert ('class="ahead"' in burndown_chart(burndown, today)) == expected
+
+
+def test_a_page_rounds_losses_up_and_budgets_and_remainders_down() -> None:
+    assert format_amounts({"epsilon": 1.0986122886681098, "delta": 1e-9}) == "ε 1.09862"
+    assert format_amounts({"renyi 2": 1 / 3, "renyi 8": None}) == "renyi 2 0.333334, renyi 8 ∞"
+    assert format_limits({"epsilon": 1.0000049, "delta": 1e-7}) == "ε 1.0000049"
+    assert format_limits({"renyi": {"2": 0.5, "8": 1.0000049}}) == "renyi 2: 0.5, 8: 1.0000049"
+    assert format_limits("unlimited") == "unlimited"
+    assert format_remainder(2 / 3) == "0.666666" and format_remainder(None) == "∞"
