@@ -45,6 +45,10 @@ STATUSES = (ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED, EXPIRED, IMPORTED)
 #: Statuses of releases that are charged: all except denied and voided.
 SPENDING_STATUSES = frozenset({ALLOWED, RESERVED, COMMITTED, EXPIRED, IMPORTED})
 
+#: Errors that versions before 0.3 did not report for every policy. A ledger with such a policy can
+#: still be opened; the strict reading applies: `household-month` is no month of a user.
+LATER_ERRORS = frozenset({"P018"})
+
 
 class ReleaseEntry(NamedTuple):
     """Status of a release, the records of its request and its charge, and its charge group."""
@@ -336,5 +340,9 @@ def first_day_of_month(timestamp: str) -> int:
 
 
 def compile_recorded_policy(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
-    """Compile the policy of an event from the texts that the event contains."""
-    return compile_policy([Source(name, text) for name, text in event.sources])
+    """Compile the policy of an event from the texts that the event contains.
+
+    An applied policy is compiled even if it has errors that only newer versions report.
+    """
+    tolerated = LATER_ERRORS if isinstance(event, PolicyApplied) else frozenset[str]()
+    return compile_policy([Source(name, text) for name, text in event.sources], tolerated)

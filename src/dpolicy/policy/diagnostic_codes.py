@@ -57,7 +57,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "P018": (
         "unit without an owner",
-        "A month of a user and a month of a household are different privacy units.",
+        "A month of a user and a month of a household are different privacy units. The name of a "
+        "unit with a period starts with a defined unit and `-`, or the unit states `of`.",
     ),
     "P020": ("unknown unit", "A budget has no meaning without its privacy unit."),
     "P021": (

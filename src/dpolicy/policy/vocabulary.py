@@ -14,7 +14,8 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText
 
-#: Entity of a unit with a period if the policy set has no unit without a period.
+#: Entity of the units `user-…`, and of a unit whose name has no prefix, if the policy set has no unit
+#: without a period.
 DEFAULT_ENTITY = "user"
 
 
@@ -77,21 +78,32 @@ def _read_period(
 
 
 def _find_entity(name: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector) -> str:
-    """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity."""
+    """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity.
+
+    Report a prefix that is not a unit without a period: `household-month` does not protect a user.
+    """
     definition = policies.units[name]
     if definition.of is not None:
         return str(definition.of)
     if definition.period is None:
         return str(name)
     entities = [str(other) for other, unit in policies.units.items() if unit.period is None]
-    prefixes = [entity for entity in entities if name.startswith(f"{entity}-")]
+    prefixes = [entity for entity in entities or [DEFAULT_ENTITY] if name.startswith(f"{entity}-")]
     if prefixes:
         return max(prefixes, key=len)
-    if len(entities) > 1:
+    prefix = name.rpartition("-")[0]
+    if prefix or len(entities) > 1:
+        help_ = _choose_entity_help(prefix, entities)
         message = f"the unit `{name}` does not state whose data it protects"
-        choices = ", ".join(f"`{entity}`" for entity in entities[:5])
-        diagnostics.report("P018", message, name.span, f"add `of` with one of {choices}")
-    return entities[0] if entities else DEFAULT_ENTITY
+        diagnostics.report("P018", message, name.span, help_)
+    return prefix or (entities or [DEFAULT_ENTITY])[0]
+
+
+def _choose_entity_help(prefix: str, entities: list[str]) -> str:
+    choices = ", ".join(f"`{entity}`" for entity in entities[:5])
+    if not prefix:
+        return f"add `of` with one of {choices}"
+    return f"add a unit `{prefix}`, or state `of`" + (f" with one of {choices}" if choices else "")
 
 
 def _read_covers(

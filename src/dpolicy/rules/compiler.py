@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -119,8 +119,13 @@ def load_policy(path: str | Path) -> CompiledPolicy:
     return compile_policy(read_sources(Path(path)))
 
 
-def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
-    """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error."""
+def compile_policy(
+    sources: Sequence[Source], tolerated: Collection[str] = frozenset()
+) -> CompiledPolicy:
+    """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error.
+
+    An error with a `tolerated` code is only a warning.
+    """
     diagnostics = DiagnosticCollector()
     policy_set = parse_policies(sources, diagnostics)
     if policy_set is None:
@@ -129,7 +134,7 @@ def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
     comparer = ScopeComparer(checked.vocabulary.schema)
     cumulative = _compile_section(checked, policy_set.policies, comparer, diagnostics)
     each_release = _compile_section(checked, policy_set.each_release, comparer, diagnostics)
-    if diagnostics.errors:
+    if any(error.code not in tolerated for error in diagnostics.errors):
         raise PolicyRejected(diagnostics.sorted_diagnostics)
     return CompiledPolicy(
         sources=tuple(sources),
