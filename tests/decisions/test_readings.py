@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.pdp.builders import body, mechanism
 
-from dpolicy.errors import PolicyRejected
+from dpolicy.allocation.round import allocate
+from dpolicy.client.wire import submit_call
+from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
+from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.releases.decision import Decision
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -76,3 +82,163 @@ def test_a_ledger_opens_although_its_policy_has_an_error_of_a_newer_version() ->
     release = body("r", {**mechanism(epsilon="0.5"), "unit": "user-day"})
     for reader in (point, DecisionPoint(store)):
         assert not reader.check(release).allowed
+
+
+# F4: a `many` label without a value
+
+
+PURPOSE = (
+    "schema:\n  labels: {purpose: {values: [research, product], many: true}}\n"
+    "policies:\n"
+    "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 9}}\n"
+    "  - {name: product, kind: custom, unit: user, budget: {epsilon: 1}, when: WHEN}\n"
+)
+
+
+def start_with_purpose(when: str) -> DecisionPoint:
+    """Return a decision point with a rule of ε 1 on the purposes of a release."""
+    text = f"dpolicy: 1\naccounting: {{delta: 1e-7}}\n{PURPOSE.replace('WHEN', repr(when))}"
+    point = DecisionPoint(MemoryStore())
+    point.apply(compile_policy([Source("policy.yaml", text)]))
+    return point
+
+
+@pytest.mark.parametrize("labels", [{}, {"labels": {"purpose": []}}])
+@pytest.mark.parametrize(
+    "when",
+    [
+        '"product" in labels.purpose',
+        "size(labels.purpose) > 1",
+        'labels.purpose.exists(p, p == "product")',
+        'labels.purpose.all(p, p == "product")',
+        'labels.purpose.exists_one(p, p == "product")',
+    ],
+)
+def test_a_many_label_without_a_value_fails_like_any_other_label(
+    when: str, labels: dict[str, Any]
+) -> None:
+    decision = start_with_purpose(when).submit(body("r", {**mechanism(epsilon="5"), **labels}))
+    assert not decision.allowed
+    (error,) = decision.predicate_errors
+    assert error.endswith("the label `purpose` is missing")
+
+
+@pytest.mark.parametrize(
+    ("purpose", "allowed"), [([], True), (["research"], True), (["product"], False)]
+)
+def test_has_tests_for_a_many_label_first(purpose: list[str], allowed: bool) -> None:
+    point = start_with_purpose('has(labels.purpose) && "product" in labels.purpose')
+    release = body("r", {**mechanism(epsilon="5"), "labels": {"purpose": purpose}})
+    assert point.submit(release).allowed is allowed
+
+
+def test_a_past_release_without_a_purpose_is_charged_to_every_rule() -> None:
+    point = start_with_purpose('"product" in labels.purpose')
+    point.import_past(body("r", mechanism(epsilon="0.5")))
+    spent = {status.rule.name: status.spent for status in point.budgets()}
+    assert all(value == {"epsilon": None} for value in spent.values()), spent
+
+
+def test_quantifiers_over_an_empty_list_do_not_read_a_missing_label() -> None:
+    point = start_with_purpose("attributes.exists(a, labels.purpose.exists(p, p == a))")
+    assert point.submit(body("r", mechanism(epsilon="5"))).allowed
+
+
+# F3: the author as an argument
+
+
+ALICE = (
+    "dpolicy: 1\naccounting: {delta: 1e-7}\npolicies:\n"
+    "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 9}}\n"
+    "  - {name: alice, kind: custom, unit: user, budget: {epsilon: 1}, when: 'by == \"alice\"'}\n"
+)
+
+
+def start_with_alice(store: MemoryStore | None = None) -> DecisionPoint:
+    """Return a decision point with a rule of ε 1 on the releases by alice."""
+    point = DecisionPoint(store or MemoryStore())
+    point.apply(compile_policy([Source("policy.yaml", ALICE)]))
+    return point
+
+
+def unit_release(release: str, **more: Any) -> dict[str, Any]:
+    """Return a release of ε 1."""
+    return {**body(release, mechanism(epsilon="1")), **more}
+
+
+@pytest.mark.parametrize("method", ["submit", "reserve"])
+def test_rules_and_records_have_the_author_of_the_request(method: str) -> None:
+    point = start_with_alice()
+    first = getattr(point, method)(unit_release("a"), by="alice")
+    assert first.allowed and not point.check(unit_release("b"), by="alice").allowed
+    second = getattr(point, method)(unit_release("b"), by="alice")
+    assert second.exceeded_rules == ("alice",)
+    assert point.find_release("a")[1].body["by"] == "alice"
+    assert getattr(point, method)(unit_release("a"), by="alice") == replace(first, replayed=True)
+
+
+@pytest.mark.parametrize("method", ["submit", "reserve", "check", "propose"])
+def test_the_author_of_the_request_must_equal_the_stated_author(method: str) -> None:
+    point = start_with_alice()
+    with pytest.raises(ReleaseRejected, match="R009") as rejected:
+        getattr(point, method)(unit_release("a", by="bob"), by="alice")
+    assert "`bob`" in str(rejected.value) and "`alice`" in str(rejected.value)
+    assert not point.entries and not point.proposals
+
+
+def test_a_proposal_has_the_author_of_the_request() -> None:
+    point = start_with_alice()
+    point.submit(unit_release("a"), by="alice")
+    proposal = point.propose(unit_release("b"), by="alice")
+    assert isinstance(proposal, Proposal)
+    assert point.propose(unit_release("b"), by="alice") == proposal
+    decision = point.approve(proposal.number, by="bob")
+    assert isinstance(decision, Decision) and decision.exceeded_rules == ("alice",)
+
+
+def test_an_import_and_a_round_fill_the_author_and_keep_a_stated_one() -> None:
+    point = start_with_alice()
+    point.import_past(unit_release("past"), by="alice")
+    point.import_past(unit_release("other", by="bob"), by="alice")
+    assert [point.find_release(name)[1].body["by"] for name in ("past", "other")] == [
+        "alice",
+        "bob",
+    ]
+    assert point.import_past(unit_release("past"), by="alice") == 2
+    result = allocate(point, [unit_release("new"), unit_release("more", by="bob")], by="alice")
+    assert [decision.release for decision in result.decisions] == ["more"]
+
+
+def test_a_used_release_has_the_author_of_its_reservation() -> None:
+    point = start_with_alice()
+    point.reserve(unit_release("a"), by="alice")
+    used = body("a", mechanism(epsilon="0.75"))
+    with pytest.raises(ReleaseRejected, match="R009"):
+        point.commit("a", {**used, "by": "bob"})
+    point.commit("a", used)
+    spent = {status.rule.name: status.spent["epsilon"] for status in point.budgets()}
+    assert spent == {"all": 0.75, "alice": 0.75}
+
+
+def test_a_release_of_an_older_version_is_replayed() -> None:
+    """Before version 0.3 the author was recorded beside the body, not in it."""
+    store = MemoryStore()
+    point = start_with_alice(store)
+    old = DecisionPoint(MemoryStore())
+    old.apply(compile_policy([Source("policy.yaml", ALICE)]))
+    decision = old.submit(unit_release("a"))
+    event = old.find_release("a")[1]
+    assert isinstance(event, ReleaseDecided) and "by" not in event.body
+    with store.open_for_writing() as log:
+        log.append([next_record(list(store.records_after(0))[-1], replace(event, by="alice"))])
+    again = DecisionPoint(store)
+    for by in ("alice", ""):
+        assert again.submit(unit_release("a"), by=by) == replace(decision, replayed=True)
+    with pytest.raises(OperationRejected, match="another release"):
+        point.submit(unit_release("a"), by="bob")
+
+
+def test_a_client_does_not_replace_a_stated_author() -> None:
+    with pytest.raises(ReleaseRejected, match="R009"):
+        submit_call(unit_release("a", by="bob"), "alice", reserve=False)
+    assert b'"by":"alice"' in (submit_call(unit_release("a"), "alice", reserve=True).body or b"")

@@ -14,8 +14,8 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText
 
-#: Entity of the units `user-…`, and of a unit whose name has no prefix, if the policy set has no unit
-#: without a period.
+#: Entity of the units `user-…`, and of units whose names have no prefix, if the policy set has no
+#: unit without a period.
 DEFAULT_ENTITY = "user"
 
 
