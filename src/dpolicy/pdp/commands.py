@@ -22,6 +22,7 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
+from dpolicy.pdp.authors import fill_body_author, is_same_request
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
@@ -127,6 +128,8 @@ def commit_reservation(log: WriteTransaction, release: str, body: Body | None, b
             raise OperationRejected(
                 f"the used release has the id `{body['release']}`, not `{release}`"
             )
+        charged = release_body_in(log.event(entry.charge_record))
+        body = fill_body_author(body, charged.get("by", ""))
         ensure_within_reservation(log.state, entry, body)
     return log.append(ReleaseCommitted(log.timestamp, by, release, body))
 
@@ -178,8 +181,7 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     """Charge a release that has already happened; a repeated import returns its record."""
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        recorded = release_body_in(log.event(entry.request_record))
-        if encode_canonical(recorded) != encode_canonical(release.body):
+        if not is_same_request(log.event(entry.request_record), release):
             raise OperationRejected(
                 f"the id `{release.id}` was used for another release", "id-taken"
             )

@@ -17,6 +17,7 @@ from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands
+from dpolicy.pdp.authors import fill_author, require_author
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
@@ -60,8 +61,11 @@ class DecisionPoint:
     def submit(
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
-        """Decide a release and charge it; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Decide a release and charge it; return the recorded decision for a repeated id.
+
+        `by` is the author of a release that states none, and must equal a stated author.
+        """
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=False), expected_policy
         )
@@ -70,14 +74,14 @@ class DecisionPoint:
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
         """Decide a release and hold its cost until it is committed, voided or expires."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=True), expected_policy
         )
 
-    def check(self, release: Release | Body) -> Decision:
+    def check(self, release: Release | Body, by: str = "") -> Decision:
         """Return the decision that `submit` would give now; write nothing."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
@@ -165,8 +169,11 @@ class DecisionPoint:
         *,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
-        """Charge a release that has already happened, regardless of the budgets."""
-        request = parse_request(release)
+        """Charge a release that has already happened, regardless of the budgets.
+
+        `by` is who imports it, and the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: commands.import_release(log, request, because, by), expected_policy
         )
@@ -200,8 +207,11 @@ class DecisionPoint:
         reserve: bool = False,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> Decision | Proposal:
-        """Propose a release; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Propose a release; return the recorded decision for a repeated id.
+
+        `by` proposes it, and is the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: proposal_commands.propose_release(log, request, by, reserve),
             expected_policy,

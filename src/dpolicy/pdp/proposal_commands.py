@@ -12,16 +12,15 @@ from collections.abc import Sequence
 
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     Event,
     PolicyProposed,
     ProposalAnswered,
     ReleaseProposed,
     VoidProposed,
-    release_body_in,
 )
 from dpolicy.pdp import commands
+from dpolicy.pdp.authors import is_same_request
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
@@ -45,8 +44,7 @@ def propose_release(
         return recorded
     earlier = log.state.newest_proposal("release", release.id)
     if earlier is not None:
-        proposed = release_body_in(log.event(earlier.number))
-        if encode_canonical(proposed) != encode_canonical(release.body):
+        if not is_same_request(log.event(earlier.number), release):
             raise OperationRejected(
                 f"the id `{release.id}` was used for another release", "id-taken"
             )

@@ -26,8 +26,8 @@ from dpolicy.errors import (
     OperationRejected,
     ReleaseRejected,
 )
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
+from dpolicy.pdp.authors import is_same_request
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body, release_from_body
@@ -98,7 +98,7 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
     """
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("the request of a release is neither decided nor imported")
-    if encode_canonical(event.body) != encode_canonical(release.body):
+    if not is_same_request(event, release):
         raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
     if isinstance(event, ReleaseImported):
         raise OperationRejected(
