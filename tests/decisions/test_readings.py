@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pdp.builders import body, mechanism
 
 from dpolicy.allocation.round import allocate
+from dpolicy.cli.main import exit_code
 from dpolicy.client.wire import submit_call
 from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
+from dpolicy.integrations.registry.registry_totals import total_costs
 from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -242,3 +246,105 @@ def test_a_client_does_not_replace_a_stated_author() -> None:
     with pytest.raises(ReleaseRejected, match="R009"):
         submit_call(unit_release("a", by="bob"), "alice", reserve=False)
     assert b'"by":"alice"' in (submit_call(unit_release("a"), "alice", reserve=True).body or b"")
+
+
+# F6 and F7: relations
+
+
+RESPONSES = [{"kind": "randomized-response", "truth": "0.75"}]
+RESPONSES += [{"kind": "randomized-response", "values": "4", "noise": "0.5"}]
+TRAININGS = [
+    {"kind": "dp-sgd", "noise-multiplier": "1", "sampling-rate": "1", "steps": "1"},
+    {"kind": "tree-aggregation", "noise-multiplier": "1", "steps": "1"},
+]
+
+
+def start_under(relation: str) -> DecisionPoint:
+    """Return a decision point with a rule of ρ 2 under a neighbouring relation."""
+    text = (
+        f"dpolicy: 1\naccounting: {{relation: {relation}}}\npolicies:\n"
+        "  - {name: g, kind: custom, when: always, unit: user, budget: {rho: 2}}\n"
+    )
+    point = DecisionPoint(MemoryStore())
+    point.apply(compile_policy([Source("policy.yaml", text)]))
+    return point
+
+
+def state(fields: dict[str, str], relation: str | None) -> dict[str, Any]:
+    """Return a release of one mechanism with a stated relation, or with none."""
+    entry = mechanism(**fields)
+    return body("r", entry if relation is None else {**entry, "relation": relation})
+
+
+@pytest.mark.parametrize("fields", RESPONSES)
+@pytest.mark.parametrize(
+    ("unit", "stated", "accepted"),
+    [
+        ("add-remove", None, False),
+        ("add-remove", "add-remove", False),
+        ("change", "add-remove", False),
+        ("add-remove", "change", True),
+        ("change", None, True),
+        ("replace", None, True),
+        ("replace", "replace", True),
+    ],
+)
+def test_randomized_response_needs_a_relation_that_keeps_the_number_of_answers(
+    fields: dict[str, str], unit: str, stated: str | None, accepted: bool
+) -> None:
+    point = start_under(unit)
+    if accepted:
+        assert point.submit(state(fields, stated)).allowed
+        return
+    for ask in (point.submit, point.check, point.import_past):
+        with pytest.raises(ReleaseRejected, match=r"R010.*state `relation: change` or"):
+            ask(state(fields, stated))
+
+
+@pytest.mark.parametrize("fields", TRAININGS)
+@pytest.mark.parametrize("unit", ["change", "replace"])
+def test_a_noise_multiplier_needs_a_relation_if_the_unit_has_another(
+    fields: dict[str, str], unit: str
+) -> None:
+    with pytest.raises(ReleaseRejected, match=r"R011.*state `relation: add-remove`"):
+        start_under(unit).submit(state(fields, None))
+    charged = start_under(unit)
+    assert charged.submit(state(fields, "add-remove")).allowed
+    assert charged.budgets()[0].spent == {"rho": 2.0}
+    stated = start_under(unit)
+    assert stated.submit(state(fields, unit)).allowed
+    assert stated.budgets()[0].spent == {"rho": 0.5}
+
+
+@pytest.mark.parametrize("fields", TRAININGS)
+def test_a_noise_multiplier_is_stated_for_add_remove(fields: dict[str, str]) -> None:
+    point = start_under("add-remove")
+    assert point.submit(state(fields, None)).allowed
+    assert point.budgets()[0].spent == {"rho": 0.5}
+
+
+def test_the_command_cost_refuses_the_same_mechanisms(tmp_path: Path) -> None:
+    release = tmp_path / "release.yaml"
+    release.write_text(
+        "release: r\nmechanisms: [{mechanism: {kind: randomized-response, truth: 0.75}}]\n"
+    )
+    assert exit_code(["cost", str(release)]) == 3
+    release.write_text(release.read_text().replace("}}]", "}, relation: change}]"))
+    assert exit_code(["cost", str(release)]) == 0
+
+
+def test_a_registry_total_does_not_count_a_mechanism_that_is_not_private() -> None:
+    policy = compile_units("user: {}", "user")
+    response = release_from_plain(state(RESPONSES[0], None))
+    assert total_costs(response, policy) == {}
+    assert total_costs(release_from_plain(state(RESPONSES[0], "change")), policy)
+
+
+@pytest.mark.parametrize("cutoff", ["1", "1000"])
+def test_the_epsilon_of_sparse_vector_queries_is_a_total(cutoff: str) -> None:
+    """Noise Lap(2cΔ/ε₂) makes the cost independent of the cutoff c (docs/releases.md)."""
+    fields = {"epsilon-threshold": "0.25", "epsilon-queries": "0.5", "cutoff": cutoff}
+    point = DecisionPoint(MemoryStore())
+    point.apply(compile_units("user: {}", "user"))
+    point.submit(body("r", mechanism(kind="sparse-vector", **fields)))
+    assert point.budgets()[0].spent["epsilon"] == pytest.approx(0.75)

@@ -16,6 +16,7 @@ from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.policy.model import Partition
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.regions import Region
 from dpolicy.releases.release import MechanismRequest, Release, Selection
@@ -103,6 +104,7 @@ def _find_problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterato
             )
         elif name not in policy.units:
             yield _unknown_name("R001", "unit", name, policy.units)
+    yield from _find_relation_problems(request, policy.units)
     for name in request.attributes:
         if name not in policy.schema.attributes:
             yield _unknown_name("R002", "attribute", name, policy.schema.attributes)
@@ -112,6 +114,14 @@ def _find_problems(request: MechanismRequest, policy: CompiledPolicy) -> Iterato
             yield from _find_selection_problems(name, selection, partitions)
     if policy.accounting.require_additive and not request.additive:
         yield InvalidValue("R007", "the policy requires `additive: true` (theory 5.3)")
+
+
+def _find_relation_problems(
+    request: MechanismRequest, units: Mapping[str, PrivacyUnit]
+) -> Iterator[InvalidValue]:
+    unit = units.get(mechanism_unit(request, units) or "")
+    if unit is not None:
+        yield from find_relation_problems(request.kind, request.relation, unit.relation)
 
 
 def _unknown_name(code: str, kind: str, name: str, known_names: Iterable[str]) -> InvalidValue:

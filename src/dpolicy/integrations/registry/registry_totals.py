@@ -9,13 +9,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpolicy.privacy.cost_report import CostReport, report_costs
+from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 
 def total_costs(release: Release, policy: CompiledPolicy) -> dict[str, CostReport]:
-    """Return the total cost by unit; an empty dict if the policy lacks a unit of the release."""
+    """Return the total cost by unit.
+
+    Return an empty dict if the policy lacks a unit of the release, or if a mechanism is not private
+    under its relation.
+    """
     units = policy.checked_policy_set.vocabulary.units
     named_units = {
         name
@@ -23,6 +28,8 @@ def total_costs(release: Release, policy: CompiledPolicy) -> dict[str, CostRepor
         for name in (unit_name(request, policy), *request.restatements)
     }
     if not named_units <= units.keys():
+        return {}
+    if any(_has_relation_problem(request, policy) for request in release.mechanisms):
         return {}
     reports = [_costs_by_unit(request, policy) for request in release.mechanisms]
     return {
@@ -35,6 +42,11 @@ def unit_name(request: MechanismRequest, policy: CompiledPolicy) -> str:
     """Return the unit that a mechanism states; by default the only unit, or `user`."""
     units = policy.checked_policy_set.vocabulary.units
     return request.unit or (next(iter(units)) if len(units) == 1 else "user")
+
+
+def _has_relation_problem(request: MechanismRequest, policy: CompiledPolicy) -> bool:
+    unit = policy.checked_policy_set.vocabulary.units[unit_name(request, policy)]
+    return any(find_relation_problems(request.kind, request.relation, unit.relation))
 
 
 def _costs_by_unit(request: MechanismRequest, policy: CompiledPolicy) -> list[CostReport]:
