@@ -348,3 +348,57 @@ def test_the_epsilon_of_sparse_vector_queries_is_a_total(cutoff: str) -> None:
     point.apply(compile_units("user: {}", "user"))
     point.submit(body("r", mechanism(kind="sparse-vector", **fields)))
     assert point.budgets()[0].spent["epsilon"] == pytest.approx(0.75)
+
+
+# F5: the entity of a partition
+
+
+DAYS = "user: {}, user-day: {period: day}"
+
+
+def start_with_country(country: str) -> DecisionPoint:
+    """Return a decision point with a rule of ε 1 for users and a partition by country."""
+    partition = f"schema: {{partitions: {{country: {{values: [CH, DE]{country}}}}}}}\n"
+    point = DecisionPoint(MemoryStore())
+    point.apply(compile_units(DAYS, "user", partition))
+    return point
+
+
+def daily_release(country: str, day: str) -> dict[str, Any]:
+    """Return a release of ε 1 on one day of one country."""
+    fields = {"unit": "user-day", "where": {"country": [country]}, "time": {"from": day, "to": day}}
+    return body(f"{country}-{day}", {**mechanism(epsilon="1"), **fields})
+
+
+@pytest.mark.parametrize(
+    ("units", "country", "codes"),
+    [
+        (DAYS, "", ["P107"]),
+        (DAYS, ", of: user", []),
+        (DAYS, ", stable: false", []),
+        ("user-day: {period: day}, user-month: {period: month}", "", ["P107"]),
+        ("user: {}", "", []),
+        ("user-day: {period: day}", "", []),
+        ("user: {}, advertiser: {}", "", ["P107"]),
+    ],
+)
+def test_a_partition_states_its_entity_if_periods_make_it_ambiguous(
+    units: str, country: str, codes: list[str]
+) -> None:
+    partition = f"schema: {{partitions: {{country: {{values: [CH, DE]{country}}}}}}}\n"
+    policy = compile_units(units, units.partition(":")[0], partition)
+    assert [warning.code for warning in policy.warnings] == codes
+
+
+def test_a_value_of_a_partition_is_that_of_a_user_for_all_time() -> None:
+    """One user has one country, so nobody pays for a day in CH and a day in DE."""
+    point = start_with_country(", of: user")
+    assert point.submit(daily_release("CH", "2026-10-05")).allowed
+    assert point.submit(daily_release("DE", "2026-10-06")).allowed
+    assert not point.submit(daily_release("CH", "2026-10-07")).allowed
+
+
+def test_an_unstable_partition_does_not_split_the_rules_for_users() -> None:
+    point = start_with_country(", stable: false")
+    assert point.submit(daily_release("CH", "2026-10-05")).allowed
+    assert not point.submit(daily_release("DE", "2026-10-06")).allowed

@@ -30,12 +30,12 @@ from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
-from dpolicy.pdp.authors import fill_author
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
 from dpolicy.privacy.loss import INFINITE
+from dpolicy.releases.authors import fill_author
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release

@@ -22,7 +22,6 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
-from dpolicy.pdp.authors import fill_body_author, is_same_request
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
@@ -32,9 +31,11 @@ from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    is_same_request,
     recorded_decision,
     require_reservation,
 )
+from dpolicy.releases.authors import fill_body_author
 from dpolicy.releases.body import Body, loss_relevant_fields
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release

@@ -17,13 +17,13 @@ from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands
-from dpolicy.pdp.authors import fill_author, require_author
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release

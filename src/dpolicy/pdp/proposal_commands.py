@@ -20,13 +20,13 @@ from dpolicy.ledger.events import (
     VoidProposed,
 )
 from dpolicy.pdp import commands
-from dpolicy.pdp.authors import is_same_request
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
     explain_verdict,
+    is_same_request,
     rejected_release_error,
 )
 from dpolicy.releases.body import release_from_body

@@ -26,8 +26,8 @@ from dpolicy.errors import (
     OperationRejected,
     ReleaseRejected,
 )
-from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
-from dpolicy.pdp.authors import is_same_request
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported, release_body_in
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body, release_from_body
@@ -109,6 +109,23 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
             f"release `{release.id}` was voided; submit it under another id", "already-voided"
         )
     return Decision.from_json(json.loads(event.answer)).as_replay()
+
+
+def is_same_request(event: Event, release: Release) -> bool:
+    """Return whether a release is the one that an event records.
+
+    A request that names no author repeats the request of any author. Before version 0.3 an author
+    that was only an argument was recorded beside the body.
+    """
+    recorded = release_body_in(event)
+    authors = ("", recorded.get("by") or event.by)
+    return release.by in authors and _encode_without_author(recorded) == _encode_without_author(
+        release.body
+    )
+
+
+def _encode_without_author(body: Body) -> bytes:
+    return encode_canonical({key: value for key, value in body.items() if key != "by"})
 
 
 def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:

@@ -7,8 +7,6 @@ and records name the same author.
 from __future__ import annotations
 
 from dpolicy.errors import ReleaseRejected
-from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Event, release_body_in
 from dpolicy.releases.body import Body
 from dpolicy.releases.problem_codes import author_problem
 from dpolicy.releases.release import Release
@@ -43,20 +41,3 @@ def fill_body_author(body: Body, by: str) -> Body:
     if by and stated not in ("", by):
         raise ReleaseRejected([author_problem(stated, by)])
     return {**body, "by": by} if by and not stated else body
-
-
-def is_same_request(event: Event, release: Release) -> bool:
-    """Return whether a release is the one that an event records.
-
-    A request that names no author repeats the request of any author. Before version 0.3 an author
-    that was only an argument was recorded beside the body.
-    """
-    recorded = release_body_in(event)
-    authors = ("", recorded.get("by") or event.by)
-    return release.by in authors and _encode_without_author(recorded) == _encode_without_author(
-        release.body
-    )
-
-
-def _encode_without_author(body: Body) -> bytes:
-    return encode_canonical({key: value for key, value in body.items() if key != "by"})
