@@ -1,4 +1,4 @@
-"""Authors of releases: who asks, as an argument of a request and as `by` of its release.
+"""Authors of releases: as an argument of a request and as `by` of its release.
 
 Rules read `by` of the release. An argument fills it if the release states no author, so that rules
 and records name the same author.
