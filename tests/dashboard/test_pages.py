@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 from tests.dashboard.conftest import NOW, Fetch, send_request
-from tests.pdp.builders import GLOBAL, body, mechanism, policy
+from tests.pdp.builders import GLOBAL, ZIP, body, mechanism, policy
 
 from dpolicy.demo.demo_server import PAGES, serve_in_thread
 from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
@@ -258,8 +258,8 @@ NASTY = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 def test_user_text_is_escaped() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL), by=NASTY, because=NASTY)
-    point.submit(body("a", mechanism((), epsilon=9)), by=NASTY)
-    point.propose(body("b", mechanism((), epsilon=1)), by=NASTY)
+    point.import_past({**body("a", mechanism((), epsilon=9)), "by": "ana"}, NASTY, by=NASTY)
+    point.propose_policy(policy(ZIP % "{epsilon: 20}"), (), by=NASTY, because=NASTY)
     with serve_in_thread(create_app(point, local_access), 0) as (url, _):
         for path in ("/", "/releases", "/releases/a", "/log", "/approvals", f"/?q={NASTY[2:10]}"):
             text = send_request(f"{url}{path}", None, {"Accept": "text/html"}).text

@@ -30,6 +30,7 @@ from dpolicy.errors import (
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.chain import Record
 from dpolicy.releases.decision import Decision, DisplayedLoss
+from dpolicy.releases.problem_codes import author_problem
 from dpolicy.releases.python.budget_table import Budgets, status_line
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.text.summaries import html_line
@@ -155,8 +156,13 @@ class RemoteRuleStatus:
 
 
 def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[Decision]:
-    """Build the call that decides a release and charges it or reserves its cost."""
+    """Build the call that decides a release and charges it or reserves its cost.
+
+    Raise `ReleaseRejected` (R009) if the release states another author than `by`.
+    """
     body = _release_body(release)
+    if by and (body.get("by") or by) != by:
+        raise ReleaseRejected([author_problem(str(body["by"]), by)])
     if by:
         body["by"] = by
     if reserve:

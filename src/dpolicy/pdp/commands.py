@@ -13,7 +13,6 @@ from datetime import timedelta
 from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseCommitted,
@@ -33,9 +32,11 @@ from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    is_same_request,
     recorded_decision,
     require_reservation,
 )
+from dpolicy.releases.authors import require_author
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
@@ -136,6 +137,8 @@ def commit_reservation(log: WriteTransaction, release: str, used: Release | None
         return log.append(ReleaseCommitted(log.timestamp, by, release, None))
     if used.id != release:
         raise OperationRejected(f"the used release has the id `{used.id}`, not `{release}`")
+    charged = release_body_in(log.event(entry.charge_record))
+    used = require_author(used, charged.get("by", ""))
     ensure_within_reservation(log.state, entry, used)
     meaning = meaning_text(log.state, used)
     return log.append(ReleaseCommitted(log.timestamp, by, release, used.body, meaning))
@@ -196,8 +199,7 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     """Charge a release that has already happened; a repeated import returns its record."""
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        recorded = release_body_in(log.event(entry.request_record))
-        if encode_canonical(recorded) != encode_canonical(release.body):
+        if not is_same_request(log.event(entry.request_record), release):
             raise OperationRejected(
                 f"the id `{release.id}` was used for another release", "id-taken"
             )

@@ -25,6 +25,7 @@ from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
 from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
@@ -72,8 +73,11 @@ class DecisionPoint:
     def submit(
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
-        """Decide a release and charge it; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Decide a release and charge it; return the recorded decision for a repeated id.
+
+        `by` is the author of a release that states none, and must equal a stated author.
+        """
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=False), expected_policy
         )
@@ -82,14 +86,14 @@ class DecisionPoint:
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
         """Decide a release and hold its cost until it is committed, voided or expires."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=True), expected_policy
         )
 
-    def check(self, release: Release | Body) -> Decision:
+    def check(self, release: Release | Body, by: str = "") -> Decision:
         """Return the decision that `submit` would give now; write nothing."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
@@ -186,8 +190,11 @@ class DecisionPoint:
         *,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
-        """Charge a release that has already happened, regardless of the budgets."""
-        request = parse_request(release)
+        """Charge a release that has already happened, regardless of the budgets.
+
+        `by` is who imports it, and the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: commands.import_release(log, request, because, by), expected_policy
         )
@@ -229,8 +236,11 @@ class DecisionPoint:
         reserve: bool = False,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> Decision | Proposal:
-        """Propose a release; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Propose a release; return the recorded decision for a repeated id.
+
+        `by` proposes it, and is the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: proposal_commands.propose_release(log, request, by, reserve),
             expected_policy,

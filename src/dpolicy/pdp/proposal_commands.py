@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     Event,
     PolicyProposed,
@@ -20,7 +19,6 @@ from dpolicy.ledger.events import (
     RelabellingProposed,
     ReleaseProposed,
     VoidProposed,
-    release_body_in,
 )
 from dpolicy.pdp import commands, relabelling
 from dpolicy.pdp.journal import WriteTransaction
@@ -30,6 +28,7 @@ from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
     explain_verdict,
+    is_same_request,
     rejected_release_error,
 )
 from dpolicy.releases.body import release_from_body
@@ -47,8 +46,7 @@ def propose_release(
         return recorded
     earlier = log.state.newest_proposal("release", release.id)
     if earlier is not None:
-        proposed = release_body_in(log.event(earlier.number))
-        if encode_canonical(proposed) != encode_canonical(release.body):
+        if not is_same_request(log.event(earlier.number), release):
             raise OperationRejected(
                 f"the id `{release.id}` was used for another release", "id-taken"
             )
@@ -74,8 +72,7 @@ def propose_relabelling(log: WriteTransaction, release: Release, because: str, b
     relabelling.ensure_relabellable(log, release, because)
     earlier = log.state.newest_proposal("relabelling", release.id)
     if earlier is not None and earlier.open:
-        proposed = release_body_in(log.event(earlier.number))
-        if encode_canonical(proposed) == encode_canonical(release.body):
+        if is_same_request(log.event(earlier.number), release):
             return earlier
         raise OperationRejected(
             f"release `{release.id}` has another open correction, proposal {earlier.number}",

@@ -29,7 +29,13 @@ from dpolicy.errors import (
     ReleaseRejected,
 )
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
+from dpolicy.ledger.events import (
+    Event,
+    ReleaseDecided,
+    ReleaseImported,
+    event_author,
+    release_body_in,
+)
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body
@@ -106,7 +112,7 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
     """
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("the request of a release is neither decided nor imported")
-    if encode_canonical(event.body) != encode_canonical(release.body):
+    if not is_same_request(event, release):
         raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
     if isinstance(event, ReleaseImported):
         raise OperationRejected(
@@ -117,6 +123,23 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
             f"release `{release.id}` was voided; submit it under another id", "already-voided"
         )
     return Decision.from_json(json.loads(event.answer)).as_replay()
+
+
+def is_same_request(event: Event, release: Release) -> bool:
+    """Return whether a release is the one that an event records.
+
+    A request that names no author repeats the request of any author. Before version 0.3 an author
+    that was only an argument was recorded beside the body.
+    """
+    recorded = release_body_in(event)
+    authors = ("", recorded.get("by") or event_author(event))
+    return release.by in authors and _encode_without_author(recorded) == _encode_without_author(
+        release.body
+    )
+
+
+def _encode_without_author(body: Body) -> bytes:
+    return encode_canonical({key: value for key, value in body.items() if key != "by"})
 
 
 def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:

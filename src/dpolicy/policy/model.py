@@ -107,7 +107,8 @@ class LabelStatement:
 class Partition:
     """Dimension that splits privacy units into blocks: values, or a range of whole numbers.
 
-    Each member of the unit `of` has one value; the default is the smallest unit.
+    All data of one member of the entity `of` has one value, for all time. The default is the
+    smallest entity.
     """
 
     values: tuple[LocatedText, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -138,11 +138,14 @@ def load_policy(path: str | Path) -> CompiledPolicy:
 
 
 def compile_policy(
-    sources: Sequence[Source], default_leaks: Fraction = DEFAULT_LEAKS
+    sources: Sequence[Source],
+    default_leaks: Fraction = DEFAULT_LEAKS,
+    tolerated: Collection[str] = frozenset(),
 ) -> CompiledPolicy:
     """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error.
 
-    `default_leaks` is the share of δ for stated leaks in texts that state none.
+    `default_leaks` is the share of δ for stated leaks in texts that state none. An error with a
+    `tolerated` code is only a warning.
     """
     diagnostics = DiagnosticCollector()
     policy_set = parse_policies(sources, diagnostics, default_leaks)
@@ -152,7 +155,7 @@ def compile_policy(
     comparer = ScopeComparer(checked.vocabulary.schema)
     cumulative = _compile_section(checked, policy_set.policies, comparer, diagnostics)
     each_release = _compile_section(checked, policy_set.each_release, comparer, diagnostics)
-    if diagnostics.errors:
+    if any(error.code not in tolerated for error in diagnostics.errors):
         raise PolicyRejected(diagnostics.sorted_diagnostics)
     return CompiledPolicy(
         sources=tuple(sources),

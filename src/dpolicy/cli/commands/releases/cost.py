@@ -19,6 +19,7 @@ from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
 from dpolicy.privacy.cost_report import CostReport, report_costs, round_up_to_printed_float
+from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
@@ -120,7 +121,11 @@ def _costs(
         if name not in names:
             hint = suggest(name, names) or ""
             raise InvalidValue("P020", f"`{request.name}` names the unit `{name}`; {hint}")
-    relation = request.relation or units[names.index(stated)].relation
+    unit_relation = units[names.index(stated)].relation
+    problems = tuple(find_relation_problems(request.kind, request.relation, unit_relation))
+    if problems:
+        raise ReleaseRejected(problems).for_release(request.name)
+    relation = request.relation or unit_relation
     covers = compiled.vocabulary.covers if compiled else no_covers
     setting = GroupContext(units, request.additive, request.days_read, covers)
     place = names.index(stated)

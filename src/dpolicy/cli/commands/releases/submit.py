@@ -29,7 +29,7 @@ def command(
         decisions = []
         for release in requests:
             if dry_run:
-                decisions.append(point.check(release))
+                decisions.append(point.check(release, by))
             elif reserve:
                 decisions.append(point.reserve(release, by))
             else:
