@@ -57,7 +57,7 @@ def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
     must stay, because a predicate that fails denies a release even if it has no rule. An added rule
     can only deny more (theory 1.5), unless it is the first rule that covers a mechanism: an
     uncovered mechanism is denied. So added rules count as tightening only if some old rule covers
-    everything.
+    everything. Limits on the size of a release (R008) are not compared.
     """
     if old is None or _without_rules(old) != _without_rules(new):
         return False
