@@ -22,15 +22,18 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
+from dpolicy.pdp.advice import SubmittedOffer, add_advice, choose_offer
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
+from dpolicy.pdp.release_ids import id_taken_error
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    parse_request,
     recorded_decision,
     require_reservation,
 )
@@ -76,8 +79,25 @@ def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve:
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 1)
     event = release_decided_event(log, release, decision, by, reserve=reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
+
+
+def submit_offer(
+    log: WriteTransaction,
+    release: Release,
+    number: int,
+    by: str,
+    *,
+    new_id: str | None,
+    reserve: bool,
+) -> SubmittedOffer:
+    """Decide the changed release of a counter-offer, on the state that the offer is for."""
+    active_policy(log.state)
+    log.state.update_balances()
+    offered = parse_request(choose_offer(log.state, release, number, new_id))
+    return SubmittedOffer(offered.body, decide_release(log, offered, by, reserve=reserve))
 
 
 def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision | None:
@@ -85,7 +105,12 @@ def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision 
     entry = log.state.entries.get(release.id)
     if entry is None:
         return None
-    return recorded_decision(log.event(entry.request_record), entry.status, release)
+    event = log.event(entry.request_record)
+    decision = recorded_decision(log.state, event, entry.status, release)
+    if decision.allowed:
+        return decision
+    log.state.update_balances()
+    return add_advice(log.state, release, decision)
 
 
 def release_decided_event(
@@ -180,9 +205,7 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     if entry is not None:
         recorded = release_body_in(log.event(entry.request_record))
         if encode_canonical(recorded) != encode_canonical(release.body):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+            raise id_taken_error(log.state, release.id)
         if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(
                 f"release `{release.id}` was {entry.status}; import it under another id"

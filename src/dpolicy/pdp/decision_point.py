@@ -17,6 +17,7 @@ from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands
+from dpolicy.pdp.advice import SubmittedOffer, add_advice
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
@@ -81,9 +82,33 @@ class DecisionPoint:
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
-                return evaluate_release(state, request)
+                return add_advice(state, request, evaluate_release(state, request))
             event = read_event(self._journal.store, entry.request_record)
-            return recorded_decision(event, entry.status, request)
+            decision = recorded_decision(state, event, entry.status, request)
+            return add_advice(state, request, decision)
+
+    def submit_offer(
+        self,
+        release: Release | Body,
+        number: int,
+        by: str = "",
+        *,
+        new_id: str | None = None,
+        reserve: bool = False,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> SubmittedOffer:
+        """Submit counter-offer `number`, counted from 1, of a release that is denied now.
+
+        The offer is chosen and decided in one step, under `new_id` or an unused id. Every call
+        without `new_id` submits another release.
+        """
+        request = parse_request(release)
+        return self._write(
+            lambda log: commands.submit_offer(
+                log, request, number, by, new_id=new_id, reserve=reserve
+            ),
+            expected_policy,
+        )
 
     def submit_batch(
         self,

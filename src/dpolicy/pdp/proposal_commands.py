@@ -22,8 +22,10 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.pdp import commands
+from dpolicy.pdp.advice import add_advice
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
+from dpolicy.pdp.release_ids import id_taken_error
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
@@ -47,9 +49,7 @@ def propose_release(
     if earlier is not None:
         proposed = release_body_in(log.event(earlier.number))
         if encode_canonical(proposed) != encode_canonical(release.body):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+            raise id_taken_error(log.state, release.id)
         if not earlier.open:
             raise rejected_release_error(release.id)
         return earlier
@@ -124,9 +124,10 @@ def _approve_release(
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)
     event = commands.release_decided_event(log, release, decision, by, reserve=proposed.reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(answer)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
 
 
 def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:

@@ -29,6 +29,7 @@ from dpolicy.errors import (
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
 from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
+from dpolicy.pdp.release_ids import id_taken_error
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
@@ -91,7 +92,7 @@ def active_policy(state: LedgerState) -> EnforcedPolicy:
     return state.enforced
 
 
-def recorded_decision(event: Event, status: str, release: Release) -> Decision:
+def recorded_decision(state: LedgerState, event: Event, status: str, release: Release) -> Decision:
     """Return the decision of an event as a replay.
 
     Raise `OperationRejected` if the release differs from the recorded one, was imported or voided.
@@ -99,7 +100,7 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("the request of a release is neither decided nor imported")
     if encode_canonical(event.body) != encode_canonical(release.body):
-        raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
+        raise id_taken_error(state, release.id)
     if isinstance(event, ReleaseImported):
         raise OperationRejected(
             f"release `{release.id}` was imported and is already charged", "already-imported"

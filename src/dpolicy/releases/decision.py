@@ -72,7 +72,8 @@ class Decision:
     """The decision on a release: the answer to the client, which the ledger records.
 
     `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
-    was recorded for an earlier request with the same id.
+    was recorded for an earlier request with the same id. `counter_offers` are advice: the ledger
+    records their outline, an answer has them complete and up to date, and equality ignores them.
     """
 
     release: str
@@ -81,7 +82,7 @@ class Decision:
     reasons: tuple[Reason, ...]
     uncovered: tuple[str, ...] = ()
     predicate_errors: tuple[str, ...] = ()
-    counter_offers: tuple[Mapping[str, Any], ...] = ()
+    counter_offers: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     sequence: int | None = None
     replayed: bool = False
 

@@ -7,14 +7,21 @@ from typing import Any
 
 import click
 
+from dpolicy.cli.output.offer_text import offer_text
+from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision, Reason
 
 #: Symbol of each notion in which a budget is stated.
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
 
 
-def print_decision(decision: Decision) -> None:
-    """Print a decision with its reasons and counter-offers."""
+def print_decision(
+    decision: Decision, body: Body | None = None, command: str = "dpolicy submit FILE"
+) -> None:
+    """Print a decision with its reasons and counter-offers.
+
+    `body` is the release and `command` submits it; the offers name its values and the command.
+    """
     word, colour = ("allowed", "green") if decision.allowed else ("denied", "red")
     replayed = "  (recorded decision)" if decision.replayed else ""
     click.echo(f"{click.style(word, fg=colour)}  {decision.release}{replayed}")
@@ -24,8 +31,11 @@ def print_decision(decision: Decision) -> None:
         click.echo(f"  {error}")
     for reason in decision.reasons:
         click.echo(f"  {_reason_text(reason)}")
-    for offer in decision.counter_offers:
-        click.echo(f"  would be allowed with: {_offer_text(offer)}")
+    if decision.counter_offers:
+        click.echo("  would be allowed with:")
+    for number, offer in enumerate(decision.counter_offers, 1):
+        submit = f"   (submit with: {command} --offer {number})" if "release" in offer else ""
+        click.echo(f"  {number}  {offer_text(offer, body)}{submit}")
 
 
 def _reason_text(reason: Reason) -> str:
@@ -66,8 +76,3 @@ def _limit_text(budget: Mapping[str, Any] | str, digits: int) -> str:
 def _amount_text(displayed_loss: Mapping[str, Any], digits: int) -> str:
     values = [value for key, value in displayed_loss.items() if key != "delta"]
     return ", ".join("∞" if value is None else f"{value:.{digits}g}" for value in values)
-
-
-def _offer_text(offer: Mapping[str, Any]) -> str:
-    detail = next(value for key, value in offer.items() if key != "change")
-    return f"{offer['change']} {detail}"

@@ -1,0 +1,202 @@
+"""Least noise: the noise per mechanism, of least total variance, with which a release fits.
+
+The search adds the limits of the rules that a candidate exceeds, at the block where it exceeds
+them, solves the noise program for all limits so far, and decides the result again. The power with
+which a loss falls as noise grows is measured, because only for Gaussian noise is it always 2. A
+bisection through `decide` ends the search, so the result is allowed whatever the program assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpolicy.balances.enforced_policy import EnforcedSection
+from dpolicy.decisions.decide import RuleChecks, Verdict, match_mechanisms
+from dpolicy.decisions.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
+from dpolicy.decisions.resolution import ResolvedMechanism
+from dpolicy.decisions.trials import Trials
+from dpolicy.privacy.loss import INFINITE
+from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.releases.body import Body
+from dpolicy.releases.edits import has_noise, noise_variance, with_noise_factors
+from dpolicy.releases.regions import Point, Region
+
+#: Largest number of noise programs that the search solves.
+MAX_PROGRAMS = 10
+
+#: Largest number of decisions of the bisection at the end.
+MAX_BISECTIONS = 14
+
+#: Factor of noise over which the power of a loss is measured.
+_PROBE = 1.05
+
+#: Logarithm of a factor that counts as no change, and of a change that ends the search.
+_SMALLEST, _CONVERGED = 5e-4, 2e-4
+
+#: Largest number of limits in a program.
+_MAX_LIMITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A certificate of a rule that a release must not exceed at a block; `room` is in quanta."""
+
+    section: EnforcedSection
+    number: int
+    point: Point | None
+    cutoff: int
+    column: int
+    room: int
+
+
+def find_least_noise(trials: Trials, body: Body) -> Body | None:
+    """Return the denied release with the noise of least total variance that is allowed.
+
+    Return None if the search does not reach an allowed release. Mechanisms that add nothing to an
+    exceeded rule keep their noise.
+    """
+    scalable = np.array([has_noise(request) for request in body["mechanisms"]])
+    x = np.zeros(len(scalable))
+    limits: dict[tuple[bool, int, Point | None, int], _Limit] = {}
+    for _ in range(MAX_PROGRAMS):
+        trial = trials.decide(_scale(body, x))
+        if trial is None:
+            return None
+        for limit in _exceeded_limits(trial.verdict):
+            is_per_release = limit.section is trials.enforced.each_release
+            key = (is_per_release, limit.number, limit.point, limit.column)
+            limits.setdefault(key, limit)
+        if not 0 < len(limits) <= _MAX_LIMITS:
+            return None
+        better = _solve(trials, body, x, scalable, list(limits.values()))
+        if better is None:
+            return None
+        change, x = float(np.abs(better - x).max()), better
+        if change < _CONVERGED:
+            break
+    return _bisect(trials, body, x)
+
+
+def _scale(body: Body, x: Vector) -> Body:
+    factors = np.where(x < _SMALLEST, 1.0, np.exp(x))
+    return with_noise_factors(body, [float(factor) for factor in factors])
+
+
+def _exceeded_limits(verdict: Verdict) -> Iterator[_Limit]:
+    for checks in verdict.checks:
+        for position in np.flatnonzero(~checks.holds).tolist():
+            yield from _limits_at(checks, position)
+
+
+def _limits_at(checks: RuleChecks, position: int) -> Iterator[_Limit]:
+    """Yield the limits that an exceeded rule sets at its tightest block.
+
+    If one certificate is enough, it is the one that needs the smallest reduction of the cost.
+    """
+    number = int(checks.rule_numbers[position])
+    spent, cost = checks.spent[position], checks.cost[position]
+    point: Point | None = None
+    if position in checks.tightest_cells:
+        point, spent = checks.tightest_cells[position].first_block
+    bounds = checks.section.bounds_for(np.array([number]))
+    room = bounds.maximum[0] - spent
+    usable = [
+        column
+        for column in range(len(room) - 1)
+        if room[column] > 0 and cost[column] < INFINITE and bounds.maximum[0][column] < INFINITE
+    ]
+    if bounds.require_all[0]:
+        columns = [column for column in usable if cost[column] > room[column]]
+    else:
+        columns = sorted(usable, key=lambda column: -room[column] / max(cost[column], 1))[:1]
+    for column in columns:
+        yield _Limit(checks.section, number, point, checks.cutoff, column, int(room[column]))
+
+
+def _solve(
+    trials: Trials, body: Body, x: Vector, scalable: Vector, limits: Sequence[_Limit]
+) -> Vector | None:
+    """Return better logarithms of the factors, from losses and powers measured at `x`."""
+    probe = np.where(scalable, x + np.log(_PROBE), x)
+    here, there = trials.resolve(_scale(body, x)), trials.resolve(_scale(body, probe))
+    if here is None or there is None:
+        return None
+    shares, powers = [], []
+    for limit in limits:
+        near, far = _losses_to_limit(limit, here), _losses_to_limit(limit, there)
+        room = limit.room - near[~scalable].sum()
+        if room <= 0:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            power = np.where(far > 0, np.log(near / far) / np.log(_PROBE), 0.0)
+        power = np.clip(power, 0.2, 4.0)
+        shares.append(near / room * np.exp(power * x))
+        powers.append(power)
+    touched = scalable & (np.array(shares) > 0).any(axis=0)
+    if not touched.any():
+        return None
+    variances = np.array([noise_variance(request["mechanism"]) for request in body["mechanisms"]])
+    program = NoiseProgram(
+        variances[touched], np.array(shares)[:, touched], np.array(powers)[:, touched]
+    )
+    best = program.minimise()
+    if best is None:
+        return None
+    solution = np.zeros(len(x))
+    solution[touched] = np.where(best < _SMALLEST, 0.0, best)
+    return solution
+
+
+def _losses_to_limit(limit: _Limit, mechanisms: Sequence[ResolvedMechanism]) -> Vector:
+    """Return what each mechanism adds to the loss that a limit bounds, in quanta."""
+    section, number = limit.section, np.array([limit.number])
+    matches, _ = match_mechanisms(section, mechanisms)
+    unit = int(section.unit_positions(number)[0])
+    losses = np.zeros(len(mechanisms))
+    for position, (mechanism, match) in enumerate(zip(mechanisms, matches, strict=True)):
+        if match is None or limit.number not in section.compiled.index.rules_for_match(match):
+            continue
+        if _touches(limit, mechanism.region):
+            row: LossArray = mechanism.costs[unit]
+            losses[position] = float(row[limit.column])
+    return losses
+
+
+def _touches(limit: _Limit, region: Region | None) -> bool:
+    """Return whether a mechanism is charged at the block of a limit."""
+    if not limit.point or region is None:
+        return True
+    blocks = limit.section.granularities.blocks(region, limit.number, limit.cutoff)
+    return any(
+        all(low <= value < high for value, (low, high) in zip(limit.point, box, strict=True))
+        for box in blocks.boxes
+    )
+
+
+def _bisect(trials: Trials, body: Body, x: Vector) -> Body | None:
+    """Return the allowed release of least noise on the line from the stated noise through `x`.
+
+    The search starts at `x` with small steps, because `x` is close to the border.
+    """
+    low, high, step, part = 0.0, math.inf, 0.002, 1.0
+    allowed: Body | None = None
+    for _ in range(MAX_BISECTIONS):
+        if float((part * x).max()) > MAX_LOG_FACTOR:
+            break
+        changed = _scale(body, part * x)
+        if trials.is_allowed(changed):
+            allowed, high = changed, part
+        else:
+            low = part
+        if low == 0.0 or high == math.inf:
+            part = max(part * (1 - step), 0.0) if high < math.inf else part * (1 + step)
+            step = min(step * 4, 0.5)
+        else:
+            part = (low + high) / 2
+        if float(((high - low) * x).max()) < _SMALLEST / 2:
+            break
+    return allowed
