@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.decisions.decide import RuleChecks, Verdict, match_mechanisms
 from dpolicy.decisions.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
 from dpolicy.decisions.resolution import ResolvedMechanism
-from dpolicy.decisions.trials import Trials
+from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.body import Body
@@ -35,25 +36,32 @@ MAX_BISECTIONS = 14
 _PROBE = 1.05
 
 #: Logarithm of a factor that counts as no change, and of a change that ends the search.
-_SMALLEST, _CONVERGED = 5e-4, 2e-4
+_SMALLEST, _CONVERGED = 5e-4, 1e-3
 
 #: Largest number of limits in a program.
 _MAX_LIMITS = 64
 
+Mask = NDArray[np.bool_]
+Matrix = NDArray[np.float64]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """A certificate of a rule that a release must not exceed at a block; `room` is in quanta."""
+    """The room that a rule leaves at a block, in quanta of each certificate.
+
+    `columns` are the certificates that can bound a release; one is enough unless `require_all`.
+    """
 
     section: EnforcedSection
     number: int
     point: Point | None
     cutoff: int
-    column: int
-    room: int
+    room: LossArray
+    columns: tuple[int, ...]
+    require_all: bool
 
 
-def find_least_noise(trials: Trials, body: Body) -> Body | None:
+def find_least_noise(trials: DecisionTrials, body: Body) -> Body | None:
     """Return the denied release with the noise of least total variance that is allowed.
 
     Return None if the search does not reach an allowed release. Mechanisms that add nothing to an
@@ -61,15 +69,14 @@ def find_least_noise(trials: Trials, body: Body) -> Body | None:
     """
     scalable = np.array([has_noise(request) for request in body["mechanisms"]])
     x = np.zeros(len(scalable))
-    limits: dict[tuple[bool, int, Point | None, int], _Limit] = {}
+    limits: dict[tuple[bool, int, Point | None], _Limit] = {}
     for _ in range(MAX_PROGRAMS):
         trial = trials.decide(_scale(body, x))
         if trial is None:
             return None
         for limit in _exceeded_limits(trial.verdict):
             is_per_release = limit.section is trials.enforced.each_release
-            key = (is_per_release, limit.number, limit.point, limit.column)
-            limits.setdefault(key, limit)
+            limits.setdefault((is_per_release, limit.number, limit.point), limit)
         if not 0 < len(limits) <= _MAX_LIMITS:
             return None
         better = _solve(trials, body, x, scalable, list(limits.values()))
@@ -89,36 +96,25 @@ def _scale(body: Body, x: Vector) -> Body:
 def _exceeded_limits(verdict: Verdict) -> Iterator[_Limit]:
     for checks in verdict.checks:
         for position in np.flatnonzero(~checks.holds).tolist():
-            yield from _limits_at(checks, position)
+            yield _limit_at(checks, position)
 
 
-def _limits_at(checks: RuleChecks, position: int) -> Iterator[_Limit]:
-    """Yield the limits that an exceeded rule sets at its tightest block.
-
-    If one certificate is enough, it is the one that needs the smallest reduction of the cost.
-    """
-    number = int(checks.rule_numbers[position])
-    spent, cost = checks.spent[position], checks.cost[position]
+def _limit_at(checks: RuleChecks, position: int) -> _Limit:
+    """Return the limit that an exceeded rule sets at its tightest block."""
+    number, spent = int(checks.rule_numbers[position]), checks.spent[position]
     point: Point | None = None
     if position in checks.tightest_cells:
         point, spent = checks.tightest_cells[position].first_block
     bounds = checks.section.bounds_for(np.array([number]))
-    room = bounds.maximum[0] - spent
-    usable = [
-        column
-        for column in range(len(room) - 1)
-        if room[column] > 0 and cost[column] < INFINITE and bounds.maximum[0][column] < INFINITE
-    ]
-    if bounds.require_all[0]:
-        columns = [column for column in usable if cost[column] > room[column]]
-    else:
-        columns = sorted(usable, key=lambda column: -room[column] / max(cost[column], 1))[:1]
-    for column in columns:
-        yield _Limit(checks.section, number, point, checks.cutoff, column, int(room[column]))
+    maximum, require_all = bounds.maximum[0], bool(bounds.require_all[0])
+    room = maximum - spent
+    bounded = np.flatnonzero((maximum < INFINITE)[:-1] & ((room[:-1] > 0) | require_all))
+    columns = tuple(bounded.tolist())
+    return _Limit(checks.section, number, point, checks.cutoff, room, columns, require_all)
 
 
 def _solve(
-    trials: Trials, body: Body, x: Vector, scalable: Vector, limits: Sequence[_Limit]
+    trials: DecisionTrials, body: Body, x: Vector, scalable: Mask, limits: Sequence[_Limit]
 ) -> Vector | None:
     """Return better logarithms of the factors, from losses and powers measured at `x`."""
     probe = np.where(scalable, x + np.log(_PROBE), x)
@@ -128,22 +124,23 @@ def _solve(
     shares, powers = [], []
     for limit in limits:
         near, far = _losses_to_limit(limit, here), _losses_to_limit(limit, there)
-        room = limit.room - near[~scalable].sum()
-        if room <= 0:
+        columns = _choose_columns(limit, near)
+        if not columns:
             return None
-        with np.errstate(divide="ignore", invalid="ignore"):
-            power = np.where(far > 0, np.log(near / far) / np.log(_PROBE), 0.0)
-        power = np.clip(power, 0.2, 4.0)
-        shares.append(near / room * np.exp(power * x))
-        powers.append(power)
+        for column in columns:
+            room = limit.room[column] - near[~scalable, column].sum()
+            if room <= 0:
+                return None
+            power = _measure_power(near[:, column], far[:, column])
+            shares.append(near[:, column] / room * np.exp(power * x))
+            powers.append(power)
     touched = scalable & (np.array(shares) > 0).any(axis=0)
     if not touched.any():
         return None
     variances = np.array([noise_variance(request["mechanism"]) for request in body["mechanisms"]])
-    program = NoiseProgram(
+    best = NoiseProgram(
         variances[touched], np.array(shares)[:, touched], np.array(powers)[:, touched]
-    )
-    best = program.minimise()
+    ).minimise()
     if best is None:
         return None
     solution = np.zeros(len(x))
@@ -151,18 +148,34 @@ def _solve(
     return solution
 
 
-def _losses_to_limit(limit: _Limit, mechanisms: Sequence[ResolvedMechanism]) -> Vector:
-    """Return what each mechanism adds to the loss that a limit bounds, in quanta."""
-    section, number = limit.section, np.array([limit.number])
+def _choose_columns(limit: _Limit, losses: Matrix) -> tuple[int, ...]:
+    """Return the certificates that must hold: all of them, or the one that is least used."""
+    total = losses.sum(axis=0)
+    usable = tuple(column for column in limit.columns if total[column] < INFINITE)
+    if limit.require_all:
+        return usable if len(usable) == len(limit.columns) else ()
+    return tuple(sorted(usable, key=lambda column: total[column] / limit.room[column])[:1])
+
+
+def _measure_power(near: Vector, far: Vector) -> Vector:
+    """Return the power with which each loss falls from `near` to `far` as noise grows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = np.where(far > 0, np.log(near / far) / np.log(_PROBE), 0.0)
+    measured: Vector = np.clip(power, 0.2, 4.0)
+    return measured
+
+
+def _losses_to_limit(limit: _Limit, mechanisms: Sequence[ResolvedMechanism]) -> Matrix:
+    """Return the loss that each mechanism adds at a limit: mechanisms × certificates."""
+    section = limit.section
     matches, _ = match_mechanisms(section, mechanisms)
-    unit = int(section.unit_positions(number)[0])
-    losses = np.zeros(len(mechanisms))
+    unit = int(section.unit_positions(np.array([limit.number]))[0])
+    losses = np.zeros((len(mechanisms), len(limit.room)))
     for position, (mechanism, match) in enumerate(zip(mechanisms, matches, strict=True)):
         if match is None or limit.number not in section.compiled.index.rules_for_match(match):
             continue
         if _touches(limit, mechanism.region):
-            row: LossArray = mechanism.costs[unit]
-            losses[position] = float(row[limit.column])
+            losses[position] = mechanism.costs[unit]
     return losses
 
 
@@ -177,7 +190,7 @@ def _touches(limit: _Limit, region: Region | None) -> bool:
     )
 
 
-def _bisect(trials: Trials, body: Body, x: Vector) -> Body | None:
+def _bisect(trials: DecisionTrials, body: Body, x: Vector) -> Body | None:
     """Return the allowed release of least noise on the line from the stated noise through `x`.
 
     The search starts at `x` with small steps, because `x` is close to the border.
@@ -197,6 +210,6 @@ def _bisect(trials: Trials, body: Body, x: Vector) -> Body | None:
             step = min(step * 4, 0.5)
         else:
             part = (low + high) / 2
-        if float(((high - low) * x).max()) < _SMALLEST / 2:
+        if (high - low) * float(x.max()) < _SMALLEST / 2:
             break
     return allowed

@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 MAX_LOG_FACTOR = math.log(1000)
 
 #: Relative distance to the minimum at which the barrier method stops.
-PRECISION = 1e-7
+PRECISION = 1e-5
 
 _BARRIER_STEPS, _NEWTON_STEPS, _HALVINGS = 12, 40, 40
 
@@ -43,7 +43,7 @@ class NoiseProgram:
         x = self._feasible_start()
         if x is None:
             return None
-        weights = self.variances / max(float(self.variances.sum()), 1e-300)
+        weights = self.variances / max(float(self.variances @ np.exp(2 * x)), 1e-300)
         sharpness = 1.0
         for _ in range(_BARRIER_STEPS):
             for _ in range(_NEWTON_STEPS):
@@ -56,13 +56,13 @@ class NoiseProgram:
             gap = (len(self.shares) + 2 * len(x)) / sharpness
             if gap < PRECISION * float(weights @ np.exp(2 * x)):
                 break
-            sharpness *= 10
+            sharpness *= 20
         return x
 
     def _feasible_start(self) -> Vector | None:
-        """Return equal factors within all limits, not at the border."""
+        """Return equal factors well within all limits: near the border, steps are short."""
         x = np.full(len(self.variances), 1e-3)
-        while (self.losses(x) >= 1 - 1e-6).any():
+        while (self.losses(x) >= 0.5).any():
             x = x * 1.2 + 0.02
             if x[0] >= MAX_LOG_FACTOR:
                 return None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.decisions.counter_offers import MAX_OFFER_MECHANISMS
 from dpolicy.decisions.least_noise import find_least_noise
-from dpolicy.decisions.trials import Trials
+from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.edits import (
     changed_parameters,
@@ -62,18 +63,20 @@ class Offer:
 
 
 def complete_offers(
-    trials: Trials, body: Body, outlines: tuple[Mapping[str, Any], ...]
+    trials: DecisionTrials, body: Body, outlines: tuple[Mapping[str, Any], ...]
 ) -> tuple[Offer, ...]:
     """Return complete offers for a denied release, least change first.
 
     `outlines` are the recorded counter-offers of the release on the same balances.
     """
+    if len(body["mechanisms"]) > MAX_OFFER_MECHANISMS:
+        return ()
     scaled = [_complete_factor(trials, body, o) for o in outlines if "factor" in o]
     reduced = [_complete_omission(body, o) for o in outlines if "factor" not in o]
     return (*_least_noise_offers(trials, body, scaled), *scaled, *reduced)
 
 
-def _least_noise_offers(trials: Trials, body: Body, scaled: list[Offer]) -> Iterator[Offer]:
+def _least_noise_offers(trials: DecisionTrials, body: Body, scaled: list[Offer]) -> Iterator[Offer]:
     """Yield the offer of least noise if it saves variance compared with scaling everything."""
     if scaled and len(body["mechanisms"]) == 1:
         return
@@ -87,7 +90,7 @@ def _least_noise_offers(trials: Trials, body: Body, scaled: list[Offer]) -> Iter
         yield Offer({"change": LEAST_NOISE}, changed)
 
 
-def _complete_factor(trials: Trials, body: Body, outline: Mapping[str, Any]) -> Offer:
+def _complete_factor(trials: DecisionTrials, body: Body, outline: Mapping[str, Any]) -> Offer:
     """Complete an offer of more noise; use short parameters if they are allowed too."""
     exact = with_more_noise(body, Fraction(repr(outline["factor"]))) or body
     short = with_rounded_noise(exact)

@@ -18,7 +18,7 @@ MAX_TRIALS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DecisionTrial:
     """A changed release, with its resolved mechanisms and the verdict on it."""
 
     body: Body
@@ -27,7 +27,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Trials:
+class DecisionTrials:
     """Policy and balances against which changed releases are decided, and the remaining trials."""
 
     enforced: EnforcedPolicy
@@ -35,7 +35,7 @@ class Trials:
     today: int
     remaining: int = MAX_TRIALS
 
-    def decide(self, body: Body) -> Trial | None:
+    def decide(self, body: Body) -> DecisionTrial | None:
         """Decide a changed release; None if it is not valid or no trial remains."""
         if self.remaining <= 0:
             return None
@@ -47,7 +47,7 @@ class Trials:
             verdict = decide(self.enforced, self.balances, mechanisms, self.today)
         except InvalidValue:
             return None
-        return Trial(body, mechanisms, verdict)
+        return DecisionTrial(body, mechanisms, verdict)
 
     def is_allowed(self, body: Body) -> bool:
         """Return whether a changed release would be allowed; False if no trial remains."""

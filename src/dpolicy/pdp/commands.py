@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
 from dpolicy.ledger.canonical import encode_canonical
@@ -22,17 +23,18 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
-from dpolicy.pdp.advice import SubmittedOffer, add_advice, choose_offer
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
-from dpolicy.pdp.release_ids import id_taken_error
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
+    choose_offer,
     decide_mechanisms,
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    id_taken_error,
     parse_request,
     recorded_decision,
     require_reservation,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
@@ -17,12 +18,16 @@ from dpolicy.ledger.events import Event
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands
-from dpolicy.pdp.advice import SubmittedOffer, add_advice
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.conflicts import find_conflicts
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
-from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
+from dpolicy.pdp.request_evaluation import (
+    add_advice,
+    evaluate_release,
+    parse_request,
+    recorded_decision,
+)
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision

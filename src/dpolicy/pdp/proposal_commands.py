@@ -22,14 +22,14 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.pdp import commands
-from dpolicy.pdp.advice import add_advice
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
-from dpolicy.pdp.release_ids import id_taken_error
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
     decide_mechanisms,
     explain_verdict,
+    id_taken_error,
     rejected_release_error,
 )
 from dpolicy.releases.body import release_from_body

@@ -50,7 +50,7 @@ def command(
         with open_decision_point(ledger) as point:
             submitted = point.submit_offer(requests[0], offer, by, new_id=new_id, reserve=reserve)
         if format_ == "json":
-            print_json({**submitted.decision.as_json(), "submitted": submitted.as_json()})
+            print_json(submitted.as_json())
         else:
             print_submitted_offer(requests[0].body, submitted.body)
             print_decision(submitted.decision, submitted.body)

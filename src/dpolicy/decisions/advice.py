@@ -1,0 +1,69 @@
+"""Advice on a denial: what the author can change. It is returned to the author and not recorded.
+
+The ledger records a denial with its counter-offers in outline. The advice is computed from the
+balances at the time of the answer, also for a repeated request, so that its offers are true now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpolicy.decisions.counter_offers import find_counter_offers
+from dpolicy.decisions.offers import MAX_COMPLETE_OFFERS, Offer, complete_offers, to_json
+from dpolicy.decisions.trials import DecisionTrials
+from dpolicy.releases.body import Body
+from dpolicy.releases.decision import Decision
+
+#: `change` of the offer for a denied release that would be allowed now.
+NEW_ID = "choose a new id"
+
+#: Counter-offers as the ledger records them.
+Outlines = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedOffer:
+    """The changed release of an offer, as it was submitted, and the decision on it."""
+
+    body: Body
+    decision: Decision
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the decision as a JSON object, with the release under `submitted`."""
+        return {**self.decision.as_json(), "submitted": to_json(self.body)}
+
+
+def advise(trials: DecisionTrials, body: Body, decision: Decision, new_id: str) -> Decision:
+    """Return a denial with complete counter-offers under `new_id`."""
+    outlines = None if decision.replayed else decision.counter_offers
+    offers = find_offers(trials, body, outlines)
+    complete = tuple(
+        offer.as_json(body, new_id if number < MAX_COMPLETE_OFFERS else None)
+        for number, offer in enumerate(offers)
+    )
+    return replace(decision, counter_offers=complete)
+
+
+def find_offers(
+    trials: DecisionTrials, body: Body, outlines: Outlines | None = None
+) -> tuple[Offer, ...]:
+    """Return the offers for a release that the policy denies now, least change first.
+
+    `outlines` are its counter-offers on these balances, if they are known. A release that would be
+    allowed now has one offer: the same release under a new id.
+    """
+    trial = trials.decide(body)
+    if trial is None:
+        return ()
+    verdict = trial.verdict
+    if verdict.allowed:
+        return (Offer({"change": NEW_ID}, body),)
+    if verdict.predicate_errors or verdict.uncovered:
+        return ()
+    if outlines is None:
+        outlines = find_counter_offers(
+            trials.enforced, trials.balances, trials.today, body, verdict
+        )
+    return complete_offers(trials, body, outlines)
