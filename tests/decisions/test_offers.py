@@ -15,6 +15,7 @@ from dpolicy.decisions import trials
 from dpolicy.decisions.trials import MAX_TRIALS
 from dpolicy.errors import OperationRejected
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import decision_trials
 from dpolicy.releases.edits import total_variance, with_more_noise
 from dpolicy.releases.release_parser import release_from_plain
 
@@ -152,10 +153,10 @@ def test_an_offer_that_does_not_exist_is_refused() -> None:
 
 SIGMAS = st.sampled_from(("0.4", "0.7", "1", "3", "9"))
 REQUESTS = st.lists(st.tuples(SIGMAS, st.booleans()), min_size=2, max_size=2)
-GRID = [Fraction(n, 100) for n in (*range(100, 200, 4), *range(200, 520, 10))]
+GRID = [Fraction(n, 100) for n in (*range(100, 200, 6), *range(200, 520, 20))]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(REQUESTS, st.sampled_from((None, "2", "8")))
 def test_the_least_noise_is_that_of_a_grid_search(
     requests: list[tuple[str, bool]], earlier: str | None
@@ -167,16 +168,16 @@ def test_the_least_noise_is_that_of_a_grid_search(
     decision = point.check(request)
     if decision.allowed:
         return
-    best = smallest_total_variance(
-        request, lambda changed: point.check({**changed, "release": "grid"}).allowed, GRID
-    )
+    decider = point.read_state(decision_trials)
+    decider.remaining = len(GRID) ** 2
+    best = smallest_total_variance(request, decider.is_allowed, GRID)
     if best is None:
         return
     offer = offered_body(best_offer(point, request))
-    assert total_variance(offer) <= float(best) * 1.02
+    assert total_variance(offer) <= float(best) * 1.001
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(

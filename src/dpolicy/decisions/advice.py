@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpolicy.decisions.causes import find_causes
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.offers import MAX_COMPLETE_OFFERS, Offer, complete_offers, to_json
-from dpolicy.decisions.trials import DecisionTrials
+from dpolicy.decisions.trials import DecisionTrial, DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 
@@ -36,28 +37,37 @@ class SubmittedOffer:
 
 
 def advise(trials: DecisionTrials, body: Body, decision: Decision, new_id: str) -> Decision:
-    """Return a denial with complete counter-offers under `new_id`."""
-    outlines = None if decision.replayed else decision.counter_offers
-    offers = find_offers(trials, body, outlines)
-    complete = tuple(
-        offer.as_json(body, new_id if number < MAX_COMPLETE_OFFERS else None)
-        for number, offer in enumerate(offers)
-    )
-    return replace(decision, counter_offers=complete)
-
-
-def find_offers(
-    trials: DecisionTrials, body: Body, outlines: Outlines | None = None
-) -> tuple[Offer, ...]:
-    """Return the offers for a release that the policy denies now, least change first.
-
-    `outlines` are its counter-offers on these balances, if they are known. A release that would be
-    allowed now has one offer: the same release under a new id.
-    """
+    """Return a denial with the causes of its reasons and complete offers under `new_id`."""
     trial = trials.decide(body)
     if trial is None:
-        return ()
-    verdict = trial.verdict
+        return replace(decision, counter_offers=())
+    outlines = None if decision.replayed else decision.counter_offers
+    complete = tuple(
+        offer.as_json(body, new_id if number < MAX_COMPLETE_OFFERS else None)
+        for number, offer in enumerate(_find_offers(trials, trial, outlines))
+    )
+    causes = find_causes(trials, body, trial.verdict)
+    reasons = tuple(
+        replace(reason, cause=causes.get((reason.rule, reason.unit, reason.each_release), ""))
+        for reason in decision.reasons
+    )
+    return replace(decision, reasons=reasons, counter_offers=complete)
+
+
+def find_offers(trials: DecisionTrials, body: Body) -> tuple[Offer, ...]:
+    """Return the offers for a release that the policy denies now, least change first.
+
+    A release that would be allowed now has one offer: the same release under a new id.
+    """
+    trial = trials.decide(body)
+    return () if trial is None else _find_offers(trials, trial, None)
+
+
+def _find_offers(
+    trials: DecisionTrials, trial: DecisionTrial, outlines: Outlines | None
+) -> tuple[Offer, ...]:
+    """Return the offers; `outlines` are the counter-offers on these balances, if known."""
+    body, verdict = trial.body, trial.verdict
     if verdict.allowed:
         return (Offer({"change": NEW_ID}, body),)
     if verdict.predicate_errors or verdict.uncovered:

@@ -9,22 +9,20 @@ bisection through `decide` ends the search, so the result is allowed whatever th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.enforced_policy import EnforcedSection
-from dpolicy.decisions.decide import RuleChecks, Verdict, match_mechanisms
+from dpolicy.decisions.decide import match_mechanisms
+from dpolicy.decisions.limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.body import Body
 from dpolicy.releases.edits import has_noise, noise_variance, with_noise_factors
-from dpolicy.releases.regions import Point, Region
+from dpolicy.releases.regions import Point
 
 #: Largest number of noise programs that the search solves.
 MAX_PROGRAMS = 10
@@ -45,22 +43,6 @@ Mask = NDArray[np.bool_]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Limit:
-    """The room that a rule leaves at a block, in quanta of each certificate.
-
-    `columns` are the certificates that can bound a release; one is enough unless `require_all`.
-    """
-
-    section: EnforcedSection
-    number: int
-    point: Point | None
-    cutoff: int
-    room: LossArray
-    columns: tuple[int, ...]
-    require_all: bool
-
-
 def find_least_noise(trials: DecisionTrials, body: Body) -> Body | None:
     """Return the denied release with the noise of least total variance that is allowed.
 
@@ -69,12 +51,12 @@ def find_least_noise(trials: DecisionTrials, body: Body) -> Body | None:
     """
     scalable = np.array([has_noise(request) for request in body["mechanisms"]])
     x = np.zeros(len(scalable))
-    limits: dict[tuple[bool, int, Point | None], _Limit] = {}
+    limits: dict[tuple[bool, int, Point | None], RuleLimit] = {}
     for _ in range(MAX_PROGRAMS):
         trial = trials.decide(_scale(body, x))
         if trial is None:
             return None
-        for limit in _exceeded_limits(trial.verdict):
+        for limit in exceeded_limits(trial.verdict):
             is_per_release = limit.section is trials.enforced.each_release
             limits.setdefault((is_per_release, limit.number, limit.point), limit)
         if not 0 < len(limits) <= _MAX_LIMITS:
@@ -93,28 +75,8 @@ def _scale(body: Body, x: Vector) -> Body:
     return with_noise_factors(body, [float(factor) for factor in factors])
 
 
-def _exceeded_limits(verdict: Verdict) -> Iterator[_Limit]:
-    for checks in verdict.checks:
-        for position in np.flatnonzero(~checks.holds).tolist():
-            yield _limit_at(checks, position)
-
-
-def _limit_at(checks: RuleChecks, position: int) -> _Limit:
-    """Return the limit that an exceeded rule sets at its tightest block."""
-    number, spent = int(checks.rule_numbers[position]), checks.spent[position]
-    point: Point | None = None
-    if position in checks.tightest_cells:
-        point, spent = checks.tightest_cells[position].first_block
-    bounds = checks.section.bounds_for(np.array([number]))
-    maximum, require_all = bounds.maximum[0], bool(bounds.require_all[0])
-    room = maximum - spent
-    bounded = np.flatnonzero((maximum < INFINITE)[:-1] & ((room[:-1] > 0) | require_all))
-    columns = tuple(bounded.tolist())
-    return _Limit(checks.section, number, point, checks.cutoff, room, columns, require_all)
-
-
 def _solve(
-    trials: DecisionTrials, body: Body, x: Vector, scalable: Mask, limits: Sequence[_Limit]
+    trials: DecisionTrials, body: Body, x: Vector, scalable: Mask, limits: Sequence[RuleLimit]
 ) -> Vector | None:
     """Return better logarithms of the factors, from losses and powers measured at `x`."""
     probe = np.where(scalable, x + np.log(_PROBE), x)
@@ -148,7 +110,7 @@ def _solve(
     return solution
 
 
-def _choose_columns(limit: _Limit, losses: Matrix) -> tuple[int, ...]:
+def _choose_columns(limit: RuleLimit, losses: Matrix) -> tuple[int, ...]:
     """Return the certificates that must hold: all of them, or the one that is least used."""
     total = losses.sum(axis=0)
     usable = tuple(column for column in limit.columns if total[column] < INFINITE)
@@ -165,7 +127,7 @@ def _measure_power(near: Vector, far: Vector) -> Vector:
     return measured
 
 
-def _losses_to_limit(limit: _Limit, mechanisms: Sequence[ResolvedMechanism]) -> Matrix:
+def _losses_to_limit(limit: RuleLimit, mechanisms: Sequence[ResolvedMechanism]) -> Matrix:
     """Return the loss that each mechanism adds at a limit: mechanisms × certificates."""
     section = limit.section
     matches, _ = match_mechanisms(section, mechanisms)
@@ -174,20 +136,9 @@ def _losses_to_limit(limit: _Limit, mechanisms: Sequence[ResolvedMechanism]) -> 
     for position, (mechanism, match) in enumerate(zip(mechanisms, matches, strict=True)):
         if match is None or limit.number not in section.compiled.index.rules_for_match(match):
             continue
-        if _touches(limit, mechanism.region):
+        if limit.includes(mechanism.region):
             losses[position] = mechanism.costs[unit]
     return losses
-
-
-def _touches(limit: _Limit, region: Region | None) -> bool:
-    """Return whether a mechanism is charged at the block of a limit."""
-    if not limit.point or region is None:
-        return True
-    blocks = limit.section.granularities.blocks(region, limit.number, limit.cutoff)
-    return any(
-        all(low <= value < high for value, (low, high) in zip(limit.point, box, strict=True))
-        for box in blocks.boxes
-    )
 
 
 def _bisect(trials: DecisionTrials, body: Body, x: Vector) -> Body | None:

@@ -13,6 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.decisions.counter_offers import MAX_OFFER_MECHANISMS
+from dpolicy.decisions.largest_delta import (
+    find_largest_delta,
+    is_delta_used_up,
+    without_delta,
+)
 from dpolicy.decisions.least_noise import find_least_noise
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.releases.body import Body
@@ -33,6 +38,11 @@ LEAST_SAVING = 0.01
 
 #: `change` of the offer with a noise parameter per mechanism.
 LEAST_NOISE = "set noise parameters"
+
+#: `change` of the offers about a stated δ. The second has no release: to leave out δ, the author
+#: must state another loss of the same mechanism.
+LESS_DELTA = "state a smaller delta"
+NO_DELTA = "state rho or a pure epsilon instead of a delta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,8 @@ def complete_offers(
         return ()
     scaled = [_complete_factor(trials, body, o) for o in outlines if "factor" in o]
     reduced = [_complete_omission(body, o) for o in outlines if "factor" not in o]
-    return (*_least_noise_offers(trials, body, scaled), *scaled, *reduced)
+    noisier = _least_noise_offers(trials, body, scaled)
+    return (*noisier, *scaled, *_delta_offers(trials, body), *reduced)
 
 
 def _least_noise_offers(trials: DecisionTrials, body: Body, scaled: list[Offer]) -> Iterator[Offer]:
@@ -88,6 +99,17 @@ def _least_noise_offers(trials: DecisionTrials, body: Body, scaled: list[Offer])
     )
     if total_variance(changed) < saved:
         yield Offer({"change": LEAST_NOISE}, changed)
+
+
+def _delta_offers(trials: DecisionTrials, body: Body) -> Iterator[Offer]:
+    """Yield the offer of a smaller δ, or of none if a rule leaves nothing to stated δ."""
+    if without_delta(body) is None:
+        return
+    changed = find_largest_delta(trials, body)
+    if changed is not None:
+        yield Offer({"change": LESS_DELTA}, changed)
+    elif is_delta_used_up(trials, body):
+        yield Offer({"change": NO_DELTA}, None)
 
 
 def _complete_factor(trials: DecisionTrials, body: Body, outline: Mapping[str, Any]) -> Offer:

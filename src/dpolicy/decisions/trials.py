@@ -31,7 +31,7 @@ class DecisionTrials:
     """Policy and balances against which changed releases are decided, and the remaining trials."""
 
     enforced: EnforcedPolicy
-    balances: Balances | None
+    balances: Balances
     today: int
     remaining: int = MAX_TRIALS
 

@@ -120,6 +120,8 @@ def choose_offer(
 
     Raise `OperationRejected` if there is no such offer, or if the id is used.
     """
+    if new_id is not None and is_id_used(state, new_id):
+        raise id_taken_error(state, new_id)
     entry = state.entries.get(release.id)
     if entry is not None and entry.status != DENIED:
         raise OperationRejected(
@@ -141,8 +143,6 @@ def choose_offer(
         raise OperationRejected(
             f"`{release.id}` is allowed as it is; help: submit it without `--offer`"
         )
-    if new_id is not None and is_id_used(state, new_id):
-        raise id_taken_error(state, new_id)
     return {
         **offer.body,
         "release": new_id or suggest_id(state, release.id),
@@ -236,9 +236,11 @@ def suggest_id(state: LedgerState, release: str) -> str:
     if not (dash and number.isdecimal() and is_id_used(state, base)):
         base = release
     counter = 2
-    while is_id_used(state, candidate := f"{_shorten(base, counter)}-{counter}"):
+    while True:
+        candidate = f"{_shorten(base, counter)}-{counter}"
+        if candidate != release and not is_id_used(state, candidate):
+            return candidate
         counter += 1
-    return candidate
 
 
 def _shorten(base: str, counter: int) -> str:

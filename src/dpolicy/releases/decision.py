@@ -15,7 +15,8 @@ class Reason:
     """Status of one rule in a decision: loss before and after the release, and its cost alone.
 
     `location` is where the rule is exceeded or most used; it is empty if the status is the same
-    everywhere. `spenders` are the releases with the largest cost to the rule.
+    everywhere. `spenders` are the releases with the largest cost to the rule. `cause` names the
+    property of the release without which the rule would hold; the ledger does not record it.
     """
 
     rule: str
@@ -30,6 +31,7 @@ class Reason:
     each_release: bool
     spenders: tuple[str, ...] = ()
     location: Mapping[str, str | int] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Reason:
@@ -47,6 +49,7 @@ class Reason:
             each_release=payload["each-release"],
             spenders=tuple(payload["spent-most"]),
             location=payload["at"],
+            cause=payload.get("cause", ""),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -64,6 +67,7 @@ class Reason:
             "source": self.source,
             "each-release": self.each_release,
             "spent-most": list(self.spenders),
+            **({"cause": self.cause} if self.cause else {}),
         }
 
 

@@ -31,6 +31,8 @@ def print_decision(
         click.echo(f"  {error}")
     for reason in decision.reasons:
         click.echo(f"  {_reason_text(reason)}")
+        if reason.cause:
+            click.echo(f"    cause: {reason.cause}")
     if decision.counter_offers:
         click.echo("  would be allowed with:")
     for number, offer in enumerate(decision.counter_offers, 1):
