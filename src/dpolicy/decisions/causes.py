@@ -14,8 +14,8 @@ from typing import Any
 
 from dpolicy.decisions.decide import RuleChecks, Verdict
 from dpolicy.decisions.largest_delta import without_delta
-from dpolicy.decisions.limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.resolution import mechanism_unit
+from dpolicy.decisions.rule_limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
@@ -30,12 +30,12 @@ from dpolicy.releases.body import Body, release_from_body
 MAX_UNITS = 3
 
 #: Name, unit and whether a rule is per release: the key of a reason.
-RuleKey = tuple[str, str, bool]
+ReasonKey = tuple[str, str, bool]
 
 
-def find_causes(trials: DecisionTrials, body: Body, verdict: Verdict) -> dict[RuleKey, str]:
+def find_causes(trials: DecisionTrials, body: Body, verdict: Verdict) -> dict[ReasonKey, str]:
     """Return the cause of each exceeded rule that has one."""
-    causes: dict[RuleKey, str] = {}
+    causes: dict[ReasonKey, str] = {}
     exceeded = {_rule_key(c, position) for c, position in _positions(verdict, holds=False)}
     for changed, sentence in _counterfactuals(trials, body, verdict):
         if exceeded <= causes.keys():
@@ -64,11 +64,11 @@ def _positions(verdict: Verdict, *, holds: bool) -> Iterator[tuple[RuleChecks, i
                 yield checks, position
 
 
-def _rule_key(checks: RuleChecks, position: int) -> RuleKey:
+def _rule_key(checks: RuleChecks, position: int) -> ReasonKey:
     return _key(checks.section.describe_rule(int(checks.rule_numbers[position])))
 
 
-def _key(rule: Mapping[str, Any]) -> RuleKey:
+def _key(rule: Mapping[str, Any]) -> ReasonKey:
     return rule["rule"], rule["unit"], rule["each_release"]
 
 

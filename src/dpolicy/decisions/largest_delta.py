@@ -7,7 +7,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.decisions.limits import exceeded_limits
+from dpolicy.decisions.rule_limits import exceeded_limits
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.releases.body import Body
 

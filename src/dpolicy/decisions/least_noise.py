@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.decisions.decide import match_mechanisms
-from dpolicy.decisions.limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
 from dpolicy.decisions.resolution import ResolvedMechanism
+from dpolicy.decisions.rule_limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body

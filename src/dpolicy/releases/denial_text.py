@@ -17,13 +17,13 @@ from dpolicy.releases.decision import Decision, Reason
 #: Largest number of exceeded rules that a message describes.
 MAX_RULES = 3
 
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
 
 
 def describe_denial(decision: Decision, body: Body) -> str:
     """Return why a release is denied and which change of its parameters would be allowed."""
     exceeded = [reason for reason in decision.reasons if not reason.holds]
-    parts = [_describe_reason(reason) for reason in exceeded[:MAX_RULES]]
+    parts = [f"exceeded: {_describe_reason(reason)}" for reason in exceeded[:MAX_RULES]]
     if len(exceeded) > MAX_RULES:
         parts.append(f"and {len(exceeded) - MAX_RULES} more rules")
     parts += [f"no cumulative rule covers `{name}`" for name in decision.uncovered]
@@ -39,7 +39,7 @@ def _describe_reason(reason: Reason) -> str:
     place = "".join(f", {name} {value}" for name, value in reason.location.items())
     losses = ", ".join(_describe_losses(reason))
     cause = f" ({reason.cause})" if reason.cause else ""
-    return f"{reason.rule} (unit {reason.unit}{place}): {losses}{cause}"
+    return f"{reason.rule} (unit {reason.unit}{place}) {losses}{cause}"
 
 
 def _describe_losses(reason: Reason) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _describe_offer(offer: Mapping[str, Any], body: Body) -> str:
         prefix = f"{name}: " if len(mechanisms) > 1 else ""
         before = stated.get(name, {})
         values = ", ".join(
-            f"{key} {float(before[key])!r} → {value!r}" if key in before else f"{key} {value!r}"
+            f"{key} {before[key]} → {value}" if key in before else f"{key} {value}"
             for key, value in parameters.items()
         )
         changes.append(prefix + values)

@@ -1,4 +1,4 @@
-"""Limits: what exceeded rules leave to a release, at the blocks where it exceeds them."""
+"""Rule limits: what exceeded rules leave to a release, at the blocks where it exceeds them."""
 
 from __future__ import annotations
 
