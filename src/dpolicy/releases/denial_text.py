@@ -13,6 +13,7 @@ from typing import Any
 from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision, Reason
+from dpolicy.releases.edits import mechanism_names
 
 #: Largest number of exceeded rules that a message describes.
 MAX_RULES = 3
@@ -30,7 +31,7 @@ def describe_denial(decision: Decision, body: Body) -> str:
     parts += decision.predicate_errors
     offers = [offer for offer in decision.counter_offers if "mechanisms" in offer]
     if offers:
-        parts.append(f"would be allowed with {_describe_offer(offers[0], body)}")
+        parts.append(f"would be allowed with {describe_changes(offers[0]['mechanisms'], body)}")
     return "; ".join(parts)
 
 
@@ -57,18 +58,26 @@ def _amount_text(amount: float | None) -> str:
     return "∞" if amount is None else format_up(amount)
 
 
-def _describe_offer(offer: Mapping[str, Any], body: Body) -> str:
-    """Return the changed parameters; with the name of the mechanism if there are several."""
-    mechanisms = body["mechanisms"]
-    names = [fields.get("name", f"mechanism {n}") for n, fields in enumerate(mechanisms, 1)]
-    stated = {name: fields["mechanism"] for name, fields in zip(names, mechanisms, strict=True)}
-    changes = []
-    for name, parameters in offer["mechanisms"].items():
-        prefix = f"{name}: " if len(mechanisms) > 1 else ""
-        before = stated.get(name, {})
-        values = ", ".join(
-            f"{key} {before[key]} → {value}" if key in before else f"{key} {value}"
-            for key, value in parameters.items()
-        )
-        changes.append(prefix + values)
-    return "; ".join(changes)
+def describe_changes(changes: Mapping[str, Mapping[str, Any]], body: Body) -> str:
+    """Return changed parameters, with the values of `body` before; one mechanism needs no name."""
+    stated = {
+        name: fields["mechanism"]
+        for name, fields in zip(mechanism_names(body), body["mechanisms"], strict=True)
+    }
+    is_single = len(stated) == 1 and "name" not in body["mechanisms"][0]
+    return "; ".join(
+        ("" if is_single else f"{name}: ")
+        + ", ".join(_describe_change(stated.get(name, {}), key, new) for key, new in values.items())
+        for name, values in changes.items()
+    )
+
+
+def _describe_change(before: Mapping[str, Any], key: str, new: Any) -> str:
+    if key not in before:
+        return f"{key} {_number_text(new)}"
+    return f"{key} {_number_text(before[key])} → {_number_text(new)}"
+
+
+def _number_text(value: Any) -> str:
+    """Return a parameter as its author would write it."""
+    return str(int(value)) if value == int(value) else str(float(value))
