@@ -119,6 +119,14 @@ def _complete_factor(trials: DecisionTrials, body: Body, outline: Mapping[str, A
     return Offer(outline, short if trials.is_allowed(short) else exact)
 
 
+def with_parameters(body: Body, outline: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded counter-offer with the parameters that its factor gives, if it has one."""
+    if "factor" not in outline:
+        return dict(outline)
+    scaled = with_more_noise(body, Fraction(repr(outline["factor"]))) or body
+    return Offer(outline, with_rounded_noise(scaled)).as_json(body, None)
+
+
 def _complete_omission(body: Body, outline: Mapping[str, Any]) -> Offer:
     """Complete an offer that leaves out an attribute or a mechanism."""
     if "attribute" in outline:
