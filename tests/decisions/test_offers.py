@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, noise, started
 from tests.reference.noise_grid import smallest_total_variance
 
-from dpolicy.decisions import trials
+from dpolicy.decisions.decide import decide
 from dpolicy.decisions.trials import MAX_TRIALS
 from dpolicy.errors import OperationRejected
 from dpolicy.pdp.decision_point import DecisionPoint
@@ -269,14 +269,13 @@ def test_the_advice_on_a_denial_costs_a_fixed_number_of_decisions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = 0
-    decide = trials.decide
 
     def count(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         return decide(*arguments)
 
-    monkeypatch.setattr(trials, "decide", count)
+    monkeypatch.setattr("dpolicy.decisions.trials.decide", count)
     point = started(RHO, ZIPS, GLOBAL)
     mechanisms = [gaussian(f"0.{n + 10}", *(["zip"] if n % 2 else [])) for n in range(40)]
     assert point.check(body("r", *mechanisms)).counter_offers
