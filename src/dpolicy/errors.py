@@ -110,16 +110,19 @@ class DenialDetails(Protocol):
 
 
 class Denied(DPolicyError):
-    """A gated run that was stopped before it read data, because its release is denied."""
+    """A gated run that was stopped before it read data, because its release is denied.
 
-    def __init__(self, decision: DenialDetails) -> None:
+    `details` replaces the names of the exceeded rules in the message.
+    """
+
+    def __init__(self, decision: DenialDetails, details: str = "") -> None:
         causes = {
             "exceeded": decision.exceeded_rules,
             "not covered": decision.uncovered,
             "errors": decision.predicate_errors,
         }
         text = "; ".join(f"{cause}: {', '.join(names)}" for cause, names in causes.items() if names)
-        super().__init__(f"`{decision.release}` is denied; {text}")
+        super().__init__(f"`{decision.release}` is denied; {details or text}")
         self.decision = decision
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -104,6 +105,17 @@ def test_a_denied_release_has_reasons_and_counter_offers(fetch: Fetch) -> None:
     page = fetch("/releases/home-zone-heat-map").text
     factor = next(o["factor"] for o in release["decision"]["would-fit"] if "factor" in o)
     assert f"factor={factor}" in page and "attribute=home-zone" in page
+
+
+def test_counter_offers_have_concrete_values(fetch: Fetch) -> None:
+    release = fetch("/releases/home-zone-heat-map", accept="application/json").json
+    offer = next(o for o in release["decision"]["would-fit"] if "factor" in o)
+    ((name, values),) = offer["mechanisms"].items()
+    ((key, value),) = values.items()
+    assert f"<code>{name}</code> {key} {value}" in fetch("/releases/home-zone-heat-map").text
+    body = {**release["body"], "release": "home-zone-again"}
+    answer = fetch("/check", [("text", json.dumps(body))])
+    assert f"<code>{name}</code> {key} " in answer.text
 
 
 def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:

@@ -18,6 +18,7 @@ from uuid import uuid4
 from dpolicy.errors import Denied, OperationRejected, RequestRefused
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.denial_text import describe_denial
 from dpolicy.text.summaries import html_line, list_names, one_line
 
 
@@ -96,7 +97,7 @@ class Gate:
         body = self.release_body(release or f"{name}-{uuid4().hex}", mechanisms)
         decision = self.point.reserve(body)
         if not decision.allowed:
-            raise Denied(decision)
+            raise Denied(decision, describe_denial(decision, body))
         # A unique id is replayed only if the client retries a request, and then the run is new.
         if release and decision.replayed:
             raise OperationRejected(

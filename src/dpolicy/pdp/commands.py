@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
@@ -28,11 +29,15 @@ from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
 from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
+    choose_offer,
     decide_mechanisms,
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    id_taken_error,
     is_same_request,
+    parse_request,
     recorded_decision,
     require_reservation,
 )
@@ -79,8 +84,25 @@ def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve:
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 1)
     event = release_decided_event(log, release, decision, by, reserve=reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
+
+
+def submit_offer(
+    log: WriteTransaction,
+    release: Release,
+    number: int,
+    by: str,
+    *,
+    new_id: str | None,
+    reserve: bool,
+) -> SubmittedOffer:
+    """Decide the changed release of a counter-offer, on the state that the offer is for."""
+    active_policy(log.state)
+    log.state.update_balances()
+    offered = parse_request(choose_offer(log.state, release, number, new_id))
+    return SubmittedOffer(offered.body, decide_release(log, offered, by, reserve=reserve))
 
 
 def meaning_text(state: LedgerState, release: Release) -> str:
@@ -95,7 +117,12 @@ def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision 
     entry = log.state.entries.get(release.id)
     if entry is None:
         return None
-    return recorded_decision(log.event(entry.request_record), entry.status, release)
+    event = log.event(entry.request_record)
+    decision = recorded_decision(log.state, event, entry.status, release)
+    if decision.allowed:
+        return decision
+    log.state.update_balances()
+    return add_advice(log.state, release, decision)
 
 
 def release_decided_event(
@@ -200,9 +227,7 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     entry = log.state.entries.get(release.id)
     if entry is not None:
         if not is_same_request(log.event(entry.request_record), release):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+            raise id_taken_error(log.state, release.id)
         if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(
                 f"release `{release.id}` was {entry.status}; import it under another id"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
@@ -23,7 +24,12 @@ from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_me
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
 from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
-from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
+from dpolicy.pdp.request_evaluation import (
+    add_advice,
+    evaluate_release,
+    parse_request,
+    recorded_decision,
+)
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.body import Body
@@ -97,9 +103,33 @@ class DecisionPoint:
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
-                return evaluate_release(state, request)
+                return add_advice(state, request, evaluate_release(state, request))
             event = read_event(self._journal.store, entry.request_record)
-            return recorded_decision(event, entry.status, request)
+            decision = recorded_decision(state, event, entry.status, request)
+            return add_advice(state, request, decision)
+
+    def submit_offer(
+        self,
+        release: Release | Body,
+        number: int,
+        by: str = "",
+        *,
+        new_id: str | None = None,
+        reserve: bool = False,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> SubmittedOffer:
+        """Submit counter-offer `number`, counted from 1, of a release that is denied now.
+
+        The offer is chosen and decided in one step, under `new_id` or an unused id. Every call
+        without `new_id` submits another release.
+        """
+        request = require_author(parse_request(release), by)
+        return self._write(
+            lambda log: commands.submit_offer(
+                log, request, number, by, new_id=new_id, reserve=reserve
+            ),
+            expected_policy,
+        )
 
     def calibrate(self, mechanism: Body, by: str = "") -> CalibratedNoise:
         """Return the least noise with which `submit` would allow a mechanism now; write nothing.

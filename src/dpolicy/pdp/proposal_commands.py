@@ -26,8 +26,10 @@ from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
     decide_mechanisms,
     explain_verdict,
+    id_taken_error,
     is_same_request,
     rejected_release_error,
 )
@@ -47,9 +49,7 @@ def propose_release(
     earlier = log.state.newest_proposal("release", release.id)
     if earlier is not None:
         if not is_same_request(log.event(earlier.number), release):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+            raise id_taken_error(log.state, release.id)
         if not earlier.open:
             raise rejected_release_error(release.id)
         return earlier
@@ -143,9 +143,10 @@ def _approve_release(
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)
     event = commands.release_decided_event(log, release, decision, by, reserve=proposed.reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(answer)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
 
 
 def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:

@@ -27,6 +27,8 @@ class Reason:
     everywhere. `spenders` are the releases with the largest cost to the rule. `leaks` has the limit
     of stated δ, None for an unlimited budget. `binding` is the quantity that is exceeded or most
     used: the notion of the budget, `delta` or `both`. Both are None in records before version 0.3.
+    `cause` names the property of the release without which the rule would hold; the ledger does not
+    record it.
     """
 
     rule: str
@@ -43,6 +45,7 @@ class Reason:
     location: Mapping[str, str | int] = field(default_factory=dict)
     leaks: Mapping[str, float | None] | None = None
     binding: str | None = None
+    cause: str = field(default="", compare=False)
 
     @property
     def exceeds_loss(self) -> bool:
@@ -97,6 +100,7 @@ class Reason:
             location=payload["at"],
             leaks=payload.get("leaks"),
             binding=payload.get("binding"),
+            cause=payload.get("cause", ""),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -121,6 +125,7 @@ class Reason:
             "each-release": self.each_release,
             "spent-most": list(self.spenders),
             **delta_side,
+            **({"cause": self.cause} if self.cause else {}),
         }
 
 
@@ -140,7 +145,8 @@ class Decision:
 
     A decision is true if the release is allowed, so `if point.submit(release):` is safe.
     `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
-    was recorded for an earlier request with the same id.
+    was recorded for an earlier request with the same id. `counter_offers` are advice: the ledger
+    records their outline, an answer has them complete and up to date, and equality ignores them.
     """
 
     release: str
@@ -149,7 +155,7 @@ class Decision:
     reasons: tuple[Reason, ...]
     uncovered: tuple[str, ...] = ()
     predicate_errors: tuple[str, ...] = ()
-    counter_offers: tuple[Mapping[str, Any], ...] = ()
+    counter_offers: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     sequence: int | None = None
     replayed: bool = False
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from dpolicy.cli.output.offer_text import offer_text
 from dpolicy.privacy.number_text import format_down, format_up_within
+from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision, DisplayedLoss, Reason
 from dpolicy.releases.stated_delta import delta_help, reason_delta_text
 
@@ -16,8 +18,13 @@ from dpolicy.releases.stated_delta import delta_help, reason_delta_text
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
 
 
-def print_decision(decision: Decision) -> None:
-    """Print a decision with its reasons and counter-offers."""
+def print_decision(
+    decision: Decision, body: Body | None = None, command: str = "dpolicy submit FILE"
+) -> None:
+    """Print a decision with its reasons and counter-offers.
+
+    `body` is the release and `command` submits it; the offers name its values and the command.
+    """
     word, colour = ("allowed", "green") if decision.allowed else ("denied", "red")
     replayed = "  (recorded decision)" if decision.replayed else ""
     click.echo(f"{click.style(word, fg=colour)}  {decision.release}{replayed}")
@@ -30,11 +37,16 @@ def print_decision(decision: Decision) -> None:
         delta_text = reason_delta_text(reason)
         if delta_text is not None:
             click.echo(f"    {delta_text}")
+        if reason.cause:
+            click.echo(f"    cause: {reason.cause}")
     help_ = delta_help(decision)
     if help_ is not None:
         click.echo(f"  help: {help_}")
-    for offer in decision.counter_offers:
-        click.echo(f"  would be allowed with: {_offer_text(offer)}")
+    if decision.counter_offers:
+        click.echo("  would be allowed with:")
+    for number, offer in enumerate(decision.counter_offers, 1):
+        submit = f"   (submit with: {command} --offer {number})" if "release" in offer else ""
+        click.echo(f"  {number}  {offer_text(offer, body)}{submit}")
 
 
 def reason_text(reason: Reason) -> str:
@@ -90,8 +102,3 @@ def format_loss(displayed_loss: DisplayedLoss, budget: Mapping[str, Any] | str) 
         for notion, value in displayed_loss.items()
         if notion != "delta"
     )
-
-
-def _offer_text(offer: Mapping[str, Any]) -> str:
-    detail = next(value for key, value in offer.items() if key != "change")
-    return f"{offer['change']} {detail}"
