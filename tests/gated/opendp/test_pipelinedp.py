@@ -212,7 +212,7 @@ def test_a_subclass_of_the_engine_is_refused() -> None:
 
 @pytest.mark.parametrize("weight", [0, -999, float("nan"), float("inf")])
 def test_a_weight_that_is_not_positive_is_refused(weight: float) -> None:
-    """With 1000 in one aggregation and -999 in another, the first would get 1000 times the total."""
+    """Weights 1000 and -999 would give the first aggregation 1000 times the total."""
     point, data = point_with(), Watched()
     accountant = make_accountant(point, 1)
     engine = engine_with(accountant)
