@@ -1,0 +1,9 @@
+"""Gate for diffprivlib. Importing it changes the functions and models of diffprivlib."""
+
+from dpolicy.integrations.diffprivlib.gated_accountant import GatedDiffprivlibAccountant
+from dpolicy.integrations.diffprivlib.gated_calls import gate_functions, gate_models
+
+__all__ = ["GatedDiffprivlibAccountant"]
+
+gate_functions()
+gate_models()
