@@ -129,7 +129,7 @@ class _GatedEngine(DPEngine):  # type: ignore[misc]
         out_explain_computation_report: Any = None,
     ) -> Any:
         """Return lazy aggregates, as `DPEngine` does."""
-        checked = _copy_checked(params, AggregateParams)
+        checked = _check_and_copy(params, AggregateParams)
         return super().aggregate(
             col, checked, data_extractors, public_partitions, out_explain_computation_report
         )
@@ -138,18 +138,18 @@ class _GatedEngine(DPEngine):  # type: ignore[misc]
         self, col: Any, params: SelectPartitionsParams, data_extractors: Any
     ) -> Any:
         """Return lazy partitions, as `DPEngine` does."""
-        checked = _copy_checked(params, SelectPartitionsParams)
+        checked = _check_and_copy(params, SelectPartitionsParams)
         return super().select_partitions(col, checked, data_extractors)
 
     def add_dp_noise(
         self, col: Any, params: AddDPNoiseParams, out_explain_computation_report: Any = None
     ) -> Any:
         """Return lazy noisy values, as `DPEngine` does. The caller attests their sensitivity."""
-        checked = _copy_checked(params, AddDPNoiseParams)
+        checked = _check_and_copy(params, AddDPNoiseParams)
         return super().add_dp_noise(col, checked, out_explain_computation_report)
 
 
-def _copy_checked(params: Any, expected: type) -> Any:
+def _check_and_copy(params: Any, expected: type) -> Any:
     """Return a copy of the parameters, which later changes do not affect, or refuse them."""
     if type(params) is not expected:
         raise OperationRejected(
@@ -201,7 +201,7 @@ for _name in dir(DPEngine):
 _initialize_engine = DPEngine.__init__
 
 
-def _initialize_gated(self: Any, budget_accountant: Any, backend: Any) -> None:
+def _initialize_and_restrict(self: Any, budget_accountant: Any, backend: Any) -> None:
     """Initialize an engine, and restrict it if its accountant is gated."""
     _initialize_engine(self, budget_accountant, backend)
     if not isinstance(budget_accountant, GatedBudgetAccountant):
@@ -214,4 +214,4 @@ def _initialize_gated(self: Any, budget_accountant: Any, backend: Any) -> None:
 
 
 # Modules of PipelineDP for Spark and Beam create their engines themselves.
-DPEngine.__init__ = _initialize_gated
+DPEngine.__init__ = _initialize_and_restrict

@@ -1,6 +1,6 @@
 """Gate for diffprivlib. Importing it changes the functions and models of diffprivlib."""
 
-from dpolicy.integrations.diffprivlib.gated_accountant import GatedDiffprivlibAccountant
+from dpolicy.integrations.diffprivlib.reserving_accountant import GatedDiffprivlibAccountant
 from dpolicy.integrations.diffprivlib.gated_calls import gate_functions, gate_models
 
 __all__ = ["GatedDiffprivlibAccountant"]

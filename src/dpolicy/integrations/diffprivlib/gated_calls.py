@@ -16,7 +16,7 @@ import numpy as np
 from diffprivlib import BudgetAccountant, models, tools
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.diffprivlib.gated_accountant import GatedDiffprivlibAccountant
+from dpolicy.integrations.diffprivlib.reserving_accountant import GatedDiffprivlibAccountant
 from dpolicy.integrations.diffprivlib.number_array import NumberArray
 
 _STATISTIC = frozenset({"array", "epsilon", "bounds", "axis", "keepdims"})
@@ -77,7 +77,7 @@ def _gate_function(name: str, function: Callable[..., Any]) -> Callable[..., Any
     signature = inspect.signature(function)
 
     @wraps(function)
-    def call_checked(*arguments: Any, **named: Any) -> Any:
+    def check_and_call(*arguments: Any, **named: Any) -> Any:
         bound = signature.bind(*arguments, **named)
         accountant = BudgetAccountant.load_default(bound.arguments.pop("accountant", None))
         if not isinstance(accountant, GatedDiffprivlibAccountant):
@@ -89,14 +89,14 @@ def _gate_function(name: str, function: Callable[..., Any]) -> Callable[..., Any
         with accountant.allow_call():
             return function(**options, accountant=accountant)
 
-    return call_checked
+    return check_and_call
 
 
 def _gate_method(model: str, method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @wraps(method)
-    def call_checked(self: Any, *arguments: Any, **named: Any) -> Any:
+    def check_and_call(self: Any, *arguments: Any, **named: Any) -> Any:
         accountant = self.accountant
         if not isinstance(accountant, GatedDiffprivlibAccountant) or accountant.is_in_call:
             return method(self, *arguments, **named)
@@ -110,7 +110,7 @@ def _gate_method(model: str, method: Callable[..., Any]) -> Callable[..., Any]:
         with accountant.allow_call():
             return method(self, **options)
 
-    return call_checked
+    return check_and_call
 
 
 def _check_function(name: str, options: Mapping[str, Any]) -> None:

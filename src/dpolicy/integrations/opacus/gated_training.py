@@ -88,7 +88,7 @@ class GatedTraining:
 
     def _check_untrained_state(self) -> None:
         if self._untrained is not None:
-            self._untrained.check_unchanged()
+            self._untrained.check_constant()
 
     def _close(self) -> None:
         """End the training; a changed buffer does not leave the block."""

@@ -23,7 +23,7 @@ class UntrainedState:
         self._buffers = {name: value.clone() for name, value in module.named_buffers()}
         self._frozen = self._frozen_versions()
 
-    def check_unchanged(self) -> None:
+    def check_constant(self) -> None:
         """Restore the buffers and raise if a part of the state has changed."""
         changed = self._changed_buffers() or self._changed_parameters()
         if changed:

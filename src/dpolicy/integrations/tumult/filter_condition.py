@@ -52,12 +52,12 @@ def check_condition(condition: str, columns: Collection[str]) -> None:
     """Raise `OperationRejected` if a condition can depend on more than a row with these columns."""
     spark = SparkSession.builder.getOrCreate()
     state = spark._jsparkSession.sessionState()
-    known = {column.casefold() for column in columns}
+    own_columns = {column.casefold() for column in columns}
     for node in _nodes(state.sqlParser().parseExpression(condition)):
         match _class_name(node):
             case "UnresolvedAttribute":
                 parts = _name_parts(node)
-                if len(parts) != 1 or parts[0].casefold() not in known:
+                if len(parts) != 1 or parts[0].casefold() not in own_columns:
                     _refuse(condition, f"`{'.'.join(parts)}`, which is not a column of the table")
             case "UnresolvedFunction":
                 parts = _name_parts(node)
