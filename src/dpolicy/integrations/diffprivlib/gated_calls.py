@@ -16,8 +16,8 @@ import numpy as np
 from diffprivlib import BudgetAccountant, models, tools
 
 from dpolicy.errors import OperationRejected
-from dpolicy.integrations.diffprivlib.reserving_accountant import GatedDiffprivlibAccountant
 from dpolicy.integrations.diffprivlib.number_array import NumberArray
+from dpolicy.integrations.diffprivlib.reserving_accountant import GatedDiffprivlibAccountant
 
 _STATISTIC = frozenset({"array", "epsilon", "bounds", "axis", "keepdims"})
 _HISTOGRAM = frozenset({"epsilon", "bins", "range", "density"})
