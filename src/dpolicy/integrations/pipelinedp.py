@@ -149,7 +149,7 @@ class _GatedEngine(DPEngine):  # type: ignore[misc]
         return super().add_dp_noise(col, checked, out_explain_computation_report)
 
 
-def _check_and_copy(params: Any, expected: type) -> Any:
+def _check_and_copy(params: Any, expected: type[Any]) -> Any:
     """Return a copy of the parameters, which later changes do not affect, or refuse them."""
     if type(params) is not expected:
         raise OperationRejected(

@@ -29,8 +29,8 @@ class NumberArray:
         is_sparse = hasattr(self._data, "toarray")
         values = np.asarray(self._data.toarray() if is_sparse else self._data)
         if values.dtype.kind not in "biuf":
-            numbers = [_parse_number(value) for value in values.ravel().tolist()]
-            values = np.array(numbers, dtype=float).reshape(values.shape)
+            parsed = [_parse_number(value) for value in values.ravel().tolist()]
+            values = np.array(parsed, dtype=float).reshape(values.shape)
         numbers = values.astype(float)
         unusable = ~np.isfinite(numbers) if self._finite else np.isnan(numbers)
         return np.where(unusable, REPLACEMENT, numbers).astype(dtype or float)
