@@ -235,7 +235,8 @@ def test_limits_that_nothing_enforces_are_refused(
 @pytest.mark.filterwarnings("ignore:Sensitivity for income")
 def test_limits_that_add_noise_are_allowed(database: Database) -> None:
     large = {"income": {"type": "int", "lower": 0, "upper": 9, "sensitivity": 10}}
-    for changes in (large, {"row_privacy": True, "sample_max_ids": False}):
+    rows = {"row_privacy": True, "sample_max_ids": False, "user": {"type": "int"}}
+    for changes in (large, rows):
         reader = make_reader(point_with(), database.connection, metadata=table_metadata(**changes))
         reader.execute("SELECT SUM(income) AS s FROM S.visits")
 
