@@ -409,6 +409,36 @@ def test_an_embedded_release_is_checked(entry: dict[str, Any], codes: list[str])
     assert (body is None) == bool(codes)
 
 
+GAUSSIAN = '{"mechanisms":[{"mechanism":{"kind":"gaussian","sigma":40}}],"release":"r1"}'
+DAILY = (
+    '{"mechanisms":[{"mechanism":{"epsilon":0.001,"kind":"declared"},"unit":"user-day"}],'
+    '"release":"r1"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("variant", "stated", "release", "notion"),
+    [
+        ("Pure DP", {"epsilon": 10}, GAUSSIAN, "epsilon"),
+        ("Pure DP", {"epsilon": 10}, VALID_RELEASE, "epsilon"),
+        ("Gaussian DP", {"mu": 10}, VALID_RELEASE, "mu"),
+        ("Pure DP", {"epsilon": 20}, DAILY, "epsilon"),
+        ("Zero-concentrated DP", {"rho": 20}, DAILY, "rho"),
+    ],
+)
+def test_an_embedded_release_has_a_bound_in_the_stated_notion(
+    variant: str, stated: dict[str, Any], release: str, notion: str
+) -> None:
+    """Otherwise the small cost in another notion, or for a finer unit, would be charged."""
+    entry = entry_with_release(release)
+    entry["deployment"] |= make_entry(variant, stated)["deployment"]
+    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
+    assert body is None
+    [problem] = problems
+    assert problem.code == "G006"
+    assert f"has no bound for unit `user` in the stated notion `{notion}`" in problem.message
+
+
 def test_an_embedded_release_was_published_once() -> None:
     _, problems = release_body_from_entry(
         entry_with_release(VALID_RELEASE), POLICIES[0], RegistryImportOptions(times=3)

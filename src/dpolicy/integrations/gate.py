@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from dpolicy.errors import Denied, OperationRejected, RequestRefused
+from dpolicy.integrations.stated_unit import state_unit
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.denial_text import describe_denial
@@ -73,13 +74,18 @@ class Gate:
         also: Mapping[str, Mapping[str, Any]] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Return one mechanism of a release; `also` restates its parameters for other units."""
+        """Return one mechanism of a release; `also` restates its parameters for other units.
+
+        The unit and the relation are always stated. Refuse a gate without a unit if the policy has
+        several.
+        """
+        unit, relation = state_unit(self.point, self.unit, self.relation)
         fields = {
             "name": name,
             "mechanism": mechanism,
             "also": also,
-            "unit": self.unit,
-            "relation": self.relation,
+            "unit": unit,
+            "relation": relation,
             "additive": self.additive,
             "attributes": self.attributes,
             "labels": self.labels,
