@@ -376,7 +376,8 @@ def daily_release(country: str, day: str) -> dict[str, Any]:
         (DAYS, "", ["P107"]),
         (DAYS, ", of: user", []),
         (DAYS, ", stable: false", []),
-        ("user-day: {period: day}, user-month: {period: month}", "", ["P107"]),
+        ("user-day: {period: day}, user: {}", "", []),  # the rule is on the shortest unit
+        ("user-month: {period: month}, user-day: {period: day}", "", ["P107"]),
         ("user: {}", "", []),
         ("user-day: {period: day}", "", []),
         ("user: {}, advertiser: {}", "", ["P107"]),
