@@ -136,8 +136,17 @@ mechanisms = st.fixed_dictionaries(
         "additive": st.just(True),
     },
 )
+
+
+def with_relation(fields: dict[str, Any]) -> dict[str, Any]:
+    """State the relation of a noise multiplier, which not every policy accepts without it."""
+    if fields["mechanism"]["kind"] == "dp-sgd":
+        return {"relation": "add-remove", **fields}
+    return fields
+
+
 releases = st.builds(
-    lambda bodies, by: make_release(*bodies, **({"by": by} if by else {})),
+    lambda bodies, by: make_release(*map(with_relation, bodies), **({"by": by} if by else {})),
     st.lists(mechanisms, min_size=1, max_size=3),
     st.sampled_from(["", "ada"]),
 )

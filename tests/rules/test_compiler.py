@@ -179,7 +179,7 @@ def test_a_policy_implied_by_other_policies_gives_a_warning() -> None:
 
 
 def test_a_rule_that_reads_a_partition_gives_a_warning() -> None:
-    split = HEAD + "  partitions: {zip: {values: [a, b]}}\n"
+    split = HEAD + "  partitions: {zip: {values: [a, b], of: user}}\n"
     text = split + custom("name: g, when: '\"zip\" in attributes'").removeprefix(HEAD)
     assert warning_codes(compile_text(text)) == ["P104"]
     text = split + custom("name: g, when: '\"diagnosis\" in attributes'").removeprefix(HEAD)
@@ -187,7 +187,7 @@ def test_a_rule_that_reads_a_partition_gives_a_warning() -> None:
 
 
 def test_a_setting_that_reads_a_partition_gives_a_warning() -> None:
-    split = HEAD + "  partitions: {zip: {values: [a, b]}}\n"
+    split = HEAD + "  partitions: {zip: {values: [a, b], of: user}}\n"
     text = extension("name: any, when: always", "name: b, when: '\"zip\" in attributes'")
     assert "P104" in warning_codes(compile_text(split + text.removeprefix(HEAD)))
 

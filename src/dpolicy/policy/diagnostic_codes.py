@@ -148,8 +148,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "P107": (
         "partition without an owner",
         "A partition is a property of an entity: all data of one entity has one value, for all "
-        "time. If a policy set has several smallest entities, or an entity has units with a "
-        "period, `of` states which entity it is. A property that changes from day to day needs "
+        "time. If a policy set has several smallest entities, or a shorter unit of the entity, "
+        "`of` states which entity it is. A property that changes from day to day needs "
         "`stable: false`.",
     ),
 }

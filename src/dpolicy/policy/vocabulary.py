@@ -48,7 +48,7 @@ def read_vocabulary(policies: PolicySet, diagnostics: DiagnosticCollector) -> Vo
     }
     schema = ReleaseSchema(frozenset(map(str, policies.attributes)), labels)
     entities = _read_covers(policies, diagnostics)
-    _check_partitions(policies, units, smallest_entities(units, entities), diagnostics)
+    _check_partitions(policies, smallest_entities(units, entities), diagnostics)
     return Vocabulary(units, entities, _find_covered_units(units, entities), schema)
 
 
@@ -234,10 +234,7 @@ def partition_owners(partition: Partition, vocabulary: Vocabulary) -> frozenset[
 
 
 def _check_partitions(
-    policies: PolicySet,
-    units: Mapping[str, PrivacyUnit],
-    owners: frozenset[str],
-    diagnostics: DiagnosticCollector,
+    policies: PolicySet, owners: frozenset[str], diagnostics: DiagnosticCollector
 ) -> None:
     for name, partition in policies.partitions.items():
         if partition.first is not None and partition.last is not None:
@@ -247,43 +244,27 @@ def _check_partitions(
         elif partition.values is not None and len(set(partition.values)) < len(partition.values):
             message = f"the partition `{name}` has a duplicate value"
             diagnostics.report("P010", message, name.span, "remove one of them")
-        if partition.of is not None:
-            _check_partition_owner(partition.of, policies, diagnostics)
-        elif partition.stable or len(owners) > 1:
-            _warn_without_owner(name, units, owners, diagnostics)
+        _check_partition_owner(name, partition.of, policies, owners, diagnostics)
 
 
 def _check_partition_owner(
-    owner: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector
+    name: LocatedText,
+    owner: LocatedText | None,
+    policies: PolicySet,
+    owners: frozenset[str],
+    diagnostics: DiagnosticCollector,
 ) -> None:
-    if owner not in policies.units:
+    if owner is None:
+        if len(owners) > 1:
+            message = f"the partition `{name}` does not state its unit, so it splits no rule"
+            choices = ", ".join(f"`{choice}`" for choice in sorted(owners)[:5])
+            diagnostics.report("P107", message, name.span, f"add `of` with one of {choices}")
+    elif owner not in policies.units:
         message = f"unknown unit `{owner}`"
         diagnostics.report("P020", message, owner.span, suggest(owner, policies.units))
     elif policies.units[owner].period is not None:
         message = f"`{owner}` has a period, so it cannot own a partition"
         diagnostics.report("P017", message, owner.span, "name a unit without a period")
-
-
-def _warn_without_owner(
-    name: LocatedText,
-    units: Mapping[str, PrivacyUnit],
-    owners: frozenset[str],
-    diagnostics: DiagnosticCollector,
-) -> None:
-    """Warn about a partition without `of` that could be of several entities, or of a period."""
-    if len(owners) > 1:
-        message = f"the partition `{name}` does not state its unit, so it splits no rule"
-        choices = ", ".join(f"`{choice}`" for choice in sorted(owners)[:5])
-        diagnostics.report("P107", message, name.span, f"add `of` with one of {choices}")
-        return
-    for owner in owners:
-        periods = [unit.name for unit in units.values() if unit.entity == owner and unit.period]
-        if periods and sum(unit.entity == owner for unit in units.values()) > 1:
-            message = f"the partition `{name}` splits the rules for `{owner}`, not only for "
-            message += ", ".join(f"`{unit}`" for unit in periods[:5])
-            definition = "" if owner in units else f"add a unit `{owner}` and "
-            help_ = f"{definition}state `of: {owner}` if one {owner} has one value for all time"
-            diagnostics.report("P107", message, name.span, help_)
 
 
 def _read_label(

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from dpolicy.policy.checker import CheckedPolicySet
 from dpolicy.policy.model import CustomPolicy, Extension, Policy, Setting
+from dpolicy.policy.vocabulary import smallest_entities
 from dpolicy.predicates.expression import Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication.implication_check import Implied, Refuted
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.pruning import PruningResult, bases_with_kept_rules
 from dpolicy.rules.rule import RuleProduct
@@ -100,7 +102,34 @@ def report_ineffective_rules(
                 message = f"`{name}` reads `{partition}`, so the partition does not split it"
                 help_ = "releases on different values add up for this rule (theory 6.1)"
                 diagnostics.report("P104", message, span, help_)
+    _report_unstated_owners(checked, rules, diagnostics)
     _report_implied_policies(policies, rules, pruned, diagnostics)
+
+
+def _report_unstated_owners(
+    checked: CheckedPolicySet, rules: RuleProduct, diagnostics: DiagnosticCollector
+) -> None:
+    """Warn about partitions without `of` that split rules for more than the shortest period."""
+    vocabulary = checked.vocabulary
+    owners = smallest_entities(vocabulary.units, vocabulary.entities)
+    units = {name: unit for name, unit in vocabulary.units.items() if unit.entity in owners}
+    for name, partition in checked.policies.partitions.items():
+        if partition.of is not None or not partition.stable or len(owners) > 1:
+            continue
+        split = {
+            base.unit
+            for base in rules.bases
+            if base.unit in units
+            and units[base.unit].relation is not NeighbouringRelation.REPLACE
+            and not reads_attribute(base.predicate, name)
+        }
+        shorter = [unit for unit in units if any((unit, u) in vocabulary.covered for u in split)]
+        if shorter:
+            (owner,) = owners
+            message = f"the partition `{name}` is of `{owner}`, not of `{shorter[-1]}`"
+            definition = "" if owner in units else f"add a unit `{owner}` and "
+            help_ = f"{definition}state `of: {owner}` if one {owner} has one value for all time"
+            diagnostics.report("P107", message, name.span, help_)
 
 
 def _never_matches(predicate: Predicate, comparer: ScopeComparer) -> bool:
