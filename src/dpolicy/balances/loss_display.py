@@ -132,8 +132,8 @@ class LossFormatter:
 
 def is_unbounded(rows: LossArray) -> NDArray[np.bool_]:
     """Return for each row whether it is infinite in every certificate, so that δ is 1."""
-    unbounded: NDArray[np.bool_] = (rows[:, :-1] >= INFINITE).all(axis=1)
-    return unbounded & (rows[:, -1] >= DELTA_QUANTA)
+    infinite = rows[:, :-1].min(axis=1) >= INFINITE
+    return np.asarray(infinite & (rows[:, -1] >= DELTA_QUANTA), dtype=bool)
 
 
 def _shares(amounts: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

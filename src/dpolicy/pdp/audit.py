@@ -323,11 +323,11 @@ def _is_same(recorded: Reason, recomputed: Reason) -> bool:
 
 
 def _without_delta(reason: Reason) -> Reason:
-    losses = {
-        field: {key: value for key, value in getattr(reason, field).items() if key != "delta"}
-        for field in ("spent", "cost", "after")
-    }
-    return replace(reason, leaks=None, binding=None, **losses)
+    spent, cost, after = (
+        {key: value for key, value in loss.items() if key != "delta"}
+        for loss in (reason.spent, reason.cost, reason.after)
+    )
+    return replace(reason, spent=spent, cost=cost, after=after, leaks=None, binding=None)
 
 
 def _comparable_reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:
