@@ -17,7 +17,8 @@ from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import local_access
 from dpolicy.service.dashboard.pages.charts import burndown_chart, sparkline
 from dpolicy.service.dashboard.views.overview_page import build_overview_page
-from dpolicy.service.dashboard.views.rule_page import RuleKey, build_rule_page
+from dpolicy.service.dashboard.views.rule_page import build_rule_page
+from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 
 HEAD = """
 dpolicy: 1

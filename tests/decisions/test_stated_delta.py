@@ -101,7 +101,7 @@ def test_the_used_share_is_that_of_the_binding_quantity() -> None:
     point = started(ALL % ("", EPSILON), head=LEAKS)
     point.submit(stated("a", "3", "2.5e-10"))
     (status,) = point.budgets()
-    assert (loss_share(status), delta_share(status)) == (Fraction(1, 2), pytest.approx(0.25))
+    assert loss_share(status) == Fraction(1, 2) and delta_share(status) == pytest.approx(0.25)
     assert used_share(status) == Fraction(1, 2) and status.binding == "epsilon"
     point.submit(stated("b", "0.1", "6e-10"))
     (status,) = point.budgets()
@@ -233,3 +233,14 @@ def test_an_unbounded_loss_states_no_delta() -> None:
         point.import_past(request)
         (status,) = point.budgets()
         assert status.binding == reason.binding != "delta" and not status.holds
+
+
+def test_a_conflict_in_delta_says_so(tmp_path: Path) -> None:
+    ledger, text = tmp_path / "ledger.db", tmp_path / "policy.yaml"
+    point = DecisionPoint(ledger)
+    point.apply(policy(ALL % ("", "{epsilon: 6, delta: 1e-7}")))
+    point.submit(stated("a", "0.1", "1e-9"))
+    point.close()
+    text.write_text(HEAD + "policies:\n" + ALL % ("", EPSILON), "utf-8")
+    output = CliRunner().invoke(dpolicy, ["apply", str(text), "--ledger", str(ledger)]).output
+    assert "stated δ 1e-09 of 7.12824e-10, the part of δ 1e-08 kept for stated leaks" in output

@@ -205,3 +205,24 @@ def test_cells_are_compared_as_one_by_one(spent: list[Loss], cost: Loss, budget:
     one_by_one = [n for n, loss in enumerate(spent) if not fits_budget(loss, cost, bound)]
     assert exceeded.tolist() == one_by_one
     assert bool(len(fullest)) == (not one_by_one)
+
+
+def test_the_sides_of_a_bound_are_judged_separately() -> None:
+    """The stated δ and what is left of their part, in quanta of 10⁻¹⁸."""
+    budgets: list[Budget] = [EpsilonDelta(Fraction(1), Fraction("1e-8")), Zcdp(Fraction(1))]
+    certificates = (PURE, RHO)
+    bounds = [bound_for_budget(b, Profile.CLASSIC, (), Fraction(1, 10)) for b in budgets]
+    arrays = build_bound_arrays([*bounds, BudgetBound(((),), None)], certificates)
+    assert arrays.delta_limits.tolist()[:2] == [10**9, 0]
+    losses = [
+        make_loss(certificates, (5 * 10**11, 10**11), Fraction("4e-10")),
+        make_loss(certificates, (5 * 10**11, 10**11), Fraction("4e-10")),
+        make_loss(certificates, (5 * 10**11, 2 * 10**12), Fraction("2e-9")),
+    ]
+    rows = losses_to_array(losses)
+    certified, within_delta = arrays.check_sides(rows)
+    assert certified.tolist() == [True, True, True]
+    assert within_delta.tolist() == [True, False, True]
+    assert arrays.are_within(rows).tolist() == [True, False, True]
+    assert arrays.remaining_delta(rows).tolist()[:2] == [6 * 10**8, 0]
+    assert arrays.remaining_share(rows).tolist() == [0.5, -1, 2]

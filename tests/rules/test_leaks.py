@@ -23,6 +23,7 @@ from dpolicy.privacy.thresholds import (
     weight_sum,
 )
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
+from dpolicy.text.diagnostics import Diagnostic
 from dpolicy.text.yaml_reader import Source
 
 TEXT = """
@@ -119,7 +120,8 @@ def test_percentages_and_numbers_state_the_same_share(text: str) -> None:
 def test_a_share_outside_the_range_is_an_error(text: str, code: str) -> None:
     with pytest.raises(PolicyRejected) as error:
         compiled(f", leaks: {text}")
-    assert [diagnostic.code for diagnostic in error.value.diagnostics] == [code]
+    (diagnostic,) = error.value.diagnostics
+    assert isinstance(diagnostic, Diagnostic) and diagnostic.code == code
 
 
 def test_a_share_close_to_one_leaves_the_pure_certificate() -> None:

@@ -9,9 +9,11 @@ import click
 from dpolicy.cli.output.decision_text import location_text
 from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
-from dpolicy.privacy.budget import format_budget
+from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import ALL_DIGITS, format_up
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.redefinition import Redefinition
+from dpolicy.releases.stated_delta import spent_delta_text
 
 
 def print_conflicts(conflicts: Sequence[object]) -> None:
@@ -41,6 +43,9 @@ def _print_exceeded_rules(conflicts: Sequence[RuleStatus]) -> None:
         rule = conflict.rule
         budget = f"budget {format_budget(rule.budget)}{location_text(conflict.location)}"
         click.echo(f"conflict  {rule.name}  unit {rule.unit}  {budget}")
+        if conflict.binding in ("delta", "both"):
+            delta, stated = stated_delta(conflict.spent), budget_to_json(rule.budget)
+            click.echo(f"  {spent_delta_text(delta, conflict.delta_limit, stated)}")
         click.echo(f"  recorded releases need a budget of at least {smallest}  {rule.base.span}")
         click.echo(f"  largest spenders: {', '.join(conflict.spenders)}")
     count = "1 rule is" if len(conflicts) == 1 else f"{len(conflicts)} rules are"
