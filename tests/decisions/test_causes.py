@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.pdp.builders import GLOBAL, HEAD, body, noise, started
 
-from dpolicy.errors import Denied
+from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.decision import Decision
@@ -85,13 +85,18 @@ def test_a_budget_without_delta_asks_for_another_statement() -> None:
     request = one(noise(epsilon="0.1", delta="5e-8"))
     (offer,) = point.check(request).counter_offers
     assert offer == {"change": "state rho or a pure epsilon instead of a delta"}
-    with pytest.raises(Exception, match="needs your own change"):
+    with pytest.raises(OperationRejected, match="needs your own change"):
         point.submit_offer(request, 1)
 
 
-def test_no_delta_is_offered_if_the_loss_is_exceeded_too() -> None:
-    decision = started(EPSILON).check(one(noise(epsilon="9", delta="5e-8")))
-    assert all("delta" not in offer["change"] for offer in decision.counter_offers)
+def test_delta_and_noise_are_offered_together_if_both_are_exceeded() -> None:
+    point = started(EPSILON)
+    request = one(noise(epsilon="9", delta="5e-8"))
+    offer = point.check(request).counter_offers[0]
+    assert offer["change"] == "state a smaller delta"
+    assert set(offer["mechanisms"]["mechanism 1"]) == {"epsilon", "delta"}
+    assert offer["mechanisms"]["mechanism 1"]["epsilon"] == pytest.approx(6, rel=0.01)
+    assert point.submit_offer(request, 1).decision.allowed
 
 
 # The text of a gate

@@ -7,6 +7,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.decisions.least_noise import find_least_noise
 from dpolicy.decisions.rule_limits import exceeded_limits
 from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.releases.body import Body
@@ -21,7 +22,8 @@ _DIGITS, _PRECISION = 3, 1.005
 def find_largest_delta(trials: DecisionTrials, body: Body) -> Body | None:
     """Return the denied release with its stated δ lowered by the same factor, as little as fits.
 
-    Return None if no rule is exceeded in δ, or if no positive δ fits.
+    If the loss is exceeded too, the noise grows as well. Return None if no rule is exceeded in δ,
+    or if no positive δ fits.
     """
     trial = trials.decide(body)
     if trial is None:
@@ -30,6 +32,10 @@ def find_largest_delta(trials: DecisionTrials, body: Body) -> Body | None:
     share = min(shares, default=1.0)
     if share in (0.0, 1.0):
         return None
+    pure = without_delta(body)
+    if pure is not None and not trials.is_allowed(pure):
+        lowered = with_less_delta(body, Fraction(share))
+        return None if lowered is None else find_least_noise(trials, lowered)
     low, high, part = 0.0, 1.0, share
     allowed: Body | None = None
     for _ in range(MAX_DELTA_TRIALS):
