@@ -12,7 +12,7 @@ from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, noise, started
 from tests.reference.noise_grid import smallest_total_variance
 
 from dpolicy.decisions.decide import decide
-from dpolicy.decisions.trials import MAX_TRIALS
+from dpolicy.decisions.denial_advice.trials import MAX_TRIALS
 from dpolicy.errors import OperationRejected
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import decision_trials
@@ -275,7 +275,7 @@ def test_the_advice_on_a_denial_costs_a_fixed_number_of_decisions(
         calls += 1
         return decide(*arguments)
 
-    monkeypatch.setattr("dpolicy.decisions.trials.decide", count)
+    monkeypatch.setattr("dpolicy.decisions.denial_advice.trials.decide", count)
     point = started(RHO, ZIPS, GLOBAL)
     mechanisms = [gaussian(f"0.{n + 10}", *(["zip"] if n % 2 else [])) for n in range(40)]
     assert point.check(body("r", *mechanisms)).counter_offers

@@ -19,7 +19,7 @@ from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import delta_share, loss_share, used_share
 from dpolicy.releases.decision import Decision, Reason
-from dpolicy.releases.stated_delta import delta_help, delta_numbers, reason_delta_text
+from dpolicy.releases.texts.stated_delta import delta_help, delta_numbers, reason_delta_text
 
 ZIP = "  - {name: %s, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
 ALL = "  - {name: all, kind: custom, when: always, unit: user%s, budget: %s}\n"
@@ -124,12 +124,12 @@ def test_budgets_print_a_second_bar_for_delta(tmp_path: Path) -> None:
     point.submit(body("pure", mechanism(("views",), epsilon="3")))
     point.close()
     arguments = ["budgets", "--ledger", str(ledger)]
-    assert len(CliRunner().invoke(dpolicy, arguments).output.splitlines()) == 1
+    assert len(CliRunner().invoke(dpolicy, arguments).stdout.splitlines()) == 1
     point = DecisionPoint(ledger)
     point.import_past(stated("a", "0.1", "2e-9"))
     point.close()
-    first, second = CliRunner().invoke(dpolicy, arguments).output.splitlines()
-    assert "52%" in first and "exceeded" not in first
+    first, second = CliRunner().invoke(dpolicy, arguments).stdout.splitlines()
+    assert "52 %" in first and "exceeded" not in first
     assert "200%" in second and second.endswith(
         "stated δ 2e-09 of 1e-09, the part of δ 1e-08 kept for stated leaks  exceeded"
     )

@@ -15,13 +15,25 @@ from dpolicy.integrations import cohere
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.yaml_reader import Source
 
+COHERE = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+units: {user: {}, user-month: {period: month}}
+schema:
+  partitions:
+    country: {values: [AT, CH, DE], of: user}
+    slot: {from: 0, to: 9, of: user}
+    cohort: {from: 0, to: 99, of: user}
+policies: [{name: all, kind: custom, when: always, unit: user, budget: {epsilon: 5}}]
+"""
+
 
 def test_the_example_of_the_cohere_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("schema.json", "requests_11.json"):
         shutil.copy(ROOT / "tests" / "data" / "cohere" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     point = DecisionPoint(":memory:")
-    point.apply(ROOT / "examples" / "paper" / "cohere")
+    point.apply(compile_policy([Source("policy.yaml", COHERE)]))
     variables = run_example("cohere", point=point)
     assert variables["problems"] == ()
     assert isinstance(variables["schema"], cohere.CohereSchema)

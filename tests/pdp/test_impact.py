@@ -15,8 +15,8 @@ from dpolicy.ledger.events import (
     from_bytes,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp import impact as impacts
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.policy_changes import impact as impacts
 from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy
 

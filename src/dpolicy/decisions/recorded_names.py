@@ -79,7 +79,7 @@ def known_labels(
     recorded: Mapping[str, LabelValue], labels: Mapping[str, Label]
 ) -> tuple[dict[str, str | tuple[str, ...]], frozenset[str]]:
     """Return the recorded labels that predicates can read, and the names of unknown ones."""
-    known: dict[str, str | tuple[str, ...]] = {}
+    readable: dict[str, str | tuple[str, ...]] = {}
     unknown = set()
     for name, label in labels.items():
         if name not in recorded or not is_label_value(recorded[name], label):
@@ -87,10 +87,10 @@ def known_labels(
             continue
         value = recorded[name]
         if value is not None:
-            known[name] = value
+            readable[name] = value
         elif label.many:
-            known[name] = ()
-    return known, frozenset(unknown)
+            readable[name] = ()
+    return readable, frozenset(unknown)
 
 
 def is_label_value(value: LabelValue, label: Label) -> bool:

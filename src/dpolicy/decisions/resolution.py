@@ -69,8 +69,8 @@ def resolve_release(
     for request in release.mechanisms:
         if len(problems) >= MAX_ERRORS:
             break  # each further problem costs a search for a similar name
-        found = islice(find_problems(request, enforced.policy, reading), MAX_ERRORS)
-        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in found]
+        own_problems = islice(find_problems(request, enforced.policy, reading), MAX_ERRORS)
+        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in own_problems]
     if problems:
         return (), tuple(problems)
     meaning = complete_meaning(release, enforced.policy, reading)

@@ -19,7 +19,7 @@ from dpolicy.errors import Denied, OperationRejected, RequestRefused
 from dpolicy.integrations.stated_unit import state_unit
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
-from dpolicy.releases.denial_text import describe_denial
+from dpolicy.releases.texts.denial_text import describe_denial
 from dpolicy.text.summaries import html_line, list_names, one_line
 
 

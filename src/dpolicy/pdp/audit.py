@@ -131,7 +131,7 @@ def _check_event(
         case ReleaseImported():
             yield from _check_id(event.release, event.body)
             yield from _check_raises(lambda: ensure_not_pending(state, event.release))
-            yield from _check_resolution(state, event.body, reading_of(event.meaning))
+            yield from _check_resolution(state, event.body, choose_reading(event.meaning))
             yield from _check_meaning(state, event.release, event.body, event.meaning)
         case ReleaseRelabelled():
             is_approved = isinstance(approved, RelabellingProposed)
@@ -148,7 +148,7 @@ def _check_relabelling(
     state: LedgerState, event: ReleaseRelabelled, store: LedgerStore, *, is_approved: bool
 ) -> Iterator[str]:
     """Check a correction; a correction of format 3 that lowers a charge needs an approval."""
-    yield from _check_correction(state, event, store, reading_of(event.meaning))
+    yield from _check_correction(state, event, store, choose_reading(event.meaning))
     if event.meaning is None:
         return
     yield from _check_meaning(state, event.release, event.body, event.meaning)
@@ -270,7 +270,7 @@ def _check_end(
         yield from _check_because(event.release, event.because)
     if isinstance(event, ReleaseCommitted) and event.body is not None:
         yield from _check_id(event.release, event.body)
-        used, reading = release_from_body(event.body), reading_of(event.meaning)
+        used, reading = release_from_body(event.body), choose_reading(event.meaning)
         yield from _check_raises(lambda: ensure_within_reservation(state, entry, used, reading))
         yield from _check_meaning(state, event.release, event.body, event.meaning)
 
@@ -296,7 +296,7 @@ def _check_resolution(
         )
 
 
-def reading_of(meaning: str | None) -> Reading:
+def choose_reading(meaning: str | None) -> Reading:
     """Return how the release of a record was read: records of format 1 have no meaning."""
     return Reading.LEGACY if meaning is None else Reading.STRICT
 
@@ -330,7 +330,7 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     state.update_balances()
     try:
         release = release_from_body(event.body)
-        recomputed = evaluate_release(state, release, reading_of(event.meaning))
+        recomputed = evaluate_release(state, release, choose_reading(event.meaning))
     except (InvalidValue, ReleaseRejected) as error:
         yield f"`{event.release}` cannot be resolved: {error}"
         return

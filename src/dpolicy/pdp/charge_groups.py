@@ -230,7 +230,7 @@ def resolve_charge_group(
 
 
 def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution:
-    release = _release_of_group(group.by, group.mechanisms)
+    release = _parse_mechanisms(group.by, group.mechanisms)
     if group.meaning in PENDING_MEANINGS:
         return resolve_or_reject(release, enforced, PENDING_MEANINGS[group.meaning])
     return resolve_recorded(release, meaning_from_text(group.meaning), enforced)
@@ -243,12 +243,12 @@ def complete_recorded(enforced: EnforcedPolicy, by: str, mechanisms: bytes, pend
     """
     reading = PENDING_MEANINGS[pending]
     try:
-        release = _release_of_group(by, mechanisms)
+        release = _parse_mechanisms(by, mechanisms)
         resolve_or_reject(release, enforced, reading)
     except (InvalidValue, ReleaseRejected):
         return pending
     return meaning_to_text(complete_meaning(release, enforced.policy, reading))
 
 
-def _release_of_group(by: str, mechanisms: bytes) -> Release:
+def _parse_mechanisms(by: str, mechanisms: bytes) -> Release:
     return release_from_body({"release": "", "by": by, "mechanisms": decode_canonical(mechanisms)})

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.decisions.completion import complete_meaning
+from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import (

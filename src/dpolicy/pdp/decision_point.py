@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
-from dpolicy.decisions.advice import SubmittedOffer
+from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head

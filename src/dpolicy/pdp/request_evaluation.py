@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
-from dpolicy.decisions.advice import NEW_ID, advise, find_offers
 from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import (
@@ -22,9 +21,10 @@ from dpolicy.decisions.decide import (
     decide,
     match_mechanisms,
 )
+from dpolicy.decisions.denial_advice.advice import NEW_ID, advise, find_offers
+from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.decisions.reasons import reasons_for
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject
-from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,

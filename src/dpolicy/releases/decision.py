@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpolicy.releases.amount_text import budget_text, location_text, loss_text
+from dpolicy.releases.texts.amount_text import budget_text, location_text, loss_text
 from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 
 #: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.

@@ -109,7 +109,7 @@ class RuleIndex:
 
 
 def _possibly_matches(predicate: Predicate, predicate_input: PredicateInput) -> bool:
-    """Return False only if the predicate is false whatever the unknown labels are."""
+    """Return False only if the predicate is false for all values of the unknown labels."""
     try:
         return matches(predicate, predicate_input)
     except PredicateFailed:

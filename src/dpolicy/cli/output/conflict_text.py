@@ -13,7 +13,7 @@ from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import ALL_DIGITS, format_up
 from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.redefinition import Redefinition
-from dpolicy.releases.stated_delta import spent_delta_text
+from dpolicy.releases.texts.stated_delta import spent_delta_text
 
 
 def print_conflicts(conflicts: Sequence[object]) -> None:

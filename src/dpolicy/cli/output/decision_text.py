@@ -12,7 +12,7 @@ from dpolicy.cli.output.offer_text import offer_text
 from dpolicy.privacy.number_text import format_down, format_up_within
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision, DisplayedLoss, Reason
-from dpolicy.releases.stated_delta import delta_help, reason_delta_text
+from dpolicy.releases.texts.stated_delta import delta_help, reason_delta_text
 
 #: Symbol of each notion in which a budget is stated.
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from dpolicy.releases.body import Body
-from dpolicy.releases.denial_text import describe_changes
 from dpolicy.releases.edits import changed_parameters
+from dpolicy.releases.texts.denial_text import describe_changes
 
 
 def offer_text(offer: Mapping[str, Any], body: Body | None = None) -> str:

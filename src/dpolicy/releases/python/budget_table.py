@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, overload
 
 from dpolicy.privacy.number_text import format_down, format_share
-from dpolicy.releases.amount_text import budget_amounts, budget_text, location_text, loss_text
+from dpolicy.releases.texts.amount_text import budget_amounts, budget_text, location_text, loss_text
 from dpolicy.text.summaries import html_table, one_line, text_table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by
 from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import format_share
 from dpolicy.releases.decision import stated_delta
-from dpolicy.releases.stated_delta import spent_delta_text
+from dpolicy.releases.texts.stated_delta import spent_delta_text
 
 _WIDTH = 20
 

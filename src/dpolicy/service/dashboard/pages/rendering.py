@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from dpolicy.privacy.number_text import DIGITS, format_down, format_share, format_up
 from dpolicy.releases.decision import DisplayedLoss, Reason
-from dpolicy.releases.stated_delta import delta_help, delta_numbers, reason_delta_text
+from dpolicy.releases.texts.stated_delta import delta_help, delta_numbers, reason_delta_text
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.dashboard.pages.charts import (
     bar,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpolicy.decisions.offers import with_parameters
+from dpolicy.decisions.denial_advice.offers import with_parameters
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, event_author, release_body_in
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, ReleaseEntry

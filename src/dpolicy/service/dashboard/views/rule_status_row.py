@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpolicy.pdp.rule_status import RuleStatusTable
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.releases.decision import DisplayedLoss, stated_delta
-from dpolicy.releases.stated_delta import spent_delta_text
+from dpolicy.releases.texts.stated_delta import spent_delta_text
 
 #: Symbol of each notion.
 NOTION_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}

@@ -13,13 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.decisions.counter_offers import MAX_OFFER_MECHANISMS
-from dpolicy.decisions.largest_delta import (
+from dpolicy.decisions.denial_advice.largest_delta import (
     find_largest_delta,
     is_delta_used_up,
     without_delta,
 )
-from dpolicy.decisions.least_noise import find_least_noise
-from dpolicy.decisions.trials import DecisionTrials
+from dpolicy.decisions.denial_advice.least_noise import find_least_noise
+from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.edits import (
     changed_parameters,

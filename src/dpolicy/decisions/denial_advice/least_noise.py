@@ -3,7 +3,7 @@
 The search adds the limits of the rules that a candidate exceeds, at the block where it exceeds
 them, solves the noise program for all limits so far, and decides the result again. The power with
 which a loss falls as noise grows is measured, because only for Gaussian noise is it always 2. A
-bisection through `decide` ends the search, so the result is allowed whatever the program assumed.
+bisection through `decide` ends the search, so the result is allowed even if the program is wrong.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.decisions.decide import match_mechanisms
-from dpolicy.decisions.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
+from dpolicy.decisions.denial_advice.noise_program import MAX_LOG_FACTOR, NoiseProgram, Vector
+from dpolicy.decisions.denial_advice.rule_limits import RuleLimit, exceeded_limits
+from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.decisions.resolution import ResolvedMechanism
-from dpolicy.decisions.rule_limits import RuleLimit, exceeded_limits
-from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.body import Body
 from dpolicy.releases.edits import has_noise, noise_variance, with_noise_factors

@@ -7,9 +7,9 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.decisions.least_noise import find_least_noise
-from dpolicy.decisions.rule_limits import exceeded_limits
-from dpolicy.decisions.trials import DecisionTrials
+from dpolicy.decisions.denial_advice.least_noise import find_least_noise
+from dpolicy.decisions.denial_advice.rule_limits import exceeded_limits
+from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.releases.body import Body
 
 #: Largest number of decisions of the search.

@@ -14,9 +14,9 @@ from typing import Any
 
 from dpolicy.decisions.completion import Reading, unit_name
 from dpolicy.decisions.decide import RuleChecks, Verdict
-from dpolicy.decisions.largest_delta import without_delta
-from dpolicy.decisions.rule_limits import RuleLimit, exceeded_limits
-from dpolicy.decisions.trials import DecisionTrials
+from dpolicy.decisions.denial_advice.largest_delta import without_delta
+from dpolicy.decisions.denial_advice.rule_limits import RuleLimit, exceeded_limits
+from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
 from dpolicy.privacy.loss import INFINITE

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpolicy.decisions.causes import find_causes
 from dpolicy.decisions.counter_offers import find_counter_offers
-from dpolicy.decisions.offers import MAX_COMPLETE_OFFERS, Offer, complete_offers, to_json
-from dpolicy.decisions.trials import DecisionTrial, DecisionTrials
+from dpolicy.decisions.denial_advice.causes import find_causes
+from dpolicy.decisions.denial_advice.offers import (
+    MAX_COMPLETE_OFFERS,
+    Offer,
+    complete_offers,
+    to_json,
+)
+from dpolicy.decisions.denial_advice.trials import DecisionTrial, DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 

@@ -1,0 +1,1 @@
+"""Texts of decisions and budgets for people: amounts, stated δ, and denials."""
