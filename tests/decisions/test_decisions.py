@@ -104,7 +104,7 @@ def test_per_release_rules_do_not_accumulate() -> None:
         assert point.submit(pure(f"r{number}", "1")).allowed
     decision = point.submit(pure("big", "1.000000000001"))
     assert decision.exceeded_rules == ("cap",)
-    assert decision.reasons[0].spent == {"epsilon": 0.0}
+    assert decision.reasons[0].spent == {"epsilon": 0.0, "delta": 0.0}
 
 
 def test_a_release_is_charged_as_a_whole_or_not_at_all() -> None:
@@ -112,8 +112,8 @@ def test_a_release_is_charged_as_a_whole_or_not_at_all() -> None:
     halves = [mechanism(epsilon="0.6"), mechanism(("zip",), epsilon="0.6")]
     decision = point.submit(body("both", *halves))
     assert decision.exceeded_rules == ("cap",)
-    assert decision.reasons[0].cost == {"epsilon": 1.2}
-    assert point.budgets()[0].spent == {"epsilon": 0.0}
+    assert decision.reasons[0].cost == {"epsilon": 1.2, "delta": 0.0}
+    assert point.budgets()[0].spent == {"epsilon": 0.0, "delta": 0.0}
     assert point.submit(body("one", halves[0])).allowed
 
 
@@ -201,7 +201,7 @@ def test_a_commit_may_use_less_and_never_more() -> None:
     with pytest.raises(OperationRejected, match="costs more than the reservation"):
         point.commit("a", pure("a", "1.6"))
     point.commit("a", pure("a", "0.5"))
-    assert point.budgets()[0].spent == {"epsilon": 0.5}
+    assert point.budgets()[0].spent == {"epsilon": 0.5, "delta": 0.0}
     assert point.submit(pure("b", "1.5")).allowed
 
 
@@ -220,7 +220,7 @@ def test_an_expired_reservation_stays_charged() -> None:
         point.void("a", because="x")
     with pytest.raises(OperationRejected, match="expired"):
         point.commit("a")
-    assert point.budgets()[0].spent == {"epsilon": 1.5}
+    assert point.budgets()[0].spent == {"epsilon": 1.5, "delta": 0.0}
 
 
 # Reasons and counter-offers

@@ -203,7 +203,7 @@ def test_after_a_failed_write_nothing_is_allowed_and_the_next_request_succeeds()
     with pytest.raises(LedgerUnavailable):
         point.submit(pure("b", "1"))
     assert point.entries.keys() == {"a"}
-    assert point.budgets()[0].spent == {"epsilon": 1.0}
+    assert point.budgets()[0].spent == {"epsilon": 1.0, "delta": 0.0}
     decision = point.submit(pure("b", "1"))
     assert decision.allowed
     assert not decision.replayed

@@ -29,6 +29,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.impact import replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -433,3 +434,14 @@ def test_a_correction_that_leaves_the_unit_out_again_is_refused() -> None:
     point = relabelled(unit="user-day")
     with pytest.raises(OperationRejected, match="must keep the mechanisms"):
         point.relabel(correction(), because="cheaper")
+
+
+def test_a_replay_reads_the_recorded_unit() -> None:
+    """A candidate with two units would refuse the request, but its record states the unit."""
+    point = DecisionPoint(":memory:")
+    point.apply(policy(DAY, DAILY))
+    assert point.submit(gaussian(time=JANUARY)).allowed
+    candidate = policy(f"{DAY}, user: {{}}", DAILY)
+    for ledger in (point, reopened(point)):
+        impact = replay_under_policy(candidate, ledger.records())
+        assert (impact.replayed, impact.denied, impact.unreadable) == (1, (), ())

@@ -59,7 +59,8 @@ def test_a_rule_that_is_no_longer_pruned_has_its_full_balance() -> None:
     point.submit(pure("a", "1.5", "zip"))
     point.apply(policy(GLOBAL.replace("2}}", "9}}"), narrow))
     spent = {b.rule.name: b.spent for b in point.budgets()}
-    assert spent == {"global": {"epsilon": 1.5}, "zips": {"epsilon": 1.5}}
+    half_spent = {"epsilon": 1.5, "delta": 0.0}
+    assert spent == {"global": half_spent, "zips": half_spent}
     assert point.submit(pure("b", "1", "zip")).exceeded_rules == ("zips",)
 
 
@@ -67,7 +68,7 @@ def test_an_import_is_charged_regardless_of_the_budget() -> None:
     point = started()
     point.import_past(pure("old", "7"))
     point.import_past(pure("old", "7"))
-    assert point.budgets()[0].spent == {"epsilon": 7.0}
+    assert point.budgets()[0].spent == {"epsilon": 7.0, "delta": 0.0}
     assert not point.submit(pure("new", "0.1")).allowed
     with pytest.raises(OperationRejected, match="imported"):
         point.submit(pure("old", "7"))

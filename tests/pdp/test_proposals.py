@@ -52,7 +52,7 @@ def test_a_proposed_release_is_decided_when_it_is_approved() -> None:
     store = MemoryStore()
     point = started(store=store)
     waiting = proposed(point, "a")
-    assert point.budgets()[0].spent == {"epsilon": 0}
+    assert point.budgets()[0].spent == {"epsilon": 0, "delta": 0.0}
     assert proposed(point, "a") == waiting
     decision = point.approve(waiting.number, "ben", "looks fine")
     assert isinstance(decision, Decision) and decision.allowed and not decision.replayed
@@ -312,7 +312,8 @@ def test_a_ledger_of_format_1_continues_in_formats_2_and_3(tmp_path: Path) -> No
     assert audit_ledger(store).findings == ()
     point = DecisionPoint(store)
     assert {name: entry.status for name, entry in point.entries.items()} == document["statuses"]
-    assert {b.rule.name: dict(b.spent) for b in point.budgets()} == document["spent"]
+    assert document["spent"] == {"global": {"epsilon": 1.125}}
+    assert {b.rule.name: b.spent["epsilon"] for b in point.budgets()} == {"global": 1.125}
     decision = point.approve(proposed(point, "new", "0.125").number, "ben")
     assert isinstance(decision, Decision) and decision.allowed
     formats = [json.loads(r.payload)["format"] for r in store.records_after(len(records))]

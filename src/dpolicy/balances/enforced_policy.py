@@ -19,7 +19,7 @@ from dpolicy.balances.granularities import RuleGranularities, granularities_for
 from dpolicy.balances.loss_display import LossFormatter, certificates_for_display, loss_formatter
 from dpolicy.balances.memo import Memo
 from dpolicy.balances.partition_space import PartitionSpace, build_partition_space
-from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.budget import budget_notion, budget_to_json
 from dpolicy.privacy.certificates import PURE, Certificate
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray, loss_width, losses_to_array
@@ -72,6 +72,23 @@ class EnforcedSection:
         """Return the formatter for losses of a rule."""
         return self.formatters[int(self.compiled.rules.budget_numbers[number])]
 
+    def binding_quantity(self, number: int, row: LossArray) -> str | None:
+        """Return the quantity of a rule that a loss exceeds, or of which it uses the larger share.
+
+        It is the notion of the budget, `delta` for stated δ, or `both` if it exceeds both; None for
+        an unlimited budget.
+        """
+        formatter = self.formatter_for(number)
+        notion = budget_notion(formatter.budget)
+        if notion is None or not row[-1]:
+            return notion
+        rows = row[np.newaxis]
+        (certified,), (within_delta,) = self.bounds_for(np.array([number])).check_sides(rows)
+        if not within_delta:
+            return "delta" if certified else "both"
+        (loss_share,), (delta_share,) = formatter.loss_shares(rows), formatter.delta_shares(rows)
+        return "delta" if certified and delta_share > loss_share else notion
+
     def describe_rule(self, number: int) -> dict[str, Any]:
         """Return the fields of a `Reason` that depend on the rule only. Do not modify the dict."""
         return self._descriptions.get_or_compute(number, self._describe_rule)
@@ -85,6 +102,7 @@ class EnforcedSection:
             "budget": budget_to_json(rule.budget),
             "source": str(rule.base.span),
             "each_release": rule.each_release,
+            "leaks": {"limit": self.formatter_for(number).displayed_delta_limit},
         }
 
 
@@ -173,11 +191,13 @@ def enforce(policy: CompiledPolicy) -> EnforcedPolicy:
 def certificates_for(policy: CompiledPolicy) -> Certificates:
     """Return the certificates that the bounds and the displayed losses of a policy need."""
     used: set[Certificate] = {PURE}
+    accounting = policy.accounting
     for section in policy.sections:
         rules = section.rules
         used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
-            used |= set(certificates_for_display(budget, profile, policy.accounting.orders))
+            leaks = accounting.leaks_for(profile)
+            used |= set(certificates_for_display(budget, profile, accounting.orders, leaks))
     return tuple(sorted(used))
 
 
@@ -188,9 +208,11 @@ def _enforce_section(
     certificates: Certificates,
 ) -> EnforcedSection:
     rules = section.rules
-    units = list(policy.units)
+    units, accounting = list(policy.units), policy.accounting
     formatters = tuple(
-        loss_formatter(budget, profile, policy.accounting.orders, certificates)
+        loss_formatter(
+            budget, profile, accounting.orders, certificates, accounting.leaks_for(profile)
+        )
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
     )
     return EnforcedSection(

@@ -1,7 +1,9 @@
 """Displayed value of a loss, in the notion of the rule's budget and rounded up.
 
-For an (ε, δ) budget it is the smallest ε whose thresholds the loss satisfies, so it is above the
-budget exactly when the rule is exceeded. It is an accounting value; the guarantee is the budget
+A loss has two sides, and each has its own limit. For an (ε, δ) budget the first is the smallest ε
+whose thresholds the loss satisfies, so it is above the budget exactly when no certificate holds.
+The second is the sum of the stated δ; its limit is the part of δ that the policy keeps for stated
+leaks. Other notions keep none. The sides are accounting values; the guarantee is the budget
 (theory 2.2).
 """
 
@@ -10,10 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
+from dpolicy.privacy.budget import (
+    Budget,
+    EpsilonDelta,
+    Gdp,
+    Renyi,
+    Unlimited,
+    Zcdp,
+    budget_limits,
+)
 from dpolicy.privacy.certificates import (
     MU_SQUARED,
     QUANTA_PER_UNIT,
@@ -22,10 +34,14 @@ from dpolicy.privacy.certificates import (
     format_order,
     renyi,
 )
-from dpolicy.privacy.cost_report import round_up_to_printed_float, sqrt_rounded_up
+from dpolicy.privacy.cost_report import (
+    round_down_to_printed_float,
+    round_up_to_printed_float,
+    sqrt_rounded_up,
+)
 from dpolicy.privacy.loss import INFINITE, Certificates
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA, LossArray
-from dpolicy.privacy.thresholds import Profile, conversion_amounts
+from dpolicy.privacy.thresholds import Profile, bound_for_budget, conversion_amounts
 from dpolicy.releases.decision import DisplayedLoss
 
 
@@ -46,12 +62,20 @@ class DisplayedNumber:
 
 @dataclass(frozen=True, slots=True)
 class LossFormatter:
-    """Formatter for losses of a rule: one number, or one per bounded Rényi order."""
+    """Formatter for losses of a rule: one number, or one per bounded Rényi order, and stated δ.
 
+    `delta_limit` is the limit of the sum of stated δ, in quanta; `INFINITE` without a limit.
+    """
+
+    budget: Budget
     figures: tuple[DisplayedNumber, ...]
+    delta_limit: int
 
     def __call__(self, row: LossArray) -> DisplayedLoss:
-        """Return one displayed loss; it has the key `delta` if the δ-side is neither 0 nor 1."""
+        """Return one displayed loss.
+
+        Losses of (ε, δ) budgets always have the key `delta`, others only if a δ is stated.
+        """
         return self.format_all(row[np.newaxis])[0]
 
     def format_all(self, rows: LossArray) -> list[DisplayedLoss]:
@@ -61,19 +85,67 @@ class LossFormatter:
             for loss, quanta in zip(displayed, figure.quanta(rows).tolist(), strict=True):
                 loss[figure.name] = None if quanta >= INFINITE else figure.format_amount(quanta)
         for loss, delta in zip(displayed, rows[:, -1].tolist(), strict=True):
-            if 0 < delta < DELTA_QUANTA:
-                loss["delta"] = delta / DELTA_QUANTA
+            if delta or isinstance(self.budget, EpsilonDelta):
+                loss["delta"] = _delta_rounded_up(delta)
         return list(displayed)
+
+    @property
+    def displayed_delta_limit(self) -> float | None:
+        """The limit of the sum of stated δ, rounded down; None without a limit."""
+        if self.delta_limit >= INFINITE:
+            return None
+        return round_down_to_printed_float(Fraction(self.delta_limit, DELTA_QUANTA))
 
     def ranking_keys(self, rows: LossArray) -> LossArray:
         """Return the first number of each row, in quanta, to rank losses by size."""
         return self.figures[0].quanta(rows)
 
+    def used_shares(self, rows: LossArray) -> NDArray[np.float64]:
+        """Return the share of the budget that each row uses: the larger of its two sides."""
+        return np.asarray(np.fmax(self.loss_shares(rows), self.delta_shares(rows)), np.float64)
+
+    def loss_shares(self, rows: LossArray) -> NDArray[np.float64]:
+        """Return the used share of the budget without its δ-side; for Rényi, the largest share.
+
+        The share is NaN for an unlimited budget. For a budget of 0 it is 0 or infinite.
+        """
+        limits = budget_limits(self.budget)
+        if not limits:
+            return np.full(len(rows), np.nan)
+        spent = {f.name: f.quanta(rows) / QUANTA_PER_UNIT for f in self.figures}
+        if isinstance(self.budget, Gdp):
+            spent = {name: np.sqrt(amounts) for name, amounts in spent.items()}
+        shares = [_shares(spent[name], float(limit)) for name, limit in limits.items()]
+        return np.asarray(np.maximum.reduce(shares), dtype=np.float64)
+
+    def delta_shares(self, rows: LossArray) -> NDArray[np.float64]:
+        """Return the used share of the limit of stated δ; NaN without a limit.
+
+        It is infinite if a δ is stated and the limit is 0.
+        """
+        if self.delta_limit >= INFINITE:
+            return np.full(len(rows), np.nan)
+        return _shares(rows[:, -1].astype(float), float(self.delta_limit))
+
+
+def _shares(amounts: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    nothing = np.where(amounts > 0, np.inf, 0.0)
+    return np.asarray(np.divide(amounts, limit, out=nothing, where=limit > 0), np.float64)
+
 
 def loss_formatter(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction], certificates: Certificates
+    budget: Budget,
+    profile: Profile,
+    orders: Sequence[Fraction],
+    certificates: Certificates,
+    leaks: Fraction | None = None,
 ) -> LossFormatter:
     """Return the formatter for losses that are compared with a budget."""
+    delta_side = bound_for_budget(budget, profile, orders, leaks).delta
+    delta_limit = INFINITE if delta_side is None else floor(delta_side * DELTA_QUANTA)
+
+    def formatter(*figures: DisplayedNumber) -> LossFormatter:
+        return LossFormatter(budget, figures, delta_limit)
 
     def figure(
         name: str,
@@ -87,16 +159,17 @@ def loss_formatter(
 
     match budget:
         case EpsilonDelta():
-            return LossFormatter((figure("epsilon", conversion_amounts(budget, profile, orders)),))
+            amounts = conversion_amounts(budget, profile, orders, leaks)
+            return formatter(figure("epsilon", amounts))
         case Gdp():
-            return LossFormatter((figure("mu", [(MU_SQUARED, 0)], _root_rounded_up),))
+            return formatter(figure("mu", [(MU_SQUARED, 0)], _root_rounded_up))
         case Renyi(orders=stated):
             figures = [
                 figure(f"renyi {format_order(order)}", [(renyi(order), 0)]) for order, _ in stated
             ]
-            return LossFormatter(tuple(figures))
+            return formatter(*figures)
         case Zcdp() | Unlimited():
-            return LossFormatter((figure("rho", [(RHO, 0)]),))
+            return formatter(figure("rho", [(RHO, 0)]))
 
 
 def _decimal_rounded_up(quanta: int) -> float:
@@ -109,12 +182,17 @@ def _decimal_rounded_up(quanta: int) -> float:
     return round_up_to_printed_float(Fraction(quanta, QUANTA_PER_UNIT))
 
 
+def _delta_rounded_up(quanta: int) -> float:
+    """Return the sum of stated δ, at most 1: a larger δ allows no more."""
+    return round_up_to_printed_float(Fraction(min(quanta, DELTA_QUANTA), DELTA_QUANTA))
+
+
 def _root_rounded_up(quanta: int) -> float:
     return sqrt_rounded_up(Fraction(quanta, QUANTA_PER_UNIT))
 
 
 def certificates_for_display(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction]
+    budget: Budget, profile: Profile, orders: Sequence[Fraction], leaks: Fraction | None = None
 ) -> tuple[Certificate, ...]:
     """Return the certificates that the displayed loss needs.
 
@@ -122,9 +200,8 @@ def certificates_for_display(
     """
     match budget:
         case EpsilonDelta():
-            return tuple(
-                certificate for certificate, _ in conversion_amounts(budget, profile, orders)
-            )
+            amounts = conversion_amounts(budget, profile, orders, leaks)
+            return tuple(certificate for certificate, _ in amounts)
         case Gdp():
             return (MU_SQUARED,)
         case Renyi(orders=stated):

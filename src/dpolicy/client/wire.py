@@ -98,6 +98,8 @@ class RemoteRuleStatus:
     spenders: tuple[str, ...] = ()
     location: Mapping[str, str | int] = field(default_factory=dict)
     source: str = ""
+    delta_limit: float | None = None
+    binding: str | None = None
 
     @property
     def name(self) -> str:
@@ -117,6 +119,8 @@ class RemoteRuleStatus:
             spenders=tuple(payload["spent-most"]),
             location=payload["at"],
             source=payload["source"],
+            delta_limit=payload.get("leaks", {}).get("limit"),
+            binding=payload.get("binding"),
         )
 
 

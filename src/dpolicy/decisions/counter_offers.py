@@ -12,6 +12,7 @@ from typing import Any
 
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import InvalidValue
@@ -30,7 +31,12 @@ MAX_OFFER_NOISE_FACTOR = Fraction(1000)
 
 
 def find_counter_offers(
-    enforced: EnforcedPolicy, balances: Balances, today: int, body: Body, verdict: Verdict
+    enforced: EnforcedPolicy,
+    balances: Balances,
+    today: int,
+    body: Body,
+    verdict: Verdict,
+    reading: Reading = Reading.STRICT,
 ) -> tuple[Mapping[str, Any], ...]:
     """Return changes that make a denied release allowed.
 
@@ -41,7 +47,8 @@ def find_counter_offers(
 
     def is_allowed(changed: Body) -> bool:
         try:
-            mechanisms, problems = resolve_release(release_from_body(changed), enforced)
+            release = release_from_body(changed)
+            mechanisms, problems = resolve_release(release, enforced, reading=reading)
         except InvalidValue:
             return False
         return not problems and decide(enforced, balances, mechanisms, today).allowed

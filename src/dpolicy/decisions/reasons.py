@@ -14,8 +14,9 @@ from dpolicy.releases.regions import Point
 #: Number of reasons of an allowed release. A denied release has one for each exceeded rule.
 MAX_REASONS = 3
 
-#: Returns the top spenders of a rule, by its number and the point where it is exceeded.
-Spenders = Callable[[int, Point | None], tuple[str, ...]]
+#: Returns the top spenders of a rule, by its number, the point where it is exceeded, and the
+#: quantity that is exceeded there.
+Spenders = Callable[[int, Point | None, str | None], tuple[str, ...]]
 
 
 def reasons_for(verdict: Verdict, spenders: Spenders) -> tuple[Reason, ...]:
@@ -51,11 +52,13 @@ def _build_reason(checks: RuleChecks, position: int, spenders: Spenders | None) 
         if point:
             granularities = checks.section.granularities
             location = granularities.location_for_rule(point, number, checks.cutoff)
-    rows = np.stack([balance, cost, add_saturating(balance, cost)])
+    after = add_saturating(balance, cost)
+    rows = np.stack([balance, cost, after])
+    binding = checks.section.binding_quantity(number, after)
     displayed = checks.section.formatter_for(number).format_all(rows)
     top_spenders: tuple[str, ...] = ()
     if spenders is not None and not rule["each_release"]:
-        top_spenders = spenders(number, point)
+        top_spenders = spenders(number, point, binding)
     return Reason(
         **rule,
         spent=displayed[0],
@@ -64,4 +67,5 @@ def _build_reason(checks: RuleChecks, position: int, spenders: Spenders | None) 
         holds=bool(checks.holds[position]),
         spenders=top_spenders,
         location=location,
+        binding=binding,
     )

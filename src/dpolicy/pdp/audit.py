@@ -46,9 +46,9 @@ from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
     LedgerState,
-    compile_recorded_policy,
     first_day_of_month,
 )
+from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.redefinitions import find_redefinitions
 from dpolicy.pdp.relabelling import find_forbidden_change, lowers_charge
 from dpolicy.pdp.request_evaluation import (
@@ -229,8 +229,8 @@ def _check_executed(proposal: Event | None, event: Event | None) -> Iterator[str
             expected = (proposal.by, proposal.release, proposal.because)
             is_done = expected == (event.by, event.release, event.because)
         case PolicyProposed(), PolicyApplied():
-            proposed_policy = (proposal.by, proposal.because, proposal.sources)
-            is_done = proposed_policy == (event.by, event.because, event.sources)
+            proposed_policy = (proposal.by, proposal.because, proposal.sources, proposal.defaults)
+            is_done = proposed_policy == (event.by, event.because, event.sources, event.defaults)
             is_done = is_done and set(event.accepted) <= set(proposal.accepted)
         case _:
             is_done = False
@@ -389,8 +389,23 @@ def _has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:
         recorded.counter_offers == recomputed.counter_offers
         and len(recorded.reasons) == len(first) == len(second)
         and (recorded.allowed or first.keys() == second.keys())
-        and all(first[rule] == second[rule] for rule in first.keys() & second.keys())
+        and all(_is_same(first[rule], second[rule]) for rule in first.keys() & second.keys())
     )
+
+
+def _is_same(recorded: Reason, recomputed: Reason) -> bool:
+    """Return whether two reasons are equal; a record before version 0.3 has no limit of δ."""
+    if recorded.leaks is None:
+        recorded, recomputed = _without_delta(recorded), _without_delta(recomputed)
+    return recorded == recomputed
+
+
+def _without_delta(reason: Reason) -> Reason:
+    spent, cost, after = (
+        {key: value for key, value in loss.items() if key != "delta"}
+        for loss in (reason.spent, reason.cost, reason.after)
+    )
+    return replace(reason, spent=spent, cost=cost, after=after, leaks=None, binding=None)
 
 
 def _comparable_reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:

@@ -26,6 +26,7 @@ from dpolicy.pdp.charge_groups import NO_MEANING
 from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
+from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
@@ -171,16 +172,24 @@ def apply_policy(
 
 
 def policy_applied_event(
-    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+    log: WriteTransaction,
+    policy: CompiledPolicy,
+    accept: Sequence[str],
+    by: str,
+    because: str,
+    defaults: int | None = NEWEST_DEFAULTS,
 ) -> PolicyApplied:
-    """Return the event that activates a policy. Raise `PolicyConflicts`."""
+    """Return the event that activates a policy. Raise `PolicyConflicts`.
+
+    `defaults` is the number of the defaults with which the policy was compiled.
+    """
     conflicts = find_all_conflicts(log.state, policy)
     not_accepted = [conflict for conflict in conflicts if conflict.name not in accept]
     if not_accepted:
         raise PolicyConflicts(not_accepted)
     sources = tuple((source.name, source.text) for source in policy.sources)
     accepted = tuple(conflict.name for conflict in conflicts)
-    return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted)
+    return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted, defaults)
 
 
 def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:

@@ -1,8 +1,9 @@
 """Impact of a candidate policy: recorded decisions that it would have changed (platforms 3.1).
 
 The replay decides every decided release again, in order, against what the candidate would have
-allowed before it. Other events stay as recorded: imported releases are charged, and reservations
-end as they did.
+allowed before it. A release keeps the unit and the relation of its record; labels that it left out
+get the defaults of the candidate, as if it were submitted now. Other events stay as recorded:
+imported releases are charged, and reservations end as they did.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.decide import decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvalidValue, ReleaseRejected
@@ -27,9 +29,12 @@ from dpolicy.ledger.events import (
     from_bytes,
     next_record,
 )
+from dpolicy.pdp.charge_groups import NO_MEANING, PENDING_MEANINGS
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
+from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import active_policy
-from dpolicy.releases.body import release_from_body
+from dpolicy.releases.body import Body, release_from_body
+from dpolicy.releases.meaning import meaning_from_text, meaning_to_text
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Limit of replayed releases. A replay decides a few thousand per second.
@@ -65,13 +70,14 @@ def replay_under_policy(
     policy: CompiledPolicy, records: Iterable[Record], limit: int = MAX_REPLAYED_RELEASES
 ) -> PolicyImpact:
     """Replay at most `limit` decided releases under a candidate policy."""
-    replay = _Replay(policy)
+    replay, recorded = _Replay(policy), LedgerState()
     count, complete = 0, True
     denied: list[str] = []
     allowed: list[str] = []
     unreadable: list[str] = []
     for record in records:
-        event = from_bytes(record.payload)
+        recorded.fold([record])
+        event = _with_meaning(from_bytes(record.payload), recorded)
         if not isinstance(event, ReleaseDecided):
             replay.apply(event)
             continue
@@ -93,7 +99,8 @@ class _Replay:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._state = LedgerState()
         sources = tuple((source.name, source.text) for source in policy.sources)
-        self._fold(PolicyApplied("2000-01-01T00:00:00+00:00", "", "", policy.digest, sources, ()))
+        start = "2000-01-01T00:00:00+00:00"
+        self._fold(PolicyApplied(start, "", "", policy.digest, sources, (), NEWEST_DEFAULTS))
 
     def decide(self, event: ReleaseDecided) -> bool | None:
         """Return whether the release would be allowed; None if it cannot be resolved."""
@@ -102,12 +109,14 @@ class _Replay:
         state.update_balances()
         enforced = active_policy(state)
         try:
-            mechanisms = resolve_or_reject(release_from_body(event.body), enforced)
+            release = release_from_body(_with_stated_units(event.body, event.meaning))
+            mechanisms = resolve_or_reject(release, enforced)
             allowed = decide(enforced, state.balances, mechanisms, state.today).allowed
         except (ReleaseRejected, InvalidValue):
             return None
         if allowed:
-            self._fold(replace(event, allowed=True, answer="{}"))
+            meaning = meaning_to_text(complete_meaning(release, enforced.policy))
+            self._fold(replace(event, allowed=True, answer="{}", meaning=meaning))
         return allowed
 
     def apply(self, event: Event) -> None:
@@ -125,3 +134,30 @@ class _Replay:
 
     def _fold(self, event: Event) -> None:
         self._state.fold([next_record(self._state.head, event)])
+
+
+def _with_meaning(event: Event, recorded: LedgerState) -> Event:
+    """Return an event with the meaning of its release, which a record of format 1 does not have."""
+    match event:
+        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled():
+            pass
+        case ReleaseCommitted(body=body) if body is not None:
+            pass
+        case _:
+            return event
+    entry = recorded.entry(event.release)
+    meaning = recorded.charge_groups[entry.charge_group].meaning
+    return replace(event, meaning=NO_MEANING if meaning in PENDING_MEANINGS else meaning)
+
+
+def _with_stated_units(body: Body, meaning: str | None) -> Body:
+    """Return a release body whose mechanisms state their recorded unit and relation."""
+    if meaning is None or meaning in PENDING_MEANINGS:
+        return body
+    mechanisms = [
+        {**fields, "unit": own.unit, "relation": str(own.relation)}
+        for fields, own in zip(
+            body["mechanisms"], meaning_from_text(meaning).mechanisms, strict=True
+        )
+    ]
+    return {**body, "mechanisms": mechanisms}

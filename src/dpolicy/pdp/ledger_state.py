@@ -17,7 +17,6 @@ from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.chain import Record, check_chain
 from dpolicy.ledger.events import (
     PolicyApplied,
-    PolicyProposed,
     check_body,
     decode_event_fast,
     from_bytes,
@@ -31,11 +30,11 @@ from dpolicy.pdp.charge_groups import (
     SpendingTotals,
     complete_recorded,
 )
+from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.meaning import check_meaning
 from dpolicy.releases.regions import Point
-from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.text.yaml_reader import Source
+from dpolicy.rules.compiler import CompiledPolicy
 
 #: Statuses of a release. Only `reserved` changes: to voided, committed or expired.
 ALLOWED, DENIED, RESERVED, VOIDED, COMMITTED = (
@@ -377,8 +376,3 @@ def first_day_of_month(timestamp: str) -> int:
         return date.fromisoformat(f"{timestamp[:7]}-01").toordinal()
     except ValueError:
         raise LedgerDamaged(f"record has the invalid time `{timestamp[:40]}`") from None
-
-
-def compile_recorded_policy(event: PolicyApplied | PolicyProposed) -> CompiledPolicy:
-    """Compile the policy of an event from the texts that the event contains."""
-    return compile_policy([Source(name, text) for name, text in event.sources])

@@ -24,7 +24,8 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.pdp import commands, relabelling
 from dpolicy.pdp.journal import WriteTransaction
-from dpolicy.pdp.ledger_state import Proposal, compile_recorded_policy
+from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
     decide_mechanisms,
@@ -93,7 +94,7 @@ def propose_policy(
     if earlier is not None and earlier.open:
         return earlier
     proposed = PolicyProposed(
-        log.timestamp, by, because, policy.digest, event.sources, event.accepted
+        log.timestamp, by, because, policy.digest, event.sources, event.accepted, event.defaults
     )
     return _append_proposal(log, proposed)
 
@@ -123,7 +124,7 @@ def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) 
         case PolicyProposed() as proposed:
             policy = compile_recorded_policy(proposed)
             effect = commands.policy_applied_event(
-                log, policy, proposed.accepted, proposal.by, proposed.because
+                log, policy, proposed.accepted, proposal.by, proposed.because, proposed.defaults
             )
         case _:
             raise InvariantBroken(f"record {number} is not a proposal")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.completion import Reading
@@ -57,7 +58,7 @@ def evaluate_release(
     """
     mechanisms = resolve_or_reject(release, active_policy(state), reading)
     verdict = decide_mechanisms(state, mechanisms)
-    return explain_verdict(state, release, verdict)
+    return explain_verdict(state, release, verdict, reading)
 
 
 def decide_mechanisms(state: LedgerState, mechanisms: Sequence[ResolvedMechanism]) -> Verdict:
@@ -71,11 +72,15 @@ def decide_mechanisms(state: LedgerState, mechanisms: Sequence[ResolvedMechanism
         raise ReleaseRejected([error]) from None
 
 
-def explain_verdict(state: LedgerState, release: Release, verdict: Verdict) -> Decision:
+def explain_verdict(
+    state: LedgerState, release: Release, verdict: Verdict, reading: Reading = Reading.STRICT
+) -> Decision:
     """Return the decision of a verdict, with reasons and counter-offers."""
     enforced = active_policy(state)
-    reasons = reasons_for(verdict, lambda number, point: top_spenders(state, number, point))
-    offers = find_counter_offers(enforced, state.balances, state.today, release.body, verdict)
+    reasons = reasons_for(verdict, partial(top_spenders, state))
+    offers = find_counter_offers(
+        enforced, state.balances, state.today, release.body, verdict, reading
+    )
     return Decision(
         release=release.id,
         allowed=verdict.allowed,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpolicy.balances.balances import Balances, RuleNumbers
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import InvariantBroken
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
 from dpolicy.releases.decision import DisplayedLoss
@@ -33,7 +34,11 @@ MAX_SPENDERS_PER_RULE = 5
 
 @dataclass(frozen=True, slots=True)
 class RuleStatus:
-    """Status of one rule: budget, balance, whether it is satisfied, top spenders and location."""
+    """Status of one rule: budget, balance, whether it is satisfied, top spenders and location.
+
+    `delta_limit` is the limit of stated δ, None without one. `binding` is the quantity that is
+    exceeded or most used: the notion of the budget, `delta` or `both`.
+    """
 
     rule: Rule
     spent: DisplayedLoss
@@ -41,6 +46,8 @@ class RuleStatus:
     holds: bool
     spenders: tuple[str, ...]
     location: Mapping[str, str | int]
+    delta_limit: float | None = None
+    binding: str | None = None
 
     @property
     def name(self) -> str:
@@ -59,6 +66,8 @@ class RuleStatus:
             "holds": self.holds,
             "spent-most": list(self.spenders),
             "source": str(self.rule.base.span),
+            "leaks": {"limit": self.delta_limit},
+            "binding": self.binding,
         }
 
 
@@ -141,22 +150,26 @@ def _build_status(
 ) -> RuleStatus:
     section, number = table.section, int(table.numbers[position])
     point, row = table.worst_points.get(position), table.losses[position]
+    formatter, binding = section.formatter_for(number), section.binding_quantity(number, row)
     return RuleStatus(
         section.compiled.rules[number],
-        section.formatter_for(number)(row),
+        formatter(row),
         row_to_loss(row, section.certificates),
         bool(table.holds[position]),
-        top_spenders(state, number, point) if with_spenders else (),
+        top_spenders(state, number, point, binding) if with_spenders else (),
         table.location(position),
+        formatter.displayed_delta_limit,
+        binding,
     )
 
 
 def _find_largest_loss(
     section: EnforcedSection, balances: Balances, number: int, within: Region | None
 ) -> tuple[Point, LossArray]:
-    """Return the smallest point with the largest loss of a rule, and the loss.
+    """Return the smallest point where a loss uses most of a rule's budget, and the loss.
 
-    If the rule is exceeded somewhere, look only at the blocks where it is exceeded.
+    If the rule is exceeded somewhere, look only at the blocks where it is exceeded. Without stated
+    δ, the most used point has the largest loss.
     """
     segments = balances.segments[number]
     region = section.granularities.blocks(within, number)
@@ -165,20 +178,32 @@ def _find_largest_loss(
     bounds = section.bounds_for(np.array([number]))
     violating, _ = bounds.violating_or_fullest_cells(segments.amounts, touching, no_cost)
     cells = violating if len(violating) else touching
-    sizes = section.formatter_for(number).ranking_keys(segments.columns(cells).T)
+    formatter, losses = section.formatter_for(number), segments.columns(cells).T
+    sizes = formatter.ranking_keys(losses)
+    if losses[:, -1].any():
+        shares = np.nan_to_num(formatter.used_shares(losses), nan=0.0)
+        cells, sizes = cells[shares == shares.max()], sizes[shares == shares.max()]
     point = segments.first_point(cells[sizes == sizes.max()], region) or ()
     return point, segments.amounts_at(point)
 
 
-def top_spenders(state: LedgerState, number: int, point: Point | None = None) -> tuple[str, ...]:
-    """Return the ids of the releases with the largest cost to a rule, at a point or anywhere."""
+def top_spenders(
+    state: LedgerState, number: int, point: Point | None = None, binding: str | None = None
+) -> tuple[str, ...]:
+    """Return the ids of the releases with the largest cost to a rule, at a point or anywhere.
+
+    If `binding` is `delta`, they are the releases with the largest stated δ.
+    """
     if state.enforced is None:
         return ()
     charged = list(state.groups_charged_to_rule(number, point))
+    if binding == "delta":
+        charged = [(group, row) for group, row in charged if row[-1]]
     if not charged:
         return ()
+    rows = np.array([row for _, row in charged])
     formatter = state.enforced.cumulative.formatter_for(number)
-    sizes = formatter.ranking_keys(np.array([row for _, row in charged]))
+    sizes = rows[:, -1] if binding == "delta" else formatter.ranking_keys(rows)
     ranked = (charged[position][0] for position in np.argsort(-sizes, kind="stable").tolist())
     releases = chain.from_iterable(state.spending_releases(group) for group in ranked)
     first = islice(releases, 2 * MAX_SPENDERS_PER_RULE)  # a relabelled release may occur twice
@@ -186,12 +211,41 @@ def top_spenders(state: LedgerState, number: int, point: Point | None = None) ->
 
 
 def used_share(status: RuleStatus) -> Fraction | None:
-    """Return the share of its budget that a rule has used; None if it is not a finite number."""
-    budget = budget_to_json(status.rule.budget)
-    if isinstance(budget, str):
+    """Return the share of its budget that a rule has used; None if it is not a finite number.
+
+    It is the larger share of its two sides: ε, ρ, μ or Rényi values, and stated δ.
+    """
+    return _largest([loss_share(status), delta_share(status)])
+
+
+def loss_share(status: RuleStatus) -> Fraction | None:
+    """Return the used share of ε, ρ, μ or the Rényi values; None if it is not a finite number."""
+    limits = budget_limits(status.rule.budget).items()
+    return _largest([_share(status.spent[notion], limit) for notion, limit in limits])
+
+
+def delta_share(status: RuleStatus) -> Fraction | None:
+    """Return the used share of the limit of stated δ; None if it is not a finite number."""
+    if status.delta_limit is None:
+        return Fraction(0)
+    return _share(status.spent.get("delta", 0.0), Fraction(status.delta_limit))
+
+
+def _largest(shares: list[Fraction | None]) -> Fraction | None:
+    """Return the largest share; None if there is none, or one is not a finite number."""
+    finite = [share for share in shares if share is not None]
+    return max(finite) if finite and len(finite) == len(shares) else None
+
+
+def _share(used: float | None, limit: Fraction) -> Fraction | None:
+    if used is None or (used and not limit):
         return None
-    notion, used = next(iter(status.spent.items()))
-    limit = budget.get(notion)
-    if used is None or not isinstance(limit, float) or not limit:
-        return None
-    return Fraction(used) / Fraction(limit)
+    return Fraction(used) / limit if used else Fraction(0)
+
+
+def rank_by_use(status: RuleStatus) -> float:
+    """Return a key that sorts statuses: exceeded without a finite share first, then by share."""
+    share = used_share(status)
+    if share is None:
+        return 0.0 if status.holds else -inf
+    return -float(share)

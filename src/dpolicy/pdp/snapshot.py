@@ -27,8 +27,8 @@ from dpolicy.pdp.ledger_state import (
     LedgerState,
     Proposal,
     ReleaseEntry,
-    compile_recorded_policy,
 )
+from dpolicy.pdp.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import loss_width
 
 #: Version of the code and of the format. Increase the number when losses or states change.

@@ -26,6 +26,9 @@ from dpolicy.text.yaml_reader import Report, ScalarNode, TextNode
 
 _MONTHS = re.compile("([1-9][0-9]{0,3}) months?")
 
+#: A percentage such as `25 %`, with at most as many digits as a number of the language.
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,15})?) ?%")
+
 #: Replaces a δ that is missing because of an error, so that budgets are not reported for it.
 _FALLBACK_DELTA = Fraction(1, 10**7)
 
@@ -44,6 +47,31 @@ class _MonthsShape:
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^{_MONTHS.pattern}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class _ShareShape:
+    """Shape of a share below 1: a number such as 0.25, or a percentage such as `25 %`."""
+
+    title: str = "a share of at least 0 and below 100 %"
+
+    def read(self, node: TextNode, report: Report) -> Any:
+        if not isinstance(node, ScalarNode) or node.kind == "invalid":
+            return report_wrong_type(node, self.title, report)
+        percent = _PERCENT.fullmatch(node.text) if node.kind == "text" else None
+        if percent is None and node.kind != "number":
+            return report_wrong_type(node, self.title, report, "write `25 %` or `0.25`")
+        share = Fraction(percent[1]) / 100 if percent else node.number
+        if not 0 <= share < 1:
+            help_ = "write a share such as `25 %`; the orders need the rest of δ"
+            report("P009", f"`{node.text[:40]}` is not {self.title}", node.span, help_)
+            return INVALID
+        return share
+
+    def schema(self) -> dict[str, Any]:
+        number = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+        percent = {"type": "string", "pattern": r"^[0-9]{1,2}(\.[0-9]{1,15})? ?%$"}
+        return {"anyOf": [number, percent]}
 
 
 COLLAPSE = RecordShape(
@@ -92,6 +120,7 @@ ACCOUNTING = RecordShape(
     {
         "delta": RecordField(DELTA, "δ of every budget that states only ε"),
         "profile": RecordField(NameShape(), "method that turns (ε, δ) into Rényi thresholds"),
+        "leaks": RecordField(_ShareShape(), "share of δ for stated δ, such as `25 %`"),
         "orders": RecordField(
             KeywordOrShape({"default": DEFAULT_ORDERS}, _OrdersShape()), "Rényi grid"
         ),
@@ -113,7 +142,8 @@ ACCOUNTING = RecordShape(
     },
     lambda values, _: values,
     dict.fromkeys(
-        ("profile", "orders", "relation", "require", "uncovered", "collapse"), lambda _: None
+        ("profile", "leaks", "orders", "relation", "require", "uncovered", "collapse"),
+        lambda _: None,
     )
     | {"max-rules": lambda _: None, "delta": lambda _: _FALLBACK_DELTA},
 )

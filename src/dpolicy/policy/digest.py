@@ -7,10 +7,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from fractions import Fraction
+from typing import Any
 
-from dpolicy.policy.model import PolicySet
+from dpolicy.policy.model import IF_STATED, PolicySet
 
 
 def policy_digest(policies: PolicySet) -> str:
@@ -22,8 +23,11 @@ def policy_digest(policies: PolicySet) -> str:
 def _plain_value(value: object) -> object:
     """Return a model value as JSON data; the key "" holds the class name."""
     if is_dataclass(value) and not isinstance(value, type):
-        compared = [field.name for field in fields(value) if field.compare]
-        members = {name: _plain_value(getattr(value, name)) for name in compared}
+        members = {
+            field.name: _plain_value(getattr(value, field.name))
+            for field in fields(value)
+            if field.compare and not _is_omitted(field, value)
+        }
         return {"": type(value).__name__, **members}
     if isinstance(value, Mapping):
         return {str(key): _plain_value(item) for key, item in value.items()}
@@ -32,3 +36,8 @@ def _plain_value(value: object) -> object:
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def _is_omitted(field: Field[Any], value: object) -> bool:
+    """Return whether a field was added after version 0.1 and the policy does not state it."""
+    return field.metadata == IF_STATED and getattr(value, field.name) is None

@@ -16,8 +16,8 @@ from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, Source, Text
 #: Maximum line length; a longer map or list is written over several lines.
 WIDTH = 100
 
-#: Text that needs no quotes, not even inside `{}` and `[]`.
-_SAFE = re.compile(r"[A-Za-z0-9_./]+[A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*")
+#: Text that needs no quotes, not even inside `{}` and `[]`; it can end in a percent sign.
+_SAFE = re.compile(r"[A-Za-z0-9_./]+[A-Za-z0-9_./+-]*( [A-Za-z0-9_./+-]+)*( ?%)?")
 
 #: Lists of policies, which are always written over several lines.
 _POLICY_LISTS = ("policies", "each-release")

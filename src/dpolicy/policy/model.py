@@ -2,7 +2,8 @@
 
 Spans do not take part in equality, so two texts with the same content are equal, and
 `parse(format(x)) == x`. `checker.py` resolves the names. The policy digest hashes the names of
-these classes and fields, so they must not change.
+these classes and fields, so they must not change. A field that was added later is `IF_STATED`: the
+digest of a policy that does not state it stays the same.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
+from dpolicy.privacy.thresholds import DEFAULT_LEAKS, DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.yaml_reader import LocatedText, Span
 
 DEFAULT_RISK_LEVELS = ("low", "medium", "high")
 DEFAULT_MEMBERSHIP_LEVELS = ("member", "strong", "weak")
+
+#: Metadata of a field that the digest contains only if its value is not None.
+IF_STATED = MappingProxyType({"digest": "if stated"})
 
 #: Default of `max-rules`: 200 MB at 100 bytes per rule.
 DEFAULT_MAX_RULES = 2_000_000
@@ -32,7 +37,11 @@ class Collapse:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """Accounting options of a policy set."""
+    """Accounting options of a policy set.
+
+    `leaks` is the share of δ for stated leaks. Without it, `default_leaks` applies to `anchored`
+    and `static`; it is not part of the content, but of the version that recorded the policy.
+    """
 
     delta: Fraction | None = None
     profile: Profile = Profile.CLASSIC
@@ -42,6 +51,14 @@ class Accounting:
     allow_uncovered: bool = False
     max_rules: int = DEFAULT_MAX_RULES
     collapse: Collapse | None = None
+    leaks: Fraction | None = field(default=None, metadata=IF_STATED)
+    default_leaks: Fraction = field(default=DEFAULT_LEAKS, compare=False)
+
+    def leaks_for(self, profile: Profile) -> Fraction | None:
+        """Return the share of δ for stated leaks; None is what the weights of `classic` leave."""
+        if self.leaks is not None or profile is Profile.CLASSIC:
+            return self.leaks
+        return self.default_leaks
 
 
 @dataclass(frozen=True, slots=True)

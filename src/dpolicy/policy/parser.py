@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from errno import ENOENT
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from dpolicy.policy.model import (
     UnitStatement,
     base_policies,
 )
-from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
+from dpolicy.privacy.thresholds import DEFAULT_LEAKS, DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
@@ -58,10 +60,15 @@ def read_sources(path: Path) -> list[Source]:
     return [read_source(file) for file in policy_files(path)]
 
 
-def parse_policies(sources: Sequence[Source], diagnostics: DiagnosticCollector) -> PolicySet | None:
+def parse_policies(
+    sources: Sequence[Source],
+    diagnostics: DiagnosticCollector,
+    default_leaks: Fraction = DEFAULT_LEAKS,
+) -> PolicySet | None:
     """Parse sources into one policy set, or return None if no source is readable.
 
-    Releases and cases beside policy files are skipped.
+    Releases and cases beside policy files are skipped. `default_leaks` is the share of δ for stated
+    leaks in texts that state none.
     """
     files = []
     for source in sources:
@@ -75,7 +82,8 @@ def parse_policies(sources: Sequence[Source], diagnostics: DiagnosticCollector) 
                 "P008", "none of the files is a policy", Span(sources[0], 1, 1, 1, 2), None
             )
         return None
-    return _merge_files([values for values in files if values is not INVALID], diagnostics)
+    policies = _merge_files([values for values in files if values is not INVALID], diagnostics)
+    return replace(policies, accounting=replace(policies.accounting, default_leaks=default_leaks))
 
 
 def _is_release_or_case(node: TextNode) -> bool:
@@ -220,6 +228,7 @@ def _build_accounting(
         allow_uncovered=fields["uncovered"] == "allow",
         max_rules=fields["max-rules"] or DEFAULT_MAX_RULES,
         collapse=fields["collapse"],
+        leaks=fields["leaks"],
     )
 
 

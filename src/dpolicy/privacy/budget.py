@@ -62,6 +62,33 @@ def budget_amount(budget: Budget) -> tuple[str, Fraction] | None:
             return None
 
 
+def budget_notion(budget: Budget) -> str | None:
+    """Return the key of a budget's notion in the policy language; None for an unlimited budget."""
+    match budget:
+        case EpsilonDelta():
+            return "epsilon"
+        case Zcdp():
+            return "rho"
+        case Gdp():
+            return "mu"
+        case Renyi():
+            return "renyi"
+        case Unlimited():
+            return None
+
+
+def budget_limits(budget: Budget) -> dict[str, Fraction]:
+    """Return the limit of each number of a displayed loss, without δ; none if unlimited."""
+    match budget:
+        case Renyi(orders=orders):
+            return {f"renyi {format_order(order)}": value for order, value in orders}
+        case Unlimited():
+            return {}
+        case _:
+            amount = budget_amount(budget)
+            return {} if amount is None else dict([amount])
+
+
 def with_amount(budget: Budget, value: Fraction) -> Budget:
     """Return the budget with another ε, ρ or μ and the same δ; Rényi and unlimited stay."""
     match budget:

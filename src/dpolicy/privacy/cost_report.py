@@ -78,6 +78,14 @@ def round_up_to_printed_float(value: Fraction) -> float:
     return near
 
 
+def round_down_to_printed_float(value: Fraction) -> float:
+    """Return the nearest float whose printed decimal is not above `value`: 0.3 stays 0.3."""
+    near = float(value)
+    while Fraction(repr(near)) > value:
+        near = math.nextafter(near, -math.inf)
+    return near
+
+
 def sqrt_rounded_up(value: Fraction) -> float:
     """Return the square root, rounded up to a printed decimal."""
     near = math.sqrt(value)

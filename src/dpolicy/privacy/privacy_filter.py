@@ -43,12 +43,35 @@ class BoundArrays:
 
     def are_within(self, rows: LossArray) -> NDArray[np.bool_]:
         """Return whether each row is within the bound of the same position."""
+        certified, within_delta = self.check_sides(rows)
+        satisfied: NDArray[np.bool_] = certified & within_delta
+        return satisfied
+
+    def check_sides(self, rows: LossArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return whether each row is within the certificates, and within the δ-side, of its bound.
+
+        A rule is satisfied if both are true. The first is the side of ε, ρ, μ or Rényi values; the
+        second is the limit of stated leaks.
+        """
         within = rows <= self.maximum
         certified = np.where(
             self.require_all, within[:, :-1].all(axis=1), within[:, :-1].any(axis=1)
         )
-        satisfied: NDArray[np.bool_] = certified & within[:, -1]
-        return satisfied
+        return certified, within[:, -1]
+
+    @property
+    def delta_limits(self) -> LossArray:
+        """The δ-side of each bound, in quanta of δ; `INFINITE` for an unlimited budget."""
+        limits: LossArray = self.maximum[:, -1]
+        return limits
+
+    def remaining_delta(self, rows: LossArray) -> LossArray:
+        """Return what each row leaves of the δ-side of its bound, at least 0, in quanta of δ."""
+        limits = self.delta_limits
+        remaining: LossArray = np.where(
+            limits == INFINITE, INFINITE, np.maximum(limits - rows[:, -1], 0)
+        )
+        return remaining
 
     def violating_or_fullest_cells(
         self, spent: LossArray, cells: CellIndices, cost: LossArray
@@ -81,18 +104,18 @@ class BoundArrays:
         return exceeded, cells.compress(amounts == amounts.max())
 
     def remaining_share(self, rows: LossArray) -> NDArray[np.float64]:
-        """Return the remaining share of each row's bound, in its least used certificate.
+        """Return the remaining share of each row's bound: the smaller of its two sides.
 
-        If all certificates must hold, it is the most used certificate. The share is −1 if the
-        certificate is exceeded and 2 if it has no limit.
+        It is the share of the least used certificate, or of the most used one if all must hold, or
+        the share of the δ-side. It is −1 if a side is exceeded and 2 if it has no limit.
         """
-        limits, amounts = self.maximum[:, :-1], rows[:, :-1]
-        shares = 1 - amounts / np.maximum(limits, 1)
-        shares[amounts > limits] = -1
-        shares[limits == INFINITE] = 2
-        result: NDArray[np.float64] = np.where(
-            self.require_all, shares.min(axis=1), shares.max(axis=1)
+        shares = 1 - rows / np.maximum(self.maximum, 1)
+        shares[rows > self.maximum] = -1
+        shares[self.maximum == INFINITE] = 2
+        certified = np.where(
+            self.require_all, shares[:, :-1].min(axis=1), shares[:, :-1].max(axis=1)
         )
+        result: NDArray[np.float64] = np.minimum(certified, shares[:, -1])
         return result
 
 

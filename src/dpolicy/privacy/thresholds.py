@@ -10,7 +10,9 @@ union of filters, theory 2.3). Every profile therefore splits δ before any loss
     static     every order has the full mass: sound only if costs are not chosen adaptively, that
                is, for per-release rules
 
-The remaining part of δ is the δ-side of the bound: the limit for the sum of the declared δ.
+The remaining part of δ is the δ-side of the bound: the limit for the sum of the stated δ, the
+leaks. A policy states the share of δ for leaks; the orders share the rest. Without a statement,
+`classic` keeps what the κ leave, and the other profiles keep `DEFAULT_LEAKS`.
 """
 
 from __future__ import annotations
@@ -51,9 +53,11 @@ STATIC_ORDERS: tuple[Fraction, ...] = tuple(
     )
 )
 
-#: Share of δ for the orders of `anchored` and `static`; the remainder is the δ-side. It is close to
-#: the share of `classic` on the default grid, so a change of profile hardly changes the δ-side.
-ORDERS_SHARE = Fraction(13, 14)
+#: Share of δ that `anchored` and `static` keep for stated leaks if the policy states none.
+DEFAULT_LEAKS = Fraction(1, 10)
+
+#: The same share in version 0.2. Policies that were recorded by it keep their split.
+LEAKS_OF_VERSION_0_2 = Fraction(1, 14)
 
 
 class Profile(StrEnum):
@@ -80,8 +84,13 @@ class BudgetBound:
     delta: Fraction | None
 
 
-def bound_for_budget(budget: Budget, profile: Profile, orders: Sequence[Fraction]) -> BudgetBound:
-    """Return the bound of a budget, rounded down once."""
+def bound_for_budget(
+    budget: Budget, profile: Profile, orders: Sequence[Fraction], leaks: Fraction | None = None
+) -> BudgetBound:
+    """Return the bound of a budget, rounded down once.
+
+    `leaks` is the share of δ for stated leaks; None is the default of the profile.
+    """
     match budget:
         case Unlimited():
             return BudgetBound(clauses=((),), delta=None)
@@ -93,45 +102,35 @@ def bound_for_budget(budget: Budget, profile: Profile, orders: Sequence[Fraction
             clause = tuple((renyi(order), quanta_down(value)) for order, value in stated)
             return BudgetBound(clauses=(clause,), delta=Fraction(0))
         case EpsilonDelta(epsilon=epsilon, delta=delta):
-            weights = _order_weights(epsilon, delta, profile, tuple(orders)) if delta else ()
-            return _epsilon_bound(epsilon, delta, profile, weights)
+            thresholds = [(PURE, quanta_down(epsilon))]
+            for order, weight in _order_weights(budget, profile, tuple(orders), leaks):
+                limit = epsilon - conversion_cost(order, delta, weight)
+                if limit >= 0:
+                    thresholds.append((renyi(order), quanta_down(limit)))
+            delta_side = delta * leaks_share(profile, orders, leaks)
+            return BudgetBound(clauses=tuple((t,) for t in thresholds), delta=delta_side)
 
 
-def _epsilon_bound(
-    epsilon: Fraction, delta: Fraction, profile: Profile, weights: Sequence[tuple[Fraction, float]]
-) -> BudgetBound:
-    thresholds = [(PURE, quanta_down(epsilon))]
-    for order, weight in weights:
-        limit = epsilon - conversion_cost(order, delta, weight)
-        if limit >= 0:
-            thresholds.append((renyi(order), quanta_down(limit)))
-    delta_side = delta * (1 - _orders_share(profile, weights))
-    return BudgetBound(clauses=tuple((t,) for t in thresholds), delta=delta_side)
-
-
-def _orders_share(profile: Profile, weights: Sequence[tuple[Fraction, float]]) -> Fraction:
-    """Return the share of δ with which the orders may fail.
-
-    Adaptive profiles add the weights of all orders; `static` needs the weight of one order only.
-    """
-    if not weights:
-        return Fraction(0)
-    if profile is Profile.CLASSIC:
-        return weight_sum([order for order, _ in weights])
-    return ORDERS_SHARE
+def leaks_share(profile: Profile, orders: Sequence[Fraction], leaks: Fraction | None) -> Fraction:
+    """Return the share of δ for stated leaks: as stated, or the default of the profile."""
+    if leaks is not None:
+        return leaks
+    return 1 - weight_sum(orders) if profile is Profile.CLASSIC else DEFAULT_LEAKS
 
 
 def conversion_amounts(
-    budget: EpsilonDelta, profile: Profile, orders: Sequence[Fraction]
+    budget: EpsilonDelta,
+    profile: Profile,
+    orders: Sequence[Fraction],
+    leaks: Fraction | None = None,
 ) -> tuple[tuple[Certificate, int], ...]:
     """Return the amount, in quanta, that converts a loss in each certificate to ε.
 
     The minimum of loss plus amount is the smallest ε whose thresholds would hold, for the split of
     δ of this budget. With `anchored` the split depends on ε (theory 8).
     """
-    epsilon, delta = budget.epsilon, budget.delta
-    weights = _order_weights(epsilon, delta, profile, tuple(orders)) if delta else ()
-    costs = [(order, conversion_cost(order, delta, weight)) for order, weight in weights]
+    weights = _order_weights(budget, profile, tuple(orders), leaks)
+    costs = [(order, conversion_cost(order, budget.delta, weight)) for order, weight in weights]
     return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in costs))
 
 
@@ -178,20 +177,36 @@ def conversion_cost(order: Fraction, delta: Fraction, weight: float) -> Fraction
 
 
 def _order_weights(
-    epsilon: Fraction, delta: Fraction, profile: Profile, orders: tuple[Fraction, ...]
+    budget: EpsilonDelta, profile: Profile, orders: tuple[Fraction, ...], leaks: Fraction | None
 ) -> tuple[tuple[Fraction, float], ...]:
-    """Return the orders of a profile, each with its share of δ."""
+    """Return the orders of a profile, each with its share of δ; none if no δ is left for them.
+
+    The shares of `classic` and `anchored` sum to at most 1 − leaks. Each order of `static` has this
+    share: it needs the mass of one order only.
+    """
+    epsilon, delta = budget.epsilon, budget.delta
+    share = float(1 - leaks_share(profile, orders, leaks))
+    if not delta or not share:
+        return ()
     if profile is Profile.CLASSIC:
-        return tuple((order, kappa(order)) for order in orders)
+        scale = _classic_scale(orders, leaks)
+        return tuple((order, kappa(order) * scale) for order in orders)
     if profile is Profile.STATIC:
-        return tuple((order, float(ORDERS_SHARE)) for order in STATIC_ORDERS)
-    half = float(ORDERS_SHARE) / 2
+        return tuple((order, share) for order in STATIC_ORDERS)
+    half = share / 2
     anchor = anchor_order(epsilon, delta)
     classic = [(order, conversion_cost(order, delta, kappa(order))) for order in orders]
     usable = [order for order, cost in classic if order != anchor and cost <= epsilon]
     total = sum(kappa(order) for order in usable) or 1.0
     spread = tuple((order, half * kappa(order) / total) for order in usable)
     return ((anchor, half if usable else 2 * half), *spread)
+
+
+def _classic_scale(orders: tuple[Fraction, ...], leaks: Fraction | None) -> float:
+    """Return the factor of κ, at most 1, with which the orders share 1 − leaks."""
+    if leaks is None:
+        return 1.0
+    return float(min(Fraction(1), (1 - leaks) / weight_sum(orders))) if orders else 1.0
 
 
 @lru_cache(maxsize=4096)

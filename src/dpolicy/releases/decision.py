@@ -15,7 +15,9 @@ class Reason:
     """Status of one rule in a decision: loss before and after the release, and its cost alone.
 
     `location` is where the rule is exceeded or most used; it is empty if the status is the same
-    everywhere. `spenders` are the releases with the largest cost to the rule.
+    everywhere. `spenders` are the releases with the largest cost to the rule. `leaks` has the limit
+    of stated δ, None for an unlimited budget. `binding` is the quantity that is exceeded or most
+    used: the notion of the budget, `delta` or `both`. Both are None in records before version 0.3.
     """
 
     rule: str
@@ -30,6 +32,27 @@ class Reason:
     each_release: bool
     spenders: tuple[str, ...] = ()
     location: Mapping[str, str | int] = field(default_factory=dict)
+    leaks: Mapping[str, float | None] | None = None
+    binding: str | None = None
+
+    @property
+    def exceeds_loss(self) -> bool:
+        """True if the release exceeds the budget in its own notion."""
+        if self.holds or self.leaks is not None:
+            return not self.holds and self.binding != "delta"
+        return not _is_within(self.after, self.budget)
+
+    @property
+    def exceeds_delta(self) -> bool:
+        """True if the stated δ exceed the part of δ that is kept for them."""
+        if self.holds or self.leaks is not None:
+            return not self.holds and self.binding in ("delta", "both")
+        return _is_within(self.after, self.budget)
+
+    @property
+    def delta_limit(self) -> float | None:
+        """The limit of stated δ; None if it has none, or if the record does not state it."""
+        return None if self.leaks is None else self.leaks["limit"]
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Reason:
@@ -47,10 +70,18 @@ class Reason:
             each_release=payload["each-release"],
             spenders=tuple(payload["spent-most"]),
             location=payload["at"],
+            leaks=payload.get("leaks"),
+            binding=payload.get("binding"),
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reason as a JSON object with the keys of the API."""
+        """Return the reason as a JSON object with the keys of the API.
+
+        A reason of a record before version 0.3 has no `leaks` and no `binding`.
+        """
+        delta_side: dict[str, Any] = {}
+        if self.leaks is not None:
+            delta_side = {"leaks": dict(self.leaks), "binding": self.binding}
         return {
             "rule": self.rule,
             "policies": list(self.policies),
@@ -64,7 +95,18 @@ class Reason:
             "source": self.source,
             "each-release": self.each_release,
             "spent-most": list(self.spenders),
+            **delta_side,
         }
+
+
+def _is_within(loss: DisplayedLoss, budget: Mapping[str, Any] | str) -> bool:
+    """Return whether a displayed loss is within a budget, in the notion of the budget."""
+    if isinstance(budget, str):
+        return True
+    renyi = budget.get("renyi", {})
+    limits = {**budget, **{f"renyi {order}": value for order, value in renyi.items()}}
+    amounts = [(value, limits[key]) for key, value in loss.items() if key != "delta"]
+    return all(value is not None and value <= limit for value, limit in amounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dpolicy.errors import InvalidValue, LedgerDamaged
@@ -92,6 +93,7 @@ def _unit_to_plain(unit: PrivacyUnit) -> dict[str, str]:
     return {"entity": unit.entity, **period}
 
 
+@lru_cache(maxsize=4096)
 def meaning_from_text(text: str) -> ReleaseMeaning:
     """Return the meaning of a record. Raise `LedgerDamaged` if the text is not a meaning."""
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dpolicy.policy.digest import policy_digest
 from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.policy.vocabulary import Vocabulary
+from dpolicy.privacy.thresholds import DEFAULT_LEAKS
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.release_schema import ReleaseSchema
 from dpolicy.rules.expansion import expand
@@ -119,10 +121,15 @@ def load_policy(path: str | Path) -> CompiledPolicy:
     return compile_policy(read_sources(Path(path)))
 
 
-def compile_policy(sources: Sequence[Source]) -> CompiledPolicy:
-    """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error."""
+def compile_policy(
+    sources: Sequence[Source], default_leaks: Fraction = DEFAULT_LEAKS
+) -> CompiledPolicy:
+    """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error.
+
+    `default_leaks` is the share of δ for stated leaks in texts that state none.
+    """
     diagnostics = DiagnosticCollector()
-    policy_set = parse_policies(sources, diagnostics)
+    policy_set = parse_policies(sources, diagnostics, default_leaks)
     if policy_set is None:
         raise PolicyRejected(diagnostics.sorted_diagnostics)
     checked = check_policies(policy_set, diagnostics)

@@ -243,10 +243,13 @@ def _number_bounds(
     checked: CheckedPolicySet, budgets: Sequence[_ProfiledBudget], numbers: NDArray[np.int32]
 ) -> tuple[tuple[BudgetBound, ...], NDArray[np.int32]]:
     """Return the distinct bounds, and the bound number of every rule."""
-    orders = checked.policies.accounting.orders
+    accounting = checked.policies.accounting
     distinct: dict[BudgetBound, int] = {}
+    bounds = [
+        bound_for_budget(budget, profile, accounting.orders, accounting.leaks_for(profile))
+        for budget, profile in budgets
+    ]
     bound_of_budget = np.array(
-        [distinct.setdefault(bound_for_budget(b, p, orders), len(distinct)) for b, p in budgets],
-        dtype=np.int32,
+        [distinct.setdefault(bound, len(distinct)) for bound in bounds], dtype=np.int32
     )
     return tuple(distinct), bound_of_budget[numbers] if len(numbers) else numbers

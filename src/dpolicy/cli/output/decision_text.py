@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dpolicy.releases.decision import Decision, Reason
+from dpolicy.releases.stated_delta import delta_help, reason_delta_text
 
 #: Symbol of each notion in which a budget is stated.
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
@@ -24,13 +25,19 @@ def print_decision(decision: Decision) -> None:
         click.echo(f"  {error}")
     for reason in decision.reasons:
         click.echo(f"  {_reason_text(reason)}")
+        delta_text = reason_delta_text(reason)
+        if delta_text is not None:
+            click.echo(f"    {delta_text}")
+    help_ = delta_help(decision)
+    if help_ is not None:
+        click.echo(f"  help: {help_}")
     for offer in decision.counter_offers:
         click.echo(f"  would be allowed with: {_offer_text(offer)}")
 
 
 def _reason_text(reason: Reason) -> str:
     """Format the spent loss before and after the release; losses do not add up in ε."""
-    comparison = "of" if reason.holds else "exceeds"
+    comparison = "exceeds" if reason.exceeds_loss else "of"
     digits = 6 if _amount_text(reason.after, 6) != _limit_text(reason.budget, 6) else 15
     change = f"{_amount_text(reason.spent, digits)} → {_amount_text(reason.after, digits)}"
     alone = f"(alone {_amount_text(reason.cost, digits)})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpolicy.errors import RequestRefused
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.rule_status import RuleStatus, rule_statuses, used_share
+from dpolicy.pdp.rule_status import RuleStatus, rank_by_use, rule_statuses
 from dpolicy.rules.rule import Rule, rule_to_json
 from dpolicy.service.auth.principal import EVERY_ROLE
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
@@ -29,7 +29,7 @@ def handle_budgets(call: ApiRequest) -> ApiResponse:
         return rule_statuses(state, region, matches if has_filter else None, query["limit"])
 
     statuses = call.decision_point.read_state(statuses_at_location)
-    statuses.sort(key=lambda status: -float(used_share(status) or 0))
+    statuses.sort(key=rank_by_use)
     page = [status.as_json() for status in statuses[: query["limit"]]]
     return ApiResponse({"total": len(statuses), "budgets": page})
 

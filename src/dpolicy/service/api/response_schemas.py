@@ -70,6 +70,12 @@ _RULE_STATUS: JsonSchema = {
     "spent-most": _TEXTS,
     "source": _TEXT,
 }
+#: The limit of stated δ (null without a limit), and the quantity that is exceeded or most used.
+#: Recorded decisions before version 0.3 do not have these keys.
+_DELTA_SIDE: JsonSchema = {
+    "leaks": _object({"limit": {"type": ["number", "null"]}}),
+    "binding": {"enum": ["epsilon", "rho", "mu", "renyi", "delta", "both", None]},
+}
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
@@ -114,7 +120,8 @@ SCHEMAS: dict[str, JsonSchema] = {
         }
     ),
     "Reason": _object(
-        {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG}
+        {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG},
+        **_DELTA_SIDE,
     ),
     "Decision": _object(_DECISION),
     "SubmittedRelease": _response(_DECISION),
@@ -185,7 +192,6 @@ SCHEMAS: dict[str, JsonSchema] = {
             "decisions": _list(schema_reference("Decision")),
         }
     ),
-    "RuleStatus": _object(_RULE_STATUS),
     "Redefinition": _object(
         {
             "kind": {"enum": ["unit", "label", "partition"]},
@@ -197,7 +203,15 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "Conflict": _object({**_RULE_STATUS, "releases": _TEXTS, "smallest-budget": _DISPLAYED_LOSS}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE}),
+    "Conflict": _object(
+        {
+            **_RULE_STATUS,
+            **_DELTA_SIDE,
+            "releases": _TEXTS,
+            "smallest-budget": _DISPLAYED_LOSS,
+        }
+    ),
     "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
     "Rule": _object(
         {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
 from dpolicy.cli.output.decision_text import location_text
 from dpolicy.cli.output.printing import format_option, print_json
-from dpolicy.pdp.rule_status import RuleStatus, used_share
-from dpolicy.privacy.budget import format_budget
+from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
+from dpolicy.privacy.budget import budget_to_json, format_budget
+from dpolicy.releases.stated_delta import spent_delta_text
 
 _WIDTH = 20
 
@@ -37,7 +40,7 @@ def command(
             for status in point.budgets(_parse_location(at))
             if policy in (None, status.rule.base.policy) and (rule or "") in status.rule.name
         ]
-    statuses.sort(key=lambda status: -float(used_share(status) or 0))
+    statuses.sort(key=rank_by_use)
     if format_ == "json":
         print_json({"budgets": [status.as_json() for status in statuses]})
     else:
@@ -58,15 +61,24 @@ def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
 
 
 def _status_text(status: RuleStatus, width: int) -> str:
-    share = used_share(status)
-    filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
-    bar = "█" * filled + "░" * (_WIDTH - filled)
-    percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
+    """Format the use of a budget, and in a second line the use of its δ if a δ is stated."""
     value = next(iter(status.spent.values()))
     spent = "∞" if value is None else f"{value:.4g}"
-    mark = "" if status.holds else "  exceeded"
-    rule = status.rule
-    return (
-        f"{bar} {percent}  {rule.name:<{width}}  {rule.unit}  "
-        f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}{mark}"
+    rule, exceeded = status.rule, "" if status.holds else "  exceeded"
+    line = (
+        f"{_bar(loss_share(status))}  {rule.name:<{width}}  {rule.unit}  "
+        f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
+        f"{exceeded if status.binding != 'delta' else ''}"
     )
+    delta = status.spent.get("delta") or 0.0
+    text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
+    if text is None:
+        return line
+    mark = exceeded if status.binding in ("delta", "both") else ""
+    return f"{line}\n{_bar(delta_share(status))}  {text}{mark}"
+
+
+def _bar(share: Fraction | None) -> str:
+    filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
+    percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
+    return "█" * filled + "░" * (_WIDTH - filled) + f" {percent}"

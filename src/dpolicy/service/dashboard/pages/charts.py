@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date
 from html import escape
+from math import isinf
 
 from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
 from dpolicy.service.dashboard.views.time_blocks import BlockUsage
@@ -44,20 +45,21 @@ def bar(share: float | None, level: str) -> str:
 
 
 def sparkline(burndown: Burndown | None) -> str:
-    """Draw the used share by month; empty with fewer than two months."""
-    months = [month for month in (burndown.months if burndown else ()) if month.share is not None]
+    """Draw the used share by month, of ε or of stated δ; empty with fewer than two months."""
+    months = burndown.months if burndown else ()
+    months = tuple(month for month in months if month.used_share is not None)
     if len(months) < 2:
         return ""
     width, height = 96.0, 26.0
-    shares = [min(1.0, month.share or 0.0) for month in months]
+    shares = [min(1.0, month.used_share or 0.0) for month in months]
     dots = [
         (n * width / (len(shares) - 1), 2 + (height - 4) * (1 - share))
         for n, share in enumerate(shares)
     ]
     first, last = months[0], months[-1]
     label = (
-        f"{first.month:%B %Y} {100 * (first.share or 0):.0f} per cent, "
-        f"{last.month:%B %Y} {100 * (last.share or 0):.0f} per cent"
+        f"{first.month:%B %Y} {_percent(first.used_share)}, "
+        f"{last.month:%B %Y} {_percent(last.used_share)}"
     )
     return (
         f'<svg class="spark" viewBox="0 0 {width:g} {height:g}" role="img" '
@@ -68,13 +70,19 @@ def sparkline(burndown: Burndown | None) -> str:
 
 
 def burndown_chart(burndown: Burndown, today: date) -> str:
-    """Draw the used share by month and its projection; empty with fewer than two months."""
+    """Draw the used share by month and its projection; empty with fewer than two months.
+
+    A second line has the share of stated δ, if a release states one. The projection starts at the
+    line that is exhausted first.
+    """
     months = [month for month in burndown.months if month.share is not None]
     if len(months) < 2:
         return ""
     ahead = _months_ahead(burndown.exhaustion_date, today)
     count = len(months) + ahead
-    top = max(1.0, *(month.share or 0.0 for month in months)) * 1.08
+    shares = [_drawn(month.share) for month in months]
+    delta_shares = [_drawn(month.delta_share) for month in months]
+    top = max(1.0, *shares, *delta_shares) * 1.08
 
     def x(position: float) -> float:
         return _LEFT + position * (_WIDTH - _LEFT - _RIGHT) / max(1, count - 1)
@@ -82,15 +90,20 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
     def y(share: float) -> float:
         return _TOP + (1 - share / top) * (_HEIGHT - _TOP - _BOTTOM)
 
-    dots = [(x(n), y(month.share or 0.0)) for n, month in enumerate(months)]
+    dots = [(x(n), y(share)) for n, share in enumerate(shares)]
+    delta_dots = [(x(n), y(share)) for n, share in enumerate(delta_shares)]
     parts = [*_grid(y), _area(dots, y(0)), f'<path class="line" d="{_path(dots)}"/>']
+    if burndown.has_stated_delta:
+        parts.append(f'<path class="line delta" d="{_path(delta_dots)}"/>')
+        parts.append(_line_label(delta_dots[-1], "δ"))
     parts += [_month_dot(dot, month) for dot, month in zip(dots, months, strict=True)]
     if burndown.exhaustion_date is not None and ahead > 0:
         end = (x(len(months) - 1 + _months_between(today, burndown.exhaustion_date)), y(1.0))
-        parts.append(f'<path class="ahead" d="{_path([dots[-1], end])}"/>')
+        start = delta_dots[-1] if burndown.exhausted_quantity == "delta" else dots[-1]
+        parts.append(f'<path class="ahead" d="{_path([start, end])}"/>')
         parts.append(f'<circle class="exhausted" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="5"/>')
     parts += _months_axis(months, ahead, x)
-    label = _burndown_label(months, burndown.exhaustion_date)
+    label = _burndown_label(months, burndown)
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
         f'aria-label="{escape(label, quote=True)}">{"".join(parts)}</svg>'
@@ -99,7 +112,7 @@ def burndown_chart(burndown: Burndown, today: date) -> str:
 
 def block_chart(blocks: Sequence[BlockUsage]) -> str:
     """Draw one bar per block, with its used share of the budget."""
-    top = max(1.0, *(block.share for block in blocks)) * 1.08
+    top = max(1.0, *(_drawn(block.share) for block in blocks)) * 1.08
     step = (_WIDTH - _LEFT - _RIGHT) / len(blocks)
 
     def y(share: float) -> float:
@@ -118,7 +131,7 @@ def block_chart(blocks: Sequence[BlockUsage]) -> str:
     fullest = max(blocks, key=lambda block: block.share)
     label = (
         f"{len(blocks)} blocks; the most used is {fullest.name} with "
-        f"{100 * fullest.share:.0f} per cent of the budget."
+        f"{_percent(fullest.share)} of the budget."
     )
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
@@ -127,7 +140,8 @@ def block_chart(blocks: Sequence[BlockUsage]) -> str:
 
 
 def _block_bar(block: BlockUsage, x: float, width: float, y: AxisScale) -> str:
-    top, height = y(block.share), y(0) - y(block.share)
+    share = _drawn(block.share)
+    top, height = y(share), y(0) - y(share)
     level = usage_level(block.share)
     title = escape(f"{block.name}: {100 * block.share:.1f} %")
     return (
@@ -194,12 +208,34 @@ def _months_axis(months: Sequence[MonthlySpending], ahead: int, x: AxisScale) ->
     ]
 
 
-def _burndown_label(months: Sequence[MonthlySpending], exhaustion_date: date | None) -> str:
-    first, last = months[0], months[-1]
-    label = (
-        f"Used share of the budget: {100 * (first.share or 0):.0f} per cent in "
-        f"{first.month:%B %Y}, {100 * (last.share or 0):.0f} per cent in {last.month:%B %Y}."
+def _drawn(share: float | None) -> float:
+    """Return a share as drawn: an infinite share is twice the budget."""
+    return 0.0 if share is None else 2.0 if isinf(share) else share
+
+
+def _percent(share: float | None) -> str:
+    """Return a share in words, for the label of a chart."""
+    if share is not None and isinf(share):
+        return "more than all"
+    return f"{100 * (share or 0):.0f} per cent"
+
+
+def _line_label(end: Position, text: str) -> str:
+    """Return the name of a line, above its last point."""
+    return (
+        f'<text class="tick strong" x="{end[0] - 4:.1f}" y="{end[1] - 8:.1f}" '
+        f'text-anchor="end">{escape(text)}</text>'
     )
+
+
+def _burndown_label(months: Sequence[MonthlySpending], burndown: Burndown) -> str:
+    first, last, exhaustion_date = months[0], months[-1], burndown.exhaustion_date
+    label = (
+        f"Used share of the budget: {_percent(first.share)} in {first.month:%B %Y}, "
+        f"{_percent(last.share)} in {last.month:%B %Y}."
+    )
+    if burndown.has_stated_delta:
+        label += f" Stated δ: {_percent(last.delta_share)} of their part in {last.month:%B %Y}."
     if exhaustion_date is None:
         return label
     return f"{label} Estimated to be exhausted on {exhaustion_date.day} {exhaustion_date:%B %Y}."

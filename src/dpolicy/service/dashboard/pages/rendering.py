@@ -18,7 +18,9 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.releases.decision import Reason
+from dpolicy.releases.stated_delta import delta_help, delta_numbers, reason_delta_text
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.dashboard.pages.charts import (
     bar,
@@ -128,6 +130,11 @@ def format_amount(value: float | None) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
+def format_remainder(value: float) -> str:
+    """Format what is left of a budget, rounded down to three digits."""
+    return format_down(value, 3) if value < 100 else format_down(value, 12)
+
+
 def format_amounts(displayed_loss: Mapping[str, Any] | str) -> str:
     """Format a budget or a loss with the symbols of its notions, without δ."""
     if isinstance(displayed_loss, str):
@@ -201,6 +208,8 @@ def _environment() -> Environment:
         percent=format_percent,
         amount=format_amount,
         amounts=format_amounts,
+        remainder=format_remainder,
+        stated_delta=format_up,
         location=format_location,
         selection=format_selection,
         day=format_day,
@@ -215,6 +224,9 @@ def _environment() -> Environment:
         has_projection=has_projection,
         usage_level=usage_level,
         location_range=format_location_range,
+        delta_numbers=delta_numbers,
+        delta_text=reason_delta_text,
+        delta_help=delta_help,
         rule_url=rule_url,
         reason_url=_reason_url,
         with_query=_with_query,

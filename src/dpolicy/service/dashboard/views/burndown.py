@@ -20,7 +20,11 @@ from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
-from dpolicy.service.dashboard.views.rule_status_row import used_share_of_budget
+from dpolicy.service.dashboard.views.rule_status_row import (
+    NOTION_SYMBOLS,
+    finite_share,
+    known_share,
+)
 
 #: Number of complete months whose average charge the estimate extrapolates.
 ESTIMATE_MONTHS = 6
@@ -33,21 +37,32 @@ class MonthlySpending:
     """Spent amount at the end of a month, also as a share of the budget.
 
     `releases` counts the releases of this month only. `spent` is None if it is infinite, `share` if
-    the budget is unlimited.
+    the budget is unlimited. `delta` is the sum of stated δ, and `delta_share` its share of the part
+    of δ that is kept for them.
     """
 
     month: date
     spent: float | None
     share: float | None
     releases: int
+    delta: float = 0.0
+    delta_share: float | None = None
+
+    @property
+    def used_share(self) -> float | None:
+        """Return the larger of the two shares; None if the budget is unlimited."""
+        shares = [share for share in (self.share, self.delta_share) if share is not None]
+        return max(shares, default=None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
             "month": f"{self.month:%Y-%m}",
             "spent": self.spent,
-            "share": self.share,
+            "share": finite_share(self.share),
             "releases": self.releases,
+            "delta": self.delta,
+            "delta-share": finite_share(self.delta_share),
         }
 
 
@@ -56,18 +71,33 @@ class Burndown:
     """Use of a rule by month, and the estimated day on which it is exhausted.
 
     `exhaustion_date` is None if the day is more than `MAX_ESTIMATE_DAYS` ahead, or if there is no
-    estimate; in the second case `estimate_months` is 0.
+    estimate; in the second case `estimate_months` is 0. `exhausted_quantity` is the quantity that
+    the rule would exceed on that day: the notion of its budget, `delta` or `both`.
     """
 
     months: tuple[MonthlySpending, ...]
     exhaustion_date: date | None
     estimate_months: int
+    exhausted_quantity: str | None = None
+
+    @property
+    def has_stated_delta(self) -> bool:
+        """Return whether a release of some month stated a δ."""
+        return any(month.delta for month in self.months)
+
+    @property
+    def exhausted_symbol(self) -> str:
+        """Return the symbol of the quantity that would be exhausted first; empty if unknown."""
+        if self.exhausted_quantity in (None, "both"):
+            return ""
+        return NOTION_SYMBOLS.get(self.exhausted_quantity or "", "")
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
             "months": [month.as_json() for month in self.months],
             "exhausted": self.exhaustion_date.isoformat() if self.exhaustion_date else None,
+            "exhausted-quantity": self.exhausted_quantity,
             "estimate": {
                 "estimate-months": self.estimate_months,
                 "horizon-days": MAX_ESTIMATE_DAYS,
@@ -90,13 +120,10 @@ def build_burndown(
     charges = [by_month.get(month.toordinal(), nothing) for month in months]
     spent = np.array([loss for loss, _ in charges])
     counts = [releases for _, releases in charges]
-    exhaustion_date, estimate_months = None, 0
-    if section.granularities.for_rule(number).period is None:
-        exhaustion_date, estimate_months = _estimate_exhaustion(
-            section, number, months, spent, today
-        )
     spending = _monthly_spending(section, number, months, spent, counts)
-    return Burndown(spending, exhaustion_date, estimate_months)
+    if section.granularities.for_rule(number).period is not None:
+        return Burndown(spending, None, 0)
+    return Burndown(spending, *_estimate_exhaustion(section, number, months, spent, today))
 
 
 def _months_until(first: int, today: date) -> list[date]:
@@ -123,34 +150,45 @@ def _monthly_spending(
     """Return the running total at the end of each month, in the notion of the rule."""
     totals = _round_up(np.cumsum(spent, axis=0))
     formatter = section.formatter_for(number)
-    amounts = [next(iter(loss.values())) for loss in formatter.format_all(totals)]
-    budget = section.compiled.rules[number].budget
-    shares = used_share_of_budget(budget, formatter, totals).tolist()
+    losses = formatter.format_all(totals)
+    shares, delta_shares = formatter.loss_shares(totals), formatter.delta_shares(totals)
     return tuple(
-        MonthlySpending(month, amount, None if np.isnan(share) else share, count)
-        for month, amount, share, count in zip(months, amounts, shares, counts, strict=True)
+        MonthlySpending(
+            month,
+            next(iter(losses[index].values())),
+            known_share(shares[index]),
+            counts[index],
+            losses[index].get("delta") or 0.0,
+            known_share(delta_shares[index]),
+        )
+        for index, month in enumerate(months)
     )
 
 
 def _estimate_exhaustion(
     section: EnforcedSection, number: int, months: Sequence[date], spent: LossArray, today: date
-) -> tuple[date | None, int]:
-    """Return the first day on which the rule would be exceeded, and the number of months used."""
+) -> tuple[date | None, int, str | None]:
+    """Return the first day on which the rule would be exceeded, and the number of months used.
+
+    The third value is the quantity that would be exceeded on that day.
+    """
     complete = [index for index, month in enumerate(months) if _next_month(month) <= today]
     complete = complete[-ESTIMATE_MONTHS:]
     if not complete:
-        return None, 0
+        return None, 0, None
     days = (_next_month(months[complete[-1]]) - months[complete[0]]).days
     daily_charge = spent[complete].sum(axis=0) / days
     total = spent.sum(axis=0)
     bounds = section.bounds_for(np.array([number]))
 
+    def loss_after(days_ahead: int) -> LossArray:
+        return _round_up(total + daily_charge * days_ahead)
+
     def is_satisfied_after(days_ahead: int) -> bool:
-        loss = _round_up(total + daily_charge * days_ahead)
-        return bool(bounds.are_within(loss[np.newaxis])[0])
+        return bool(bounds.are_within(loss_after(days_ahead)[np.newaxis])[0])
 
     if is_satisfied_after(MAX_ESTIMATE_DAYS):
-        return None, len(complete)
+        return None, len(complete), None
     satisfied, exceeded = -1, MAX_ESTIMATE_DAYS
     while exceeded - satisfied > 1:
         middle = (satisfied + exceeded) // 2
@@ -158,7 +196,8 @@ def _estimate_exhaustion(
             satisfied = middle
         else:
             exceeded = middle
-    return today + timedelta(days=exceeded), len(complete)
+    quantity = section.binding_quantity(number, loss_after(exceeded))
+    return today + timedelta(days=exceeded), len(complete), quantity
 
 
 def _round_up(amounts: LossArray) -> LossArray:

@@ -24,7 +24,8 @@ from dpolicy.service.dashboard.views.rule_status_row import (
     RuleKey,
     RuleStatusRow,
     build_rule_status_row,
-    used_share_of_budget,
+    finite_share,
+    known_share,
 )
 from dpolicy.service.dashboard.views.time_blocks import BlockUsage, recent_blocks
 
@@ -34,12 +35,16 @@ MAX_SPENDERS_LISTED = 15
 
 @dataclass(frozen=True, slots=True)
 class TopSpender:
-    """Release with its cost to the rule at the most used location, in the notion of the rule."""
+    """Release with its cost to the rule at the most used location, in the notion of the rule.
+
+    `delta` is the δ that the release states there.
+    """
 
     release: str
     by: str
     month: str
     cost: float | None
+    delta: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -48,6 +53,7 @@ class TopSpender:
             "by": self.by,
             "month": self.month,
             "cost": self.cost,
+            "delta": self.delta,
         }
 
 
@@ -61,7 +67,7 @@ class LocationUsage:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"from": dict(self.first), "to": dict(self.last), "share": self.share}
+        return {"from": dict(self.first), "to": dict(self.last), "share": finite_share(self.share)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +220,11 @@ def _build_usage(
     point = table.worst_points.get(position)
     segments = state.balances.segments.get(rule.number)
     locations, location_count = _most_used_locations(segments, table, rule)
+    status = build_rule_status_row(table, position)
     return RuleUsage(
-        build_rule_status_row(table, position),
+        status,
         build_burndown(state, table.section, rule.number, point, today),
-        tuple(_top_spenders(state, table, rule, point, visible_owner)),
+        tuple(_top_spenders(state, table, rule, point, visible_owner, status.binding)),
         locations,
         location_count,
         recent_blocks(table.section, rule, segments),
@@ -230,24 +237,31 @@ def _top_spenders(
     rule: Rule,
     point: Point | None,
     visible_owner: str | None,
+    binding: str | None,
 ) -> Iterator[TopSpender]:
-    """Yield the releases with the largest cost at `point`, largest first."""
+    """Yield the releases with the largest cost at `point`, largest first.
+
+    If the rule is exceeded or most used in δ, they are the releases with the largest stated δ.
+    """
     groups = [
         (group, row)
         for group, row in state.groups_charged_to_rule(rule.number, point)
         if visible_owner in (None, group.by)
     ]
+    if binding == "delta":
+        groups = [(group, row) for group, row in groups if row[-1]]
     if not groups:
         return
-    formatter = table.section.formatter_for(rule.number)
-    sizes = formatter.ranking_keys(np.array([row for _, row in groups]))
+    formatter, rows = table.section.formatter_for(rule.number), np.array([row for _, row in groups])
+    sizes = rows[:, -1] if binding == "delta" else formatter.ranking_keys(rows)
     remaining = MAX_SPENDERS_LISTED
     for position in np.argsort(-sizes, kind="stable")[:MAX_SPENDERS_LISTED].tolist():
         group, row = groups[position]
-        cost = next(iter(formatter(row).values()))
+        displayed = formatter(row)
+        cost, delta = next(iter(displayed.values())), displayed.get("delta") or 0.0
         month = f"{date.fromordinal(group.month):%Y-%m}"
         for release in list(state.spending_releases(group))[:remaining]:
-            yield TopSpender(release, group.by, month, cost)
+            yield TopSpender(release, group.by, month, cost, delta)
             remaining -= 1
         if remaining <= 0:
             return
@@ -264,14 +278,14 @@ def _most_used_locations(
         return (), 0
     arrays = segments.to_arrays()
     losses: LossArray = arrays["amounts"].T
-    shares = used_share_of_budget(rule.budget, table.section.formatter_for(rule.number), losses)
+    shares = table.section.formatter_for(rule.number).used_shares(losses)
     charged = np.flatnonzero(losses.any(axis=1))
     ranked = charged[np.argsort(-shares[charged], kind="stable")]
     locations = tuple(
         LocationUsage(
             _location(table, rule, arrays["low"][:, cell]),
             _location(table, rule, arrays["high"][:, cell] - 1),
-            None if np.isnan(shares[cell]) else float(shares[cell]),
+            known_share(shares[cell]),
         )
         for cell in ranked[:MAX_SPENDERS_LISTED].tolist()
     )

@@ -1,24 +1,24 @@
 """Table row with the status of a rule: budget, spent and remaining amount, used share, location.
 
-A share is in the notion of the rule's budget, as `dpolicy budgets` prints it. Shares are computed
-for all rules at once, so that ranking is fast; rows are built only for the rules on a page.
+The used share is the larger of two: in the notion of the rule's budget, and of the part of δ that
+is kept for stated leaks, as `dpolicy budgets` prints them. Shares are computed for all rules at
+once, so that ranking is fast; rows are built only for the rules on a page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.loss_display import LossFormatter
 from dpolicy.pdp.rule_status import RuleStatusTable
-from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp, budget_to_json
-from dpolicy.privacy.certificates import QUANTA_PER_UNIT
-from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.budget import budget_to_json
 from dpolicy.releases.decision import DisplayedLoss
+from dpolicy.releases.stated_delta import spent_delta_text
 
 #: Symbol of each notion.
 NOTION_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
@@ -41,8 +41,10 @@ class RuleKey:
 class RuleStatusRow:
     """Status of a rule at its most used location.
 
-    `share` is the used share of the budget, None if the budget is unlimited. `period` is the period
-    after which the budget renews, None for lifetime budgets.
+    `share` is the used share of the budget, None if the budget is unlimited: the larger of
+    `loss_share` and `delta_share`. `period` is the period after which the budget renews, None for
+    lifetime budgets. `delta_limit` is the limit of stated δ, None without one. `binding` is the
+    quantity that is exceeded or most used: the notion of the budget, `delta` or `both`.
     """
 
     rule: RuleKey
@@ -53,6 +55,42 @@ class RuleStatusRow:
     holds: bool
     location: Mapping[str, str | int]
     period: str | None
+    loss_share: float | None = None
+    delta_share: float | None = None
+    delta_limit: float | None = None
+    binding: str | None = None
+
+    @property
+    def exceeds_loss(self) -> bool:
+        """Return whether the budget is exceeded in its own notion."""
+        return not self.holds and self.binding != "delta"
+
+    @property
+    def exceeds_delta(self) -> bool:
+        """Return whether the stated δ exceed their limit."""
+        return not self.holds and self.binding in ("delta", "both")
+
+    @property
+    def delta_spent(self) -> float:
+        """Return the sum of stated δ."""
+        return self.spent.get("delta") or 0.0
+
+    @property
+    def delta_text(self) -> str | None:
+        """Return the use of the stated δ as text; None if no δ is stated."""
+        return spent_delta_text(self.delta_spent, self.delta_limit, self.budget)
+
+    @property
+    def delta_remaining(self) -> float | None:
+        """Return what is left of the limit of stated δ, at least 0; None without a limit."""
+        return None if self.delta_limit is None else max(0.0, self.delta_limit - self.delta_spent)
+
+    @property
+    def binding_symbol(self) -> str:
+        """Return the symbol of the quantity that is exceeded or most used."""
+        if self.binding == "both":
+            return f"{self.notion_symbol} and δ"
+        return "δ" if self.binding == "delta" else self.notion_symbol
 
     @property
     def limit(self) -> float | None:
@@ -85,7 +123,15 @@ class RuleStatusRow:
             "budget": self.budget,
             "spent": dict(self.spent),
             "left": self.remaining,
-            "share": self.share,
+            "share": finite_share(self.share),
+            "loss-share": finite_share(self.loss_share),
+            "delta": {
+                "spent": self.delta_spent,
+                "limit": self.delta_limit,
+                "left": self.delta_remaining,
+                "share": finite_share(self.delta_share),
+            },
+            "binding": self.binding,
             "holds": self.holds,
             "at": dict(self.location),
             "renews": self.period,
@@ -96,61 +142,44 @@ def build_rule_status_row(table: RuleStatusTable, position: int) -> RuleStatusRo
     """Build the row of the rule at `position` of the table."""
     section, number = table.section, int(table.numbers[position])
     rule = section.compiled.rules[number]
-    share = float(used_shares(table, np.array([position]))[0])
+    row, formatter = table.losses[position], section.formatter_for(number)
+    rows = row[np.newaxis]
     period = section.granularities.for_rule(number).period
     return RuleStatusRow(
         RuleKey(rule.name, rule.unit, rule.each_release),
         rule.policies,
         budget_to_json(rule.budget),
-        section.formatter_for(number)(table.losses[position]),
-        None if np.isnan(share) else share,
+        formatter(row),
+        known_share(formatter.used_shares(rows)[0]),
         bool(table.holds[position]),
         table.location(position),
         None if period is None else str(period.kind.value),
+        known_share(formatter.loss_shares(rows)[0]),
+        known_share(formatter.delta_shares(rows)[0]),
+        formatter.displayed_delta_limit,
+        section.binding_quantity(number, row),
     )
 
 
-def used_shares(
-    table: RuleStatusTable, positions: NDArray[np.intp] | None = None
-) -> NDArray[np.float64]:
-    """Return the used share of the budget of each rule; NaN for unlimited budgets.
-
-    `positions` selects rules of the table; None selects all.
-    """
-    selected = np.arange(len(table.numbers)) if positions is None else positions
-    compiled = table.section.compiled
-    budget_numbers = compiled.rules.budget_numbers[table.numbers[selected]]
-    shares = np.full(len(selected), np.nan)
+def used_shares(table: RuleStatusTable) -> NDArray[np.float64]:
+    """Return the used share of the budget of each rule; NaN for unlimited budgets."""
+    budget_numbers = table.section.compiled.rules.budget_numbers[table.numbers]
+    shares = np.full(len(table.numbers), np.nan)
     for number in np.unique(budget_numbers).tolist():
         same_budget = budget_numbers == number
-        budget, formatter = compiled.rules.budgets[number], table.section.formatters[number]
-        losses = table.losses[selected[same_budget]]
-        shares[same_budget] = used_share_of_budget(budget, formatter, losses)
+        formatter = table.section.formatters[number]
+        shares[same_budget] = formatter.used_shares(table.losses[same_budget])
     return shares
 
 
-def used_share_of_budget(
-    budget: Budget, formatter: LossFormatter, losses: LossArray
-) -> NDArray[np.float64]:
-    """Return the share of one budget that each loss uses; for Rényi budgets, the largest share.
+def finite_share(share: float | None) -> float | None:
+    """Return a share for JSON: None if it is not a finite number."""
+    return share if share is not None and isfinite(share) else None
 
-    The share is NaN for an unlimited budget. For a budget of 0 it is 0 or infinite.
-    """
-    spent = [figure.quanta(losses) / QUANTA_PER_UNIT for figure in formatter.figures]
-    match budget:
-        case EpsilonDelta(epsilon=limit) | Zcdp(rho=limit):
-            limits = [float(limit)]
-        case Gdp(mu=mu):
-            spent, limits = [np.sqrt(amounts) for amounts in spent], [float(mu)]
-        case Renyi(orders=orders):
-            limits = [float(value) for _, value in orders]
-        case Unlimited():
-            return np.full(len(losses), np.nan)
-    shares = [
-        np.divide(amounts, limit, out=np.where(amounts > 0, np.inf, 0.0), where=limit > 0)
-        for amounts, limit in zip(spent, limits, strict=True)
-    ]
-    return np.asarray(np.maximum.reduce(shares), dtype=np.float64)
+
+def known_share(share: float) -> float | None:
+    """Return a share of an array; None for NaN, the share of an unlimited budget."""
+    return None if isnan(share) else float(share)
 
 
 def _first_number(budget: Mapping[str, Any]) -> float | None:

@@ -12,7 +12,7 @@ from dpolicy.balances.partition_space import ALL_TIME, block_name
 from dpolicy.balances.segments import Segments
 from dpolicy.privacy.units.calendar import block_index, block_start, is_window
 from dpolicy.rules.rule import Rule
-from dpolicy.service.dashboard.views.rule_status_row import used_share_of_budget
+from dpolicy.service.dashboard.views.rule_status_row import finite_share
 
 #: Number of blocks, up to the last one that a release selects.
 MAX_BLOCKS_SHOWN = 24
@@ -27,7 +27,7 @@ class BlockUsage:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"block": self.name, "share": self.share}
+        return {"block": self.name, "share": finite_share(self.share)}
 
 
 def recent_blocks(
@@ -45,7 +45,7 @@ def recent_blocks(
     charged = losses.any(axis=1)
     low, high = arrays["low"][-1][charged], arrays["high"][-1][charged]
     bounded = high[high < ALL_TIME[1]]
-    shares = used_share_of_budget(rule.budget, section.formatter_for(rule.number), losses[charged])
+    shares = section.formatter_for(rule.number).used_shares(losses[charged])
     if not len(bounded) or np.isnan(shares).any():
         return ()
     last = block_index(period, int(bounded.max()) - 1)
