@@ -7,9 +7,8 @@ the chain breaks, or an event is invalid.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.resolution import complete_or_none, resolve_or_reject
@@ -40,6 +39,7 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
+from dpolicy.pdp.answer_comparison import has_same_reasons, outline, parse_answer
 from dpolicy.pdp.charge_groups import NO_MEANING
 from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import read_event
@@ -58,7 +58,6 @@ from dpolicy.pdp.request_evaluation import (
     require_reservation,
 )
 from dpolicy.releases.body import Body, release_from_body
-from dpolicy.releases.decision import Decision, Reason
 from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
@@ -350,67 +349,13 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     recomputed = recomputed.at_record(state.sequence + 1)
     if event.reserved != (event.expires is not None) or (event.reserved and not event.allowed):
         yield f"`{event.release}` has contradictory reservation fields"
-    recorded = _parse_answer(event.answer)
+    recorded = parse_answer(event.answer)
     if recorded is None or recorded.allowed != event.allowed:
         yield f"the answer to `{event.release}` contradicts its record"
     if recomputed.allowed != event.allowed:
         status = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {status}, and should not have been"
-    elif recorded and _outline(recorded) != _outline(recomputed):
+    elif recorded and outline(recorded) != outline(recomputed):
         yield f"the answer to `{event.release}` differs from the recomputed decision"
-    elif recorded and not _has_same_reasons(recorded, recomputed):
+    elif recorded and not has_same_reasons(recorded, recomputed):
         yield f"the answer to `{event.release}` has other reasons than the recomputed decision"
-
-
-def _parse_answer(answer: str) -> Decision | None:
-    """Parse a recorded answer; return None unless it is exactly the text of a decision."""
-    try:
-        decision = Decision.from_json(json.loads(answer))
-        text = json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return decision if text == answer else None
-
-
-def _outline(decision: Decision) -> tuple[object, ...]:
-    """Return the parts of a decision that must be equal: result, record and exceeded rules."""
-    result = (decision.release, decision.allowed, decision.policy, decision.sequence)
-    return (*result, decision.uncovered, decision.predicate_errors, sorted(decision.exceeded_rules))
-
-
-def _has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:
-    """Return whether two decisions with the same outline have the same reasons and offers.
-
-    The history of a process, such as voided releases, determines the order of reasons, which of
-    equally tight rules are reported, and which of equal locations and spenders. These may differ.
-    """
-    first, second = _comparable_reasons(recorded), _comparable_reasons(recomputed)
-    return (
-        recorded.counter_offers == recomputed.counter_offers
-        and len(recorded.reasons) == len(first) == len(second)
-        and (recorded.allowed or first.keys() == second.keys())
-        and all(_is_same(first[rule], second[rule]) for rule in first.keys() & second.keys())
-    )
-
-
-def _is_same(recorded: Reason, recomputed: Reason) -> bool:
-    """Return whether two reasons are equal; a record before version 0.3 has no limit of δ."""
-    if recorded.leaks is None:
-        recorded, recomputed = _without_delta(recorded), _without_delta(recomputed)
-    return recorded == recomputed
-
-
-def _without_delta(reason: Reason) -> Reason:
-    spent, cost, after = (
-        {key: value for key, value in loss.items() if key != "delta"}
-        for loss in (reason.spent, reason.cost, reason.after)
-    )
-    return replace(reason, spent=spent, cost=cost, after=after, leaks=None, binding=None)
-
-
-def _comparable_reasons(decision: Decision) -> dict[tuple[str, str, bool], Reason]:
-    """Return the reasons by rule, without location and spenders."""
-    return {
-        (reason.rule, reason.unit, reason.each_release): replace(reason, spenders=(), location={})
-        for reason in decision.reasons
-    }
