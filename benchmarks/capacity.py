@@ -2,7 +2,8 @@
 
 There are three workloads: Gaussians (total ρ), Laplace mechanisms of ε = 0.1 (their number), and
 DP-SGD with rate 0.01 and noise 1 (number of steps). The rows marked `not sound` show the cost of
-soundness: no cumulative rule can use them.
+soundness: no cumulative rule can use them. A last table has steps of DP-SGD for which `anchored`
+holds less than `classic`, or much more.
 """
 
 from __future__ import annotations
@@ -69,9 +70,31 @@ WORKLOADS: dict[str, Mechanism] = {
     "DP-SGD": DpSgd(Fraction(1), 1, sampling_rate=Fraction(1, 100)),
 }
 
+#: ε and δ of a budget, noise and sampling rate of DP-SGD.
+TRAININGS = (
+    ("8", "1e-5", "0.6", "0.01"),
+    ("8", "1e-5", "0.7", "0.01"),
+    ("8", "1e-5", "1", "0.01"),
+    ("2", "1e-6", "1", "0.001"),
+)
+
+
+def print_trainings() -> None:
+    """Print how many whole steps of DP-SGD each profile holds."""
+    print("\nsteps of DP-SGD that fit (ε, δ): classic, anchored")
+    for epsilon, delta, noise, rate in TRAININGS:
+        budget = EpsilonDelta(Fraction(epsilon), Fraction(delta))
+        step = DpSgd(Fraction(noise), 1, sampling_rate=Fraction(rate))
+        classic, anchored = (
+            int(capacity(bound_for_budget(budget, profile, DEFAULT_ORDERS), step))
+            for profile in (Profile.CLASSIC, Profile.ANCHORED)
+        )
+        label = f"({epsilon}, {delta}), noise {noise}, rate {rate}"
+        print(f"{label:<40}{classic:>10,}{anchored:>10,}{anchored / classic - 1:>+10.1%}")
+
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     print("total ρ of Gaussians that fits (ε, 1e-7) under `classic`")
     gaussian = WORKLOADS["Gaussian"]
     totals = [capacity(bounds(e)["classic"], gaussian) * 0.5e-4 for e in EPSILONS]
@@ -86,6 +109,7 @@ def main() -> None:
             factors = [capacity(chosen, m) / capacity(reference, m) for m in WORKLOADS.values()]
             cells.append(" / ".join(f"{factor:.2f}" for factor in factors))
         print(f"{name:<30}" + "".join(f"{cell:>19}" for cell in cells))
+    print_trainings()
 
 
 if __name__ == "__main__":

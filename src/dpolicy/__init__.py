@@ -10,40 +10,153 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from dpolicy.allocation.round import allocate
+    from dpolicy.allocation.round_result import AllocationResult
     from dpolicy.client.async_client import AsyncClient
     from dpolicy.client.client import Client
-    from dpolicy.errors import Denied, DPolicyError, InvalidValue, PolicyRejected
+    from dpolicy.errors import (
+        ApprovalRequired,
+        Denied,
+        DPolicyError,
+        InvalidValue,
+        LedgerDamaged,
+        LedgerUnavailable,
+        MalformedRelease,
+        OperationRejected,
+        PolicyConflicts,
+        PolicyRejected,
+        ReleaseRejected,
+        RequestRefused,
+    )
     from dpolicy.pdp.decision_point import DecisionPoint
+    from dpolicy.pdp.rule_status import RuleStatus
+    from dpolicy.releases.decision import Decision, Reason
+    from dpolicy.releases.python.budget_table import Budgets
+    from dpolicy.releases.python.mechanism_builders import (
+        ParameterMapping,
+        declared,
+        discrete_gaussian,
+        discrete_laplace,
+        dp_sgd,
+        exponential,
+        gaussian,
+        laplace,
+        pate,
+        randomized_response,
+        report_noisy_max,
+        sparse_vector,
+        tree_aggregation,
+    )
+    from dpolicy.releases.python.release_builders import (
+        MechanismMapping,
+        ReleaseMapping,
+        mechanism,
+        release,
+    )
+    from dpolicy.releases.release import Release
     from dpolicy.releases.release_parser import load_release
     from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 __all__ = [
+    "AllocationResult",
+    "ApprovalRequired",
     "AsyncClient",
+    "Budgets",
     "Client",
     "CompiledPolicy",
     "DPolicyError",
+    "Decision",
     "DecisionPoint",
     "Denied",
     "InvalidValue",
+    "LedgerDamaged",
+    "LedgerUnavailable",
+    "MalformedRelease",
+    "MechanismMapping",
+    "OperationRejected",
+    "ParameterMapping",
+    "PolicyConflicts",
     "PolicyRejected",
+    "Reason",
+    "Release",
+    "ReleaseMapping",
+    "ReleaseRejected",
+    "RequestRefused",
+    "RuleStatus",
     "allocate",
+    "declared",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "dp_sgd",
+    "exponential",
+    "gaussian",
+    "laplace",
     "load_policy",
     "load_release",
+    "mechanism",
+    "pate",
+    "randomized_response",
+    "release",
+    "report_noisy_max",
+    "sparse_vector",
+    "tree_aggregation",
 ]
 
-_HOMES = {
-    "AsyncClient": "dpolicy.client.async_client",
-    "Client": "dpolicy.client.client",
-    "CompiledPolicy": "dpolicy.rules.compiler",
-    "DPolicyError": "dpolicy.errors",
-    "DecisionPoint": "dpolicy.pdp.decision_point",
-    "Denied": "dpolicy.errors",
-    "InvalidValue": "dpolicy.errors",
-    "PolicyRejected": "dpolicy.errors",
-    "allocate": "dpolicy.allocation.round",
-    "load_policy": "dpolicy.rules.compiler",
-    "load_release": "dpolicy.releases.release_parser",
+#: Module → the public names that it defines.
+_MODULES = {
+    "dpolicy.allocation.round": ("allocate",),
+    "dpolicy.allocation.round_result": ("AllocationResult",),
+    "dpolicy.client.async_client": ("AsyncClient",),
+    "dpolicy.client.client": ("Client",),
+    "dpolicy.errors": (
+        "ApprovalRequired",
+        "Denied",
+        "DPolicyError",
+        "InvalidValue",
+        "LedgerDamaged",
+        "LedgerUnavailable",
+        "MalformedRelease",
+        "OperationRejected",
+        "PolicyConflicts",
+        "PolicyRejected",
+        "ReleaseRejected",
+        "RequestRefused",
+    ),
+    "dpolicy.pdp.decision_point": ("DecisionPoint",),
+    "dpolicy.pdp.rule_status": ("RuleStatus",),
+    "dpolicy.releases.python.budget_table": ("Budgets",),
+    "dpolicy.releases.decision": (
+        "Decision",
+        "Reason",
+    ),
+    "dpolicy.releases.python.mechanism_builders": (
+        "ParameterMapping",
+        "declared",
+        "discrete_gaussian",
+        "discrete_laplace",
+        "dp_sgd",
+        "exponential",
+        "gaussian",
+        "laplace",
+        "pate",
+        "randomized_response",
+        "report_noisy_max",
+        "sparse_vector",
+        "tree_aggregation",
+    ),
+    "dpolicy.releases.release": ("Release",),
+    "dpolicy.releases.python.release_builders": (
+        "MechanismMapping",
+        "ReleaseMapping",
+        "mechanism",
+        "release",
+    ),
+    "dpolicy.releases.release_parser": ("load_release",),
+    "dpolicy.rules.compiler": (
+        "CompiledPolicy",
+        "load_policy",
+    ),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -51,3 +164,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dpolicy' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that shells complete them and nothing else."""
+    return sorted([*__all__, "__version__"])

@@ -3,8 +3,9 @@
     DPolicyError
     ├── InvalidValue        a number, name or parameter is not valid (code, message)
     ├── PredicateFailed     a predicate ended in an error; the release is denied
-    ├── PolicyRejected      a policy or release text has errors; carries all diagnostics
+    ├── PolicyRejected      a policy or another text has errors; carries all diagnostics
     ├── ReleaseRejected     a release does not fit the policy's vocabulary; carries all problems
+    │   └── MalformedRelease   a release text or mapping has errors; carries all diagnostics
     ├── Denied              the policy denies the release of a gated run; carries the decision
     ├── OperationRejected   the ledger state does not permit the operation (code, message)
     ├── RequestRefused      the service refuses the caller or the request (code, message)
@@ -69,6 +70,21 @@ class ReleaseRejected(DPolicyError):
         )
 
 
+class MalformedRelease(PolicyRejected, ReleaseRejected):
+    """A release text or mapping with at least one error. Nothing was decided.
+
+    It is a `PolicyRejected` too, because earlier versions raised that.
+    """
+
+    def __init__(self, diagnostics: Sequence[LocatedMessage]) -> None:
+        DPolicyError.__init__(self, "\n".join(str(diagnostic) for diagnostic in diagnostics))
+        self.diagnostics = tuple(diagnostics)
+        self.problems = tuple(
+            InvalidValue(getattr(diagnostic, "code", ""), getattr(diagnostic, "message", ""))
+            for diagnostic in diagnostics
+        )
+
+
 class DenialDetails(Protocol):
     """The parts of a denied decision that `Denied` needs."""
 
@@ -94,16 +110,19 @@ class DenialDetails(Protocol):
 
 
 class Denied(DPolicyError):
-    """A gated run that was stopped before it read data, because its release is denied."""
+    """A gated run that was stopped before it read data, because its release is denied.
 
-    def __init__(self, decision: DenialDetails) -> None:
+    `details` replaces the names of the exceeded rules in the message.
+    """
+
+    def __init__(self, decision: DenialDetails, details: str = "") -> None:
         causes = {
             "exceeded": decision.exceeded_rules,
             "not covered": decision.uncovered,
             "errors": decision.predicate_errors,
         }
         text = "; ".join(f"{cause}: {', '.join(names)}" for cause, names in causes.items() if names)
-        super().__init__(f"`{decision.release}` is denied; {text}")
+        super().__init__(f"`{decision.release}` is denied; {details or text}")
         self.decision = decision
 
 

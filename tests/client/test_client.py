@@ -70,6 +70,7 @@ def test_a_client_returns_the_decisions_of_a_decision_point(ana: dpolicy.Client)
         body = {**release_body(f"same-{number}", epsilon), "by": "ana"}
         assert local.submit(body) == ana.submit(body)
         assert ana.submit(body) == local.submit(body)
+        assert ana.submit(body).counter_offers == local.submit(body).counter_offers
         assert ana.check(body).replayed
     remote_spent = {status.rule: dict(status.spent) for status in ana.budgets()}
     assert remote_spent == {status.rule.name: dict(status.spent) for status in local.budgets()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 from tests.dashboard.conftest import NOW, Fetch, send_request
-from tests.pdp.builders import GLOBAL, body, mechanism, policy
+from tests.pdp.builders import GLOBAL, ZIP, body, mechanism, policy
 
 from dpolicy.demo.demo_server import PAGES, serve_in_thread
 from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
@@ -17,6 +18,7 @@ from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import request_evaluation
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.privacy.number_text import format_share
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.service.app import create_app
@@ -25,7 +27,12 @@ from dpolicy.service.auth.principal import Principal, Role
 from dpolicy.service.dashboard.pages.charts import burndown_chart, has_projection
 from dpolicy.service.dashboard.pages.page_routes import PAGES as TABLE
 from dpolicy.service.dashboard.pages.page_routes import PageRoute
-from dpolicy.service.dashboard.pages.rendering import format_location_range
+from dpolicy.service.dashboard.pages.rendering import (
+    format_amounts,
+    format_limits,
+    format_location_range,
+    format_remainder,
+)
 from dpolicy.service.dashboard.pagination import PER_PAGE
 from dpolicy.service.dashboard.views import approvals_page
 from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
@@ -86,8 +93,7 @@ def test_a_page_and_its_json_form_have_the_same_values(fetch: Fetch) -> None:
     for scope in payload["scopes"]:
         assert scope["scope"] in text
         for rule in scope["rules"]:
-            share = 100 * rule["share"]
-            assert (f"{share:.1f} %" if 90 <= share < 110 else f"{share:.0f} %") in text
+            assert format_share(rule["share"]) in text
     assert payload["rules"]["kept"] == 39 and "39 of 71 rules" in text
 
 
@@ -99,6 +105,17 @@ def test_a_denied_release_has_reasons_and_counter_offers(fetch: Fetch) -> None:
     page = fetch("/releases/home-zone-heat-map").text
     factor = next(o["factor"] for o in release["decision"]["would-fit"] if "factor" in o)
     assert f"factor={factor}" in page and "attribute=home-zone" in page
+
+
+def test_counter_offers_have_concrete_values(fetch: Fetch) -> None:
+    release = fetch("/releases/home-zone-heat-map", accept="application/json").json
+    offer = next(o for o in release["decision"]["would-fit"] if "factor" in o)
+    ((name, values),) = offer["mechanisms"].items()
+    ((key, value),) = values.items()
+    assert f"<code>{name}</code> {key} {value}" in fetch("/releases/home-zone-heat-map").text
+    body = {**release["body"], "release": "home-zone-again"}
+    answer = fetch("/check", [("text", json.dumps(body))])
+    assert f"<code>{name}</code> {key} " in answer.text
 
 
 def test_a_counter_offer_can_be_tried(fetch: Fetch) -> None:
@@ -253,8 +270,8 @@ NASTY = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 def test_user_text_is_escaped() -> None:
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL), by=NASTY, because=NASTY)
-    point.submit(body("a", mechanism((), epsilon=9)), by=NASTY)
-    point.propose(body("b", mechanism((), epsilon=1)), by=NASTY)
+    point.import_past({**body("a", mechanism((), epsilon=9)), "by": "ana"}, NASTY, by=NASTY)
+    point.propose_policy(policy(ZIP % "{epsilon: 20}"), (), by=NASTY, because=NASTY)
     with serve_in_thread(create_app(point, local_access), 0) as (url, _):
         for path in ("/", "/releases", "/releases/a", "/log", "/approvals", f"/?q={NASTY[2:10]}"):
             text = send_request(f"{url}{path}", None, {"Accept": "text/html"}).text
@@ -381,3 +398,12 @@ def test_the_caption_mentions_the_projection_if_it_is_drawn(
     burndown = Burndown(months, exhaustion_date, 6)
     assert has_projection(burndown, today) == expected
     assert ('class="ahead"' in burndown_chart(burndown, today)) == expected
+
+
+def test_a_page_rounds_losses_up_and_budgets_and_remainders_down() -> None:
+    assert format_amounts({"epsilon": 1.0986122886681098, "delta": 1e-9}) == "ε 1.09862"
+    assert format_amounts({"renyi 2": 1 / 3, "renyi 8": None}) == "renyi 2 0.333334, renyi 8 ∞"
+    assert format_limits({"epsilon": 1.0000049, "delta": 1e-7}) == "ε 1.0000049"
+    assert format_limits({"renyi": {"2": 0.5, "8": 1.0000049}}) == "renyi 2: 0.5, 8: 1.0000049"
+    assert format_limits("unlimited") == "unlimited"
+    assert format_remainder(2 / 3) == "0.666666" and format_remainder(None) == "∞"

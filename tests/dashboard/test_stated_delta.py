@@ -88,6 +88,8 @@ def test_the_chart_has_a_line_for_delta() -> None:
     chart = burndown_chart(burndown, TODAY)
     assert 'class="line delta"' in chart and "Stated δ: 60 per cent" in chart
     assert "60 per cent" in sparkline(burndown)
+    exceeded = rule_page(leaky_point("1e-10", "2e-9")).usage.burndown
+    assert 'class="ahead"' not in burndown_chart(exceeded, TODAY)
     pure = rule_page(leaky_point("0", "0", "0")).usage.burndown
     assert 'class="line delta"' not in burndown_chart(pure, TODAY)
 
@@ -106,16 +108,18 @@ def test_pages_show_delta_beside_epsilon(fetch_leaky: Fetch) -> None:
         text = fetch_leaky(path).text
         assert "200 %" in text and "of δ</span>" in text
         assert "stated δ 2e-09 of 1e-09, the part of δ 1e-08 kept for stated leaks" in text
-    text = fetch_leaky("/rule?name=zips&unit=user").text
-    assert "δ 2e-09 is stated, and a budget in ρ allows none" in text
-    assert "inf" not in text.replace("info", "")
+    for path in ("/", "/rule?name=zips&unit=user"):
+        text = fetch_leaky(path).text
+        assert "δ 2e-09 is stated, and a budget in ρ allows none" in text
+        assert "inf %" not in text and "∞" in text
 
 
 def test_an_infinite_share_is_null_in_json(fetch_leaky: Fetch) -> None:
     page = fetch_leaky("/rule?name=zips&unit=user&format=json").json
     assert page["status"]["share"] is None and not page["status"]["holds"]
     assert page["status"]["delta"]["limit"] == 0.0
-    assert fetch_leaky("/?format=json").status == 200
+    groups = fetch_leaky("/?format=json").json["groups"]["policy"]
+    assert {group["name"]: group["tightest"] for group in groups} == {"zips": None, "all": 2.0}
 
 
 def test_a_denied_release_shows_its_delta(fetch_leaky: Fetch) -> None:

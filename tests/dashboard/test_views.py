@@ -20,6 +20,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import rule_status_table, used_share
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.number_text import format_share
 from dpolicy.rules.hasse.diagram import hasse_edges
 from dpolicy.service.dashboard.pagination import PER_PAGE, paginate
 from dpolicy.service.dashboard.views.burndown import (
@@ -90,7 +91,9 @@ def test_shares_equal_those_of_the_command_line(company: DecisionPoint) -> None:
     for balance in company.budgets():
         share = used_share(balance)
         assert share is not None
-        assert shares[balance.rule.name, balance.rule.unit] == pytest.approx(float(share), rel=1e-9)
+        on_page = shares[balance.rule.name, balance.rule.unit]
+        assert on_page == pytest.approx(float(share), rel=1e-9)
+        assert format_share(on_page) == format_share(share)
 
 
 def test_the_most_used_scope_comes_first(company: DecisionPoint) -> None:

@@ -219,3 +219,17 @@ def test_a_recorded_decision_of_version_0_2_judges_delta_too() -> None:
     assert reason_delta_text(reason) == (
         "stated δ 0 → 1e-09 exceeds the part of δ kept for stated leaks"
     )
+
+
+def test_an_unbounded_loss_states_no_delta() -> None:
+    """Static data for a day cost a user an unknown loss: it is infinite, and δ is not its cause."""
+    for budget in (EPSILON, "{rho: 1}"):
+        point = started(ALL % ("", budget))
+        request = body("a", {**mechanism(("views",), rho="0.01"), "unit": "user-day"})
+        decision = point.check(request)
+        (reason,) = decision.reasons
+        assert reason.exceeds_loss and not reason.exceeds_delta and None in reason.after.values()
+        assert reason_delta_text(reason) is None and delta_help(decision) is None
+        point.import_past(request)
+        (status,) = point.budgets()
+        assert status.binding == reason.binding != "delta" and not status.holds

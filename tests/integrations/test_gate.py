@@ -193,6 +193,19 @@ def test_a_gate_adds_its_fields_to_every_mechanism() -> None:
     assert spent["zips"]["epsilon"] == pytest.approx(0.375)
 
 
+def test_a_gate_states_its_unit_and_relation() -> None:
+    """Without them, the record would follow the defaults of the policy."""
+    point = started(GLOBAL, head=PAGE)
+    laplace = {"kind": "laplace", "scale": 4}
+    with pytest.raises(OperationRejected, match="policy has `user`, `user-day`; help: pass `unit`"):
+        Gate(point).mechanism_fields(laplace)
+    daily = Gate(point, unit="user-day").mechanism_fields(laplace)
+    assert (daily["unit"], daily["relation"]) == ("user-day", "add-remove")
+    one_unit = PAGE.replace(", user-day: {period: day, relation: add-remove}", "")
+    single = Gate(started(GLOBAL, head=one_unit)).mechanism_fields(laplace)
+    assert (single["unit"], single["relation"]) == ("user", "add-remove")
+
+
 PAGE = """
 dpolicy: 1
 accounting: {delta: 1e-7}

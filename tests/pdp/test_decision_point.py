@@ -12,8 +12,8 @@ from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
 from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.conflicts import find_exceeded_rules, smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.policy_changes.conflicts import find_exceeded_rules, smallest_sufficient_budget
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 

@@ -17,7 +17,7 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import impact as impacts
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.impact import replay_under_policy
+from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy
 
 CANDIDATES = [

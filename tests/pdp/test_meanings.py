@@ -29,7 +29,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.impact import replay_under_policy
+from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy

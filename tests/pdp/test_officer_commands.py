@@ -10,7 +10,7 @@ from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure,
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 
 
@@ -106,7 +106,7 @@ def test_an_unresolvable_release_is_charged_to_every_rule() -> None:
     point = started()
     point.submit(pure("a", "0.1", "zip"))
     without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
-    assert [c.spent for c in point.conflicts(without_zip)] == [{"epsilon": None}]
+    assert [c.spent["epsilon"] for c in point.conflicts(without_zip)] == [None]
 
 
 def test_the_ledger_contains_release_bodies_and_no_balance() -> None:

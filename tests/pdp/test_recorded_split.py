@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
+from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.chain import Record
-from dpolicy.ledger.events import from_bytes, next_record
+from dpolicy.ledger.events import PolicyApplied, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-anchored.json"
+TEXT = """
+dpolicy: 1
+accounting: {delta: 1e-8, profile: anchored}
+policies:
+  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 6}}
+"""
 
 
 def test_a_ledger_of_version_0_2_with_anchored_budgets_verifies() -> None:
@@ -29,3 +41,14 @@ def test_a_ledger_of_version_0_2_with_anchored_budgets_verifies() -> None:
     point = DecisionPoint(store)
     assert {name: entry.status for name, entry in point.entries.items()} == document["statuses"]
     point.close()
+
+
+def test_the_defaults_of_a_record_decide_its_split() -> None:
+    event = PolicyApplied("2026-01-01T00:00:00+00:00", "", "", "", (("policy.yaml", TEXT),), ())
+    sides = [
+        compile_recorded_policy(replace(event, defaults=number)).cumulative.rules[0].bound.delta
+        for number in (None, 1, 2)
+    ]
+    assert sides == [Fraction("1e-8") / 14, Fraction("1e-8") / 14, Fraction("1e-9")]
+    with pytest.raises(LedgerDamaged, match="unknown policy defaults 3"):
+        compile_recorded_policy(replace(event, defaults=3))

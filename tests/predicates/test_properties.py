@@ -56,7 +56,8 @@ def oracle() -> Any:
 
 
 def evaluate_with_library(text: str, sample: PredicateInput) -> bool | None:
-    labels = {k: list(v) if isinstance(v, tuple) else v for k, v in sample.labels.items()}
+    present = {name: value for name, value in sample.labels.items() if value != ()}
+    labels = {k: list(v) if isinstance(v, tuple) else v for k, v in present.items()}
     result = (
         oracle()
         .compile(text)

@@ -337,6 +337,26 @@ def test_chain_bound_is_above_exact_groups(k: int, order: float) -> None:
         assert grouped == pytest.approx(float(textbook), rel=1e-9)
 
 
+@pytest.mark.parametrize("k", [2, 3, 7, 31])
+def test_response_of_a_group_is_below_the_chain(k: int) -> None:
+    """The page on groups states these points; there is no proof for all of them."""
+    with mp.workdps(60):
+        for e in ("0.001", "0.01", "0.1", "1", "4", "16"):
+            for order in ("1.01", "1.5", "2", "8", "64"):
+                epsilon, a = mp.mpf(e), mp.mpf(order)
+                chain = exact.chain(partial(exact.response, epsilon), k, a)
+                assert exact.response(k * epsilon, a) <= chain, (e, order)
+
+
+def test_a_pure_pair_at_twice_the_distance_has_no_midpoint() -> None:
+    """Every R within ε of both ends has R(x) ≤ e^ε·min(P(x), Q(x)), in all 1/cosh ε < 1."""
+    for e in (0.01, 0.5, 3.0):
+        high = 1 / (1 + math.exp(-2 * e))
+        largest = math.exp(e) * (min(high, 1 - high) + min(1 - high, high))
+        assert largest == pytest.approx(1 / math.cosh(e))
+        assert largest < 1
+
+
 @pytest.mark.parametrize(("k", "order"), [(2, 2), (3, 2), (2, 4), (3, 4)])
 def test_sampled_groups_by_quadrature(k: int, order: int) -> None:
     """T8 for DP-SGD: the mixture of Ganesh 2024 is below the charge, but above k² times one."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.number_text import format_down, format_share, format_up, format_up_within
 
 numbers = st.fractions(min_value=0, max_value=10**6, max_denominator=10**15)
 
@@ -43,3 +43,45 @@ def test_a_text_bounds_its_number(value: Fraction) -> None:
 @given(st.floats(min_value=0, max_value=1e12, allow_subnormal=False))
 def test_a_text_bounds_the_printed_decimal_of_a_float(value: float) -> None:
     assert Fraction(format_down(value)) <= Fraction(repr(value)) <= Fraction(format_up(value))
+
+
+@given(numbers, st.sampled_from([17, 20, 25]))
+def test_a_long_text_bounds_its_number(value: Fraction, digits: int) -> None:
+    assert Fraction(format_down(value, digits)) <= value <= Fraction(format_up(value, digits))
+
+
+@given(st.fractions(min_value=0, max_value=100, max_denominator=10**12))
+def test_a_loss_within_its_budget_has_a_text_within_the_budget(limit: Fraction) -> None:
+    loss = limit - Fraction(1, 10**13) if limit else limit
+    assert loss <= Fraction(format_up_within(loss, limit)) <= limit
+    assert Fraction(format_up_within(limit + 1, limit)) > limit
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0 %"),
+        (1e-9, "1 %"),
+        (0.5, "50 %"),
+        (0.5000000000000001, "50 %"),
+        (0.8901, "90 %"),
+        (0.9966, "99.7 %"),
+        (Fraction(99960, 100000), "99.96 %"),
+        (0.9999999999999999, "99.99999999999999 %"),
+        (1, "100 %"),
+        (1.0, "100 %"),
+        (1.00001, "100.1 %"),
+        (1.5, "150 %"),
+        (math.inf, "∞"),
+        (None, "–"),
+    ],
+)
+def test_only_a_full_budget_is_used_to_100_percent(share: float | None, text: str) -> None:
+    assert format_share(share) == text
+
+
+@given(st.fractions(min_value=0, max_value=2))
+def test_a_share_is_rounded_up(share: Fraction) -> None:
+    shown = Fraction(format_share(share).removesuffix(" %")) / 100
+    assert share <= shown <= share + Fraction(1, 100)
+    assert (shown < 1) == (share < 1)

@@ -98,6 +98,30 @@ def test_counter_example_f1() -> None:
     assert total > 1.9 * float(DELTA)
 
 
+def test_a_policy_chosen_from_an_output_exceeds_delta() -> None:
+    """The branches of F1 under two policies with one order each: both are sound, the choice is not.
+
+    Each policy alone guarantees (3, δ), because an order that is fixed in advance needs no split.
+    """
+    params = oracle("counterexample_exists_alpha_improved")["params"]
+    assert isinstance(params, dict)
+    first = TwoPoint(params["stage1"]["P_A"], params["stage1"]["loss_A"])
+    policies = [without_split(Fraction(3), (Fraction(order),)).clauses[0] for order in (16, 8)]
+    total = 0.0
+    for branch, (p, q) in zip(("stage2_on_A", "stage2_on_B"), first.outcomes, strict=True):
+        second = TwoPoint(params[branch]["p"], params[branch]["t"])
+        holds = []
+        for ((certificate, limit),) in policies:
+            # The published parameters are rounded and meet the thresholds only to nine digits.
+            budget = Renyi(((certificate.order, Fraction(limit + 5000, 10**12)),))
+            bound = bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS)
+            spent, cost = first.cost((certificate,)), second.cost((certificate,))
+            holds.append(fits_budget(spent, cost, bound))
+        assert holds == [branch == "stage2_on_A", branch == "stage2_on_B"]
+        total += sum(max(p * a - math.e**3 * q * b, 0.0) for a, b in second.outcomes)
+    assert total > 1.9 * float(DELTA)
+
+
 def test_the_weights_of_the_default_grid() -> None:
     assert weight_sum(DEFAULT_ORDERS) == pytest.approx(0.92872, abs=1e-5)
     paper = oracle("kappa_sum")

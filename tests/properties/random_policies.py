@@ -99,7 +99,8 @@ def random_world(random: Random) -> World:
     kinds = KINDS if random.random() < 0.2 and len(labels) < 2 else KINDS[:1]
     predicates += KIND_PREDICATES if len(kinds) > 1 else ()
     # CEL ignores an error on one side of `||` and `&&`; the Python of the twin does not.
-    plain = [text for text in predicates[1:] if "||" not in text and "labels.team" not in text]
+    failing = ("||", "labels.team", "labels.purpose")
+    plain = [text for text in predicates[1:] if not any(part in text for part in failing)]
     conjunctions = [f"{a} && {b}" for a, b in combinations(plain, 2)]
     predicates += random.sample(conjunctions, min(len(conjunctions), 2))
     return World(
@@ -118,6 +119,9 @@ def _accounting(random: Random) -> dict[str, Any]:
     accounting["relation"] = random.choice(("add-remove", "change", "change", "replace"))
     if random.random() < 0.4:
         accounting["require"] = "additive"
+    if random.random() < 0.3:
+        into = random.choice(("month", "year"))
+        accounting["collapse"] = {"after": "24 months", "into": into}
     accounting["orders"] = random.choice(("default", [2, 8], [4, 16.5, 64]))
     return accounting
 
@@ -179,8 +183,9 @@ def _all_facts(attributes: str, labels: Sequence[str], kinds: Sequence[str]) -> 
 def _values(label: str) -> list[Any]:
     definition = LABELS[label][0]
     if definition.get("many"):
-        sizes = range(len(definition["values"]) + 1)
-        return [tuple(sorted(s)) for n in sizes for s in combinations(definition["values"], n)]
+        sizes = range(1, len(definition["values"]) + 1)
+        lists = [tuple(sorted(s)) for n in sizes for s in combinations(definition["values"], n)]
+        return [*lists, None]
     missing = [] if "default" in definition or "required" in definition else [None]
     return [*definition["values"], *missing]
 

@@ -1,4 +1,8 @@
-"""Pruning without one condition is detected, by Theorem A and by decisions separately."""
+"""Pruning without one condition is detected, by Theorem A and by decisions separately.
+
+The twin has no clock, so it does not detect an order without `collapse`. The tests of
+`test_targeted_pruning.py` do.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.properties.broken_orders import (
+    partitions_ignored,
+    relation_ignored,
+    scopes_reversed,
+    units_by_days,
+)
 from tests.properties.pruning_harness import (
     Arranger,
     Pruner,
@@ -19,14 +29,11 @@ from tests.properties.pruning_harness import (
     wrong_witnesses,
 )
 
-from dpolicy.policy.checker import CheckedPolicySet
 from dpolicy.privacy.thresholds import BudgetBound, implies_bound
-from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.rules import pruning
 from dpolicy.rules.compiler import order_factors
 from dpolicy.rules.pruning import FactorOrders, PruningResult, prune
 from dpolicy.rules.rule import RuleProduct
-from dpolicy.rules.scope_order import ScopeComparer, preorder_from
 
 MAX_WORLDS = 200
 Variant = tuple[Arranger, Pruner]
@@ -95,45 +102,6 @@ def mutual_cover(rules: RuleProduct, arrangement: FactorOrders) -> PruningResult
             kept[m] = False
             witness[m] = n
     return PruningResult(kept, witness)
-
-
-def units_by_days(
-    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
-) -> FactorOrders:
-    """P5: order units by their number of days."""
-    length = ["user-day", "user-week", "user-month", "user-year", "user", "household"]
-    units = sorted({base.unit for base in rules.bases})
-    order = preorder_from(len(units), lambda i, j: length.index(units[i]) <= length.index(units[j]))
-    return replace(order_factors(rules, checked, comparison), units=order)
-
-
-def relation_ignored(
-    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
-) -> FactorOrders:
-    """P6: let a larger unit imply a smaller one under every relation."""
-    units = {
-        name: replace(unit, relation=NeighbouringRelation.CHANGE)
-        for name, unit in checked.vocabulary.units.items()
-    }
-    vocabulary = replace(checked.vocabulary, units=units)
-    return order_factors(rules, replace(checked, vocabulary=vocabulary), comparison)
-
-
-def partitions_ignored(
-    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
-) -> FactorOrders:
-    """P8: let a rule that splits by a partition imply a rule that reads its attribute."""
-    policies = replace(checked.policies, partitions={})
-    return order_factors(rules, replace(checked, policies=policies), comparison)
-
-
-def scopes_reversed(
-    rules: RuleProduct, checked: CheckedPolicySet, comparison: ScopeComparer
-) -> FactorOrders:
-    """Use a reversed order of scopes without verification."""
-    real = order_factors(rules, checked, comparison)
-    count = len(real.scopes.classes)
-    return replace(real, scopes=preorder_from(count, lambda i, j: real.scopes.leq(j, i)))
 
 
 CANARIES: dict[str, Variant] = {

@@ -34,8 +34,23 @@ def covers_unit(policy: PolicyDict, small: str, large: str) -> bool:
     additive = relations == {"add-remove"} and accounting.get("require") == "additive"
     entities = [u if "period" not in units[u] else "user" for u in (small, large)]
     same_people = entities[0] == entities[1] or entities[0] in units[large].get("covers", ())
-    periods = (units[u].get("period") for u in (small, large))
-    return (relations == {"change"} or additive) and same_people and period_inside(*periods)
+    periods = [units[u].get("period") for u in (small, large)]
+    return (
+        (relations == {"change"} or additive)
+        and same_people
+        and period_inside(*periods)
+        and covers_merged_blocks(accounting.get("collapse"), *periods)
+    )
+
+
+def covers_merged_blocks(
+    collapse: Mapping[str, str] | None, small: str | None, large: str | None
+) -> bool:
+    """Return whether a merged block of `small` meets only one block of `large` (A.4 and P9)."""
+    if collapse is None or small is None or not period_inside(small, collapse["into"]):
+        return True
+    is_merged_too = large is not None and period_inside(large, collapse["into"])
+    return is_merged_too or period_inside(collapse["into"], large)
 
 
 def covers_bound(tight: Rule, loose: Rule) -> bool:

@@ -380,7 +380,8 @@ def label_values(definitions: Body, labels: Body) -> dict[str, Any] | None:
     """Return the labels for predicates; None if one is unknown, missing or has a wrong value."""
     values: dict[str, Any] = {}
     for name, definition in definitions.items():
-        value = labels.get(name, [] if definition.get("many") else definition.get("default"))
+        value = labels.get(name, definition.get("default"))
+        value = None if value == [] else value
         listed = value if isinstance(value, list) else [value]
         if value is not None and not set(listed) <= set(definition["values"]):
             return None

@@ -5,17 +5,30 @@ from __future__ import annotations
 import pytest
 from tests.pdp.builders import GLOBAL, HEAD, ZIP, policy, pure, started
 
+from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.text.yaml_reader import Source
 
 ZIPS = ZIP % "{epsilon: 1}"
 CAP = "  - {name: cap, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n"
+#: A section that has settings but no rule, because there are no categories.
+TEAMS = """\
+  - {name: none, kind: category, unit: user, budgets: {high: {epsilon: 1}, low: {epsilon: 1}}}
+  - name: team
+    kind: extension
+    settings:
+      - {name: all, when: always, budget: same}
+      - {name: ads, when: 'labels.team == "ads"', budget: same}
+"""
 
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
     "a smaller budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))),
     "an additional rule": (policy(GLOBAL), policy(GLOBAL, ZIPS)),
     "an additional per-release rule": (policy(GLOBAL), policy(GLOBAL, each=CAP)),
+    "an additional predicate": (policy(GLOBAL), policy(GLOBAL, each=TEAMS)),
     "another order": (policy(GLOBAL, ZIPS), policy(ZIPS, GLOBAL)),
+    "another name of the policy set": (policy(GLOBAL), policy(GLOBAL, head=f"{HEAD}name: other\n")),
 }
 LOOSER = {
     "the first policy": (None, policy(GLOBAL)),
@@ -26,20 +39,99 @@ LOOSER = {
         policy(GLOBAL.replace("always", "'mechanism == \"pate\"'")),
     ),
     "another notion": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "rho: 0.5"))),
+    "another unit": (policy(GLOBAL), policy(GLOBAL.replace("unit: user", "unit: user-day"))),
     "the first rule that covers other releases": (policy(ZIPS), policy(ZIPS, GLOBAL)),
     "a removed per-release rule": (policy(GLOBAL, each=CAP), policy(GLOBAL)),
-    "another accounting": (
-        policy(GLOBAL),
-        policy(GLOBAL, head=HEAD.replace("delta: 1e-7", "delta: 1e-6")),
-    ),
-    "an additional partition": (
-        policy(GLOBAL),
-        policy(GLOBAL, head=HEAD + "    device: {values: [mobile, desktop]}\n"),
-    ),
-    "an additional attribute": (
-        policy(GLOBAL),
-        policy(GLOBAL, head=HEAD.replace("zip: {risk: high}", "zip: {risk: high}, a: {risk: low}")),
-    ),
+    "a rule for each release instead of all": (policy(GLOBAL, CAP), policy(GLOBAL, each=CAP)),
+    "a removed predicate without a rule": (policy(GLOBAL, each=TEAMS), policy(GLOBAL)),
+}
+
+#: A policy that uses every part of the language outside of rules.
+EVERYTHING = """
+dpolicy: 1
+accounting:
+  delta: 1e-7
+  profile: classic
+  orders: [4, 8, 16]
+  relation: change
+  require: additive
+  uncovered: deny
+  max-rules: 1000
+  collapse: {after: 24 months, into: month}
+units:
+  user: {}
+  household: {covers: [user]}
+  user-day: {period: day, of: user}
+  user-week: {period: 7 days from 2024-01-01, relation: change}
+schema:
+  risk-levels: [low, medium, high]
+  membership-levels: [member, strong, weak]
+  categories: {health: {risk: high}}
+  attributes: {zip: {risk: high, member: [health]}, views: {risk: low}}
+  labels:
+    stage: {values: [final, tuning], default: final}
+    purpose: {values: [research, product], many: true}
+    team: {values: [ads, maps]}
+    owner: {text: true, required: true}
+  partitions:
+    country: {values: [AT, CH], of: user}
+    age: {from: 0, to: 119, stable: false}
+policies:
+  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2}}
+  - name: levels
+    kind: category
+    unit: user
+    budgets: {low: {epsilon: 2}, medium: {epsilon: 2}, high: {epsilon: 1}}
+"""
+#: Name of a change: the text before it and after it. Each can make a release or a past charge
+#: cheaper, or none of the rules can be compared any more.
+OUTSIDE_OF_RULES = {
+    "a larger delta": ("delta: 1e-7", "delta: 1e-6"),
+    "a smaller delta": ("delta: 1e-7", "delta: 1e-8"),
+    "another profile": ("profile: classic", "profile: anchored"),
+    "other orders": ("[4, 8, 16]", "[4, 8, 32]"),
+    "fewer orders": ("[4, 8, 16]", "[4, 8]"),
+    "another relation": ("\n  relation: change", "\n  relation: add-remove"),
+    "additive is not required": ("  require: additive\n", ""),
+    "uncovered mechanisms are allowed": ("uncovered: deny", "uncovered: allow"),
+    "another limit of rules": ("max-rules: 1000", "max-rules: 2000"),
+    "no collapse": ("  collapse: {after: 24 months, into: month}\n", ""),
+    "collapse later": ("after: 24 months", "after: 36 months"),
+    "collapse earlier": ("after: 24 months", "after: 12 months"),
+    "collapse into another period": ("into: month", "into: year"),
+    "an additional unit": ("  user: {}\n", "  user: {}\n  user-month: {period: month, of: user}\n"),
+    "a removed unit": ("  user-day: {period: day, of: user}\n", ""),
+    "a redefined unit": ("period: day", "period: month"),
+    "another phase": ("from 2024-01-01", "from 2024-01-02"),
+    "a relation of a unit": ("relation: change}", "relation: add-remove}"),
+    "another entity of a unit": ("period: day, of: user", "period: day, of: household"),
+    "another cover": ("household: {covers: [user]}", "household: {}"),
+    "an additional risk level": ("[low, medium, high]", "[low, medium, high, top]"),
+    "other membership levels": ("[member, strong, weak]", "[member, weak, strong]"),
+    "another risk of a category": ("health: {risk: high}", "health: {risk: low}"),
+    "an additional attribute": ("views: {risk: low}", "views: {risk: low}, a: {risk: low}"),
+    "a removed attribute": (", views: {risk: low}", ""),
+    "another risk of an attribute": ("views: {risk: low}", "views: {risk: medium}"),
+    "another membership": ("member: [health]", "weak: [health]"),
+    "no membership": (", member: [health]", ""),
+    "another default of a label": ("default: final", "default: tuning"),
+    "no default of a label": (", default: final", ""),
+    "an additional default of a label": ("[ads, maps]}", "[ads, maps], default: ads}"),
+    "an additional value of a label": ("[ads, maps]", "[ads, maps, mail]"),
+    "a removed value of a label": ("[ads, maps]", "[ads]"),
+    "a label without many": ("product], many: true", "product]"),
+    "a label that is not required": ("text: true, required: true", "text: true"),
+    "a label that becomes required": ("[ads, maps]", "[ads, maps], required: true"),
+    "a label with values instead of text": ("text: true", "values: [a, b]"),
+    "an additional label": ("    owner:", "    mail: {text: true}\n    owner:"),
+    "a removed label": ("    team: {values: [ads, maps]}\n", ""),
+    "an additional partition": ("    age:", "    device: {values: [tv]}\n    age:"),
+    "a removed partition": ("    age: {from: 0, to: 119, stable: false}\n", ""),
+    "an additional value of a partition": ("[AT, CH]", "[AT, CH, DE]"),
+    "other values of a partition": ("[AT, CH]", "[AT, DE]"),
+    "another range of a partition": ("to: 119", "to: 99"),
+    "a partition of another entity": ("CH], of: user", "CH], of: household"),
+    "a partition that becomes stable": ("stable: false", "stable: true"),
 }
 
 
@@ -55,7 +147,35 @@ def test_any_other_change_is_not_a_tightening(name: str) -> None:
     assert not only_tightens(old, new)
 
 
+def compile_text(text: str) -> CompiledPolicy:
+    """Compile a policy text."""
+    return compile_policy([Source("policy.yaml", text)])
+
+
+@pytest.mark.parametrize("name", OUTSIDE_OF_RULES)
+def test_a_change_outside_of_the_rules_is_not_a_tightening(name: str) -> None:
+    """Neither direction counts: which one charges more depends on the ledger."""
+    before, after = OUTSIDE_OF_RULES[name]
+    assert EVERYTHING.count(before) == 1
+    old, new = compile_text(EVERYTHING), compile_text(EVERYTHING.replace(before, after))
+    assert old.digest != new.digest
+    assert not only_tightens(old, new)
+    assert not only_tightens(new, old)
+
+
+def test_the_same_text_is_a_tightening_in_full() -> None:
+    tighter = EVERYTHING.replace("{epsilon: 2}}\n  - name", "{epsilon: 1}}\n  - name")
+    assert only_tightens(compile_text(EVERYTHING), compile_text(EVERYTHING))
+    assert only_tightens(compile_text(EVERYTHING), compile_text(tighter))
+
+
 def test_an_additional_rule_can_allow_an_uncovered_release() -> None:
     """A new rule can cover a release that was uncovered before, so it is not tighter."""
     assert not started(ZIPS).check(pure("a", "0.5", "views")).allowed
     assert started(ZIPS, GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_predicate_without_a_rule_denies() -> None:
+    """The label `team` is missing, so the setting `ads` has no answer."""
+    assert not started(GLOBAL, each=TEAMS).check(pure("a", "0.5", "views")).allowed
+    assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed

@@ -101,7 +101,9 @@ def test_a_denial_is_a_response_with_reasons(ana: Caller) -> None:
     decision = ana.post("/v1/releases", release(next(NAMES), "1.5", attributes=["zip"]))
     assert decision["decision"] == "deny"
     assert [r["rule"] for r in decision["reasons"] if not r["holds"]] == ["zips"]
-    assert decision["would-fit"]
+    offer = decision["would-fit"][0]
+    assert offer["mechanisms"] and offer["release"]["release"] == f"{decision['release']}-2"
+    assert ana.post("/v1/check", offer["release"])["decision"] == "allow"
 
 
 def test_a_check_writes_nothing(ana: Caller, olga: Caller) -> None:

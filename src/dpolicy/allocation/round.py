@@ -35,6 +35,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
 from dpolicy.privacy.loss import INFINITE
+from dpolicy.releases.authors import fill_author
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -106,11 +107,12 @@ def allocate(
     """Select among releases and charge the selected ones in one commit.
 
     A dry run writes nothing. With prices of earlier rounds, the strategy `price` leaves budget to
-    later rounds that are expected to pay more for it. Raise `OperationRejected` for an unknown
-    strategy, a repeated id, or a release that is pending approval.
+    later rounds that are expected to pay more for it. `by` runs the round, and is the author of
+    releases that state none. Raise `OperationRejected` for an unknown strategy, a repeated id, or a
+    release that is pending approval.
     """
     solve = _find_strategy(strategy)
-    requests = [parse_request(release) for release in releases]
+    requests = [fill_author(parse_request(release), by) for release in releases]
     check_unique_ids(requests)
     view = decision_point.read_state(lambda state: view_round(state, requests))
     planner = _Planner(requests, solve, carried_prices, plan_round(view, solve, carried_prices))

@@ -12,6 +12,7 @@ from typing import Any
 from dpolicy.allocation.carried_prices import CarriedPrices
 from dpolicy.allocation.shadow_prices import ShadowPrice
 from dpolicy.releases.decision import Decision
+from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,14 @@ class RejectedCandidate:
     counter_offers: tuple[Mapping[str, Any], ...] = ()
     opportunity_cost: float | None = None
 
+    def __repr__(self) -> str:
+        binding = [rule.rule for rule in self.binding]
+        reasons = f"no room in {list_names(binding)}" if binding else ""
+        return one_line(self, self.release, reasons, list_names(self.rejection_reasons))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
     def as_json(self) -> dict[str, Any]:
         """Return the candidate as JSON values."""
         return {
@@ -78,6 +87,18 @@ class AllocationResult:
     decisions: tuple[Decision, ...] = ()
     carried_prices: CarriedPrices | None = None
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.selected)} selected, {len(self.not_selected)} not selected"
+        return one_line(self, counts, f"utility {self.utility:g}", f"bound {self.bound:g}")
+
+    def _repr_html_(self) -> str:
+        rows = [
+            *((release, "selected", "") for release in self.selected),
+            *((release, "already decided", "") for release in self.already_decided),
+            *((c.release, "not selected", _rejection_text(c)) for c in self.not_selected),
+        ]
+        return html_table(repr(self)[1:-1], ("release", "result", "because"), rows)
+
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values; the carried prices are not included."""
         return {
@@ -90,3 +111,7 @@ class AllocationResult:
             "prices": [price.as_json() for price in self.prices],
             "decisions": [decision.as_json() for decision in self.decisions],
         }
+
+
+def _rejection_text(candidate: RejectedCandidate) -> str:
+    return list_names([*candidate.rejection_reasons, *(rule.rule for rule in candidate.binding)])

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.granularities import RuleGranularities, granularities_for
-from dpolicy.balances.loss_display import LossFormatter, certificates_for_display, loss_formatter
+from dpolicy.balances.loss_display import (
+    LossFormatter,
+    certificates_for_display,
+    is_unbounded,
+    loss_formatter,
+)
 from dpolicy.balances.memo import Memo
 from dpolicy.balances.partition_space import PartitionSpace, build_partition_space
 from dpolicy.privacy.budget import budget_notion, budget_to_json
@@ -30,6 +35,7 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUni
 from dpolicy.releases.regions import Box
 from dpolicy.releases.release import MechanismRequest
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
+from dpolicy.text.summaries import one_line
 
 #: Limit of the memos of costs and of rule descriptions. Pipelines submit the same mechanisms again.
 MAX_MEMO_ENTRIES = 16_384
@@ -76,13 +82,12 @@ class EnforcedSection:
         """Return the quantity of a rule that a loss exceeds, or of which it uses the larger share.
 
         It is the notion of the budget, `delta` for stated δ, or `both` if it exceeds both; None for
-        an unlimited budget.
+        an unlimited budget. An unbounded loss exceeds the notion of the budget.
         """
         formatter = self.formatter_for(number)
-        notion = budget_notion(formatter.budget)
-        if notion is None or not row[-1]:
+        notion, rows = budget_notion(formatter.budget), row[np.newaxis]
+        if notion is None or not row[-1] or is_unbounded(rows)[0]:
             return notion
-        rows = row[np.newaxis]
         (certified,), (within_delta,) = self.bounds_for(np.array([number])).check_sides(rows)
         if not within_delta:
             return "delta" if certified else "both"
@@ -131,6 +136,12 @@ class EnforcedPolicy:
     cumulative: EnforcedSection
     each_release: EnforcedSection
     _costs: Memo[_CostKey, LossArray] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
+
+    def __repr__(self) -> str:
+        return one_line(self, repr(self.policy))
+
+    def _repr_html_(self) -> str:
+        return self.policy._repr_html_()
 
     def mechanism_costs(
         self,

@@ -26,8 +26,8 @@ from dpolicy.errors import InvalidValue
 from dpolicy.policy.model import Collapse, Partition
 from dpolicy.policy.vocabulary import partition_owners
 from dpolicy.predicates.expression import Predicate, reads_attribute
-from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start, is_window
-from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, period_within
+from dpolicy.privacy.units.calendar import Period, PeriodKind, block_index, block_start
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, can_collapse
 from dpolicy.releases.regions import Interval, Point, Region, region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import RuleProduct
@@ -71,12 +71,12 @@ class RuleGranularities:
     def collapses(self, number: int) -> bool:
         """Return whether old time steps of a rule are collapsed."""
         period = self.for_rule(number).period
-        return self.collapse is not None and _is_nested(period, self.collapsed_period)
+        return self.collapse is not None and can_collapse(period, self.collapse.period)
 
     @property
     def collapsed_period(self) -> Period:
         """The period into which old time steps are collapsed."""
-        return Period(PeriodKind(self.collapse.into if self.collapse else PeriodKind.YEAR))
+        return self.collapse.period if self.collapse else Period(PeriodKind.YEAR)
 
     def cutoff(self, day: int) -> int:
         """Return the day before which time steps are collapsed on `day`; 0 for no collapse."""
@@ -122,11 +122,6 @@ def _widen_to_collapsed_blocks(region: Region, period: Period, cutoff: int) -> R
         hull = zip(*(box[:-1] for box in region.boxes), strict=True)
         sides = ((min(low for low, _ in side), max(high for _, high in side)) for side in hull)
         return Region(((*sides, past),))
-
-
-@lru_cache(maxsize=64)
-def _is_nested(period: Period | None, larger: Period) -> bool:
-    return period is not None and not is_window(period) and period_within(period, larger)
 
 
 def granularities_for(

@@ -74,7 +74,8 @@ class LossFormatter:
     def __call__(self, row: LossArray) -> DisplayedLoss:
         """Return one displayed loss.
 
-        Losses of (ε, δ) budgets always have the key `delta`, others only if a δ is stated.
+        Losses of (ε, δ) budgets always have the key `delta`, others only if it is above 0 and below
+        1. An unbounded loss has no finite number, and δ 1.
         """
         return self.format_all(row[np.newaxis])[0]
 
@@ -85,7 +86,7 @@ class LossFormatter:
             for loss, quanta in zip(displayed, figure.quanta(rows).tolist(), strict=True):
                 loss[figure.name] = None if quanta >= INFINITE else figure.format_amount(quanta)
         for loss, delta in zip(displayed, rows[:, -1].tolist(), strict=True):
-            if delta or isinstance(self.budget, EpsilonDelta):
+            if isinstance(self.budget, EpsilonDelta) or 0 < delta < DELTA_QUANTA:
                 loss["delta"] = _delta_rounded_up(delta)
         return list(displayed)
 
@@ -121,11 +122,18 @@ class LossFormatter:
     def delta_shares(self, rows: LossArray) -> NDArray[np.float64]:
         """Return the used share of the limit of stated δ; NaN without a limit.
 
-        It is infinite if a δ is stated and the limit is 0.
+        It is infinite if a δ is stated and the limit is 0. An unbounded loss states no δ.
         """
         if self.delta_limit >= INFINITE:
             return np.full(len(rows), np.nan)
-        return _shares(rows[:, -1].astype(float), float(self.delta_limit))
+        deltas = np.where(is_unbounded(rows), 0, rows[:, -1]).astype(float)
+        return _shares(deltas, float(self.delta_limit))
+
+
+def is_unbounded(rows: LossArray) -> NDArray[np.bool_]:
+    """Return for each row whether it is infinite in every certificate, so that δ is 1."""
+    smallest: LossArray = rows[:, :-1].min(axis=1)
+    return (smallest >= INFINITE) & (rows[:, -1] >= DELTA_QUANTA)
 
 
 def _shares(amounts: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

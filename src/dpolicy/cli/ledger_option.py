@@ -10,6 +10,9 @@ import click
 
 from dpolicy.ledger.store_address import open_existing, open_store
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.journal import Result
+from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.rules.compiler import CompiledPolicy
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -35,6 +38,20 @@ def _check_author(_: click.Context, __: click.Parameter, value: str) -> str:
     if not value.isprintable():  # a line break would forge a line of `dpolicy log`
         raise click.UsageError("--by must be printable text on one line")
     return value
+
+
+def read_state(
+    ledger: str | None, policy: CompiledPolicy | None, read: Callable[[LedgerState], Result]
+) -> Result:
+    """Return what `read` computes from a ledger, or from an empty one if there is no `ledger`.
+
+    With `policy`, the state is that of the same records under this policy.
+    """
+    point = DecisionPoint(open_store(":memory:") if ledger is None else open_existing(ledger))
+    try:
+        return point.read_state(lambda state: read(state.with_policy(policy) if policy else state))
+    finally:
+        point.close()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head, advance_head
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.python.budget_table import Budgets
 
 if TYPE_CHECKING:
     from dpolicy.releases.body import Body
@@ -112,7 +113,7 @@ class AsyncClient(Session):
         """Run an allocation round: select releases and charge the selected ones together."""
         return await self._execute(wire.allocate_call(releases, strategy, dry_run=dry_run))
 
-    async def budgets(self, at: Mapping[str, str] | None = None) -> list[RemoteRuleStatus]:
+    async def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RemoteRuleStatus]:
         """Return the status of each rule at its most used location, or at the most used location
         that matches `at`, such as `{"country": "CH"}`; most used rules first.
         """

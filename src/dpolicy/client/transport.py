@@ -9,6 +9,7 @@ import httpx
 from dpolicy.client.wire import ApiCall, EndOfReservation, parse_response
 from dpolicy.errors import LedgerUnavailable, OperationRejected
 from dpolicy.ledger.chain_reader import Head
+from dpolicy.text.summaries import html_line, one_line
 
 T = TypeVar("T")
 
@@ -76,6 +77,13 @@ class Session:
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         self.position = Head()
+
+    def __repr__(self) -> str:
+        address = httpx.URL(self._url).copy_with(username=None, password=None, query=None)
+        return one_line(self, str(address), f"record {self.position.sequence}")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def _request_arguments(self, call: ApiCall[Any]) -> dict[str, Any]:
         headers = {} if call.body is None else {"content-type": "application/json"}

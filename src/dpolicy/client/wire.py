@@ -20,6 +20,7 @@ from dpolicy.errors import (
     InvalidValue,
     LedgerDamaged,
     LedgerUnavailable,
+    MalformedRelease,
     OperationRejected,
     PolicyConflicts,
     PolicyRejected,
@@ -29,7 +30,10 @@ from dpolicy.errors import (
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.chain import Record
 from dpolicy.releases.decision import Decision, DisplayedLoss
+from dpolicy.releases.problem_codes import author_problem
+from dpolicy.releases.python.budget_table import Budgets, status_line
 from dpolicy.releases.redefinition import Redefinition
+from dpolicy.text.summaries import html_line
 
 if TYPE_CHECKING:
     from dpolicy.releases.body import Body
@@ -75,7 +79,10 @@ class EndOfReservation:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Generic[T]):
-    """One request of the API, and the function that decodes the JSON of its 200 response."""
+    """One request of the API, and the function that decodes the JSON of its 200 response.
+
+    `malformed` is the error if the server reports diagnostics of the request.
+    """
 
     method: str
     path: str
@@ -83,13 +90,28 @@ class ApiCall(Generic[T]):
     body: bytes | None = None
     query: Sequence[tuple[str, str]] = ()
     ends: EndOfReservation | None = None
+    malformed: type[PolicyRejected] = PolicyRejected
+
+
+class RuleName(str):
+    """Name of a rule, with the attribute `name` that a rule of a decision point has."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name itself."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRuleStatus:
-    """Budget of a rule, its balance, and whether it is satisfied, as a server reports them."""
+    """Budget of a rule, its balance, and whether it is satisfied, as a server reports them.
 
-    rule: str
+    It has the attributes of `RuleStatus`; `rule` is the name, which has an attribute `name` too.
+    """
+
+    rule: RuleName
     unit: str
     policies: tuple[str, ...]
     budget: Mapping[str, Any] | str
@@ -106,11 +128,17 @@ class RemoteRuleStatus:
         """The name of the rule, with which a conflict is accepted."""
         return self.rule
 
+    def __repr__(self) -> str:
+        return status_line(self)
+
+    def _repr_html_(self) -> str:
+        return html_line(status_line(self))
+
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> RemoteRuleStatus:
         """Decode one entry of `budgets` or `conflicts`. Raise `KeyError` if a key is missing."""
         return RemoteRuleStatus(
-            rule=payload["rule"],
+            rule=RuleName(payload["rule"]),
             unit=payload["unit"],
             policies=tuple(payload["policies"]),
             budget=payload["budget"],
@@ -128,19 +156,29 @@ class RemoteRuleStatus:
 
 
 def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[Decision]:
-    """Build the call that decides a release and charges it or reserves its cost."""
+    """Build the call that decides a release and charges it or reserves its cost.
+
+    Raise `ReleaseRejected` (R009) if the release states another author than `by`.
+    """
     body = _release_body(release)
+    if by and (body.get("by") or by) != by:
+        raise ReleaseRejected([author_problem(str(body["by"]), by)])
     if by:
         body["by"] = by
     if reserve:
         body["mode"] = "reserve"
-    return ApiCall("POST", "/v1/releases", Decision.from_json, encode_canonical(body))
+    return _release_call("/v1/releases", Decision.from_json, body)
 
 
 def check_call(release: Release | Body) -> ApiCall[Decision]:
     """Build the call that decides a release without writing to the ledger."""
-    body = encode_canonical(_release_body(release))
-    return ApiCall("POST", "/v1/check", Decision.from_json, body)
+    return _release_call("/v1/check", Decision.from_json, _release_body(release))
+
+
+def _release_call(
+    path: str, decode: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]
+) -> ApiCall[T]:
+    return ApiCall("POST", path, decode, encode_canonical(body), malformed=MalformedRelease)
 
 
 def commit_call(release: str, used: Release | Body | None) -> ApiCall[int]:
@@ -161,6 +199,7 @@ def _end_call(release: str, action: str, body: Mapping[str, Any], status: str) -
         _decode_sequence,
         encode_canonical(body),
         ends=EndOfReservation(release, status),
+        malformed=MalformedRelease,
     )
 
 
@@ -177,8 +216,8 @@ def import_call(release: Release | Body, because: str) -> ApiCall[int]:
         (record,) = payload["imported"].values()
         return int(record)
 
-    request = encode_canonical({"releases": [body], "because": because})
-    return ApiCall("POST", "/v1/releases:import", decode, request)
+    request = {"releases": [body], "because": because}
+    return _release_call("/v1/releases:import", decode, request)
 
 
 def allocate_call(
@@ -187,7 +226,7 @@ def allocate_call(
     """Build the call that runs an allocation round."""
     bodies = [_release_body(release) for release in releases]
     request = {"releases": bodies, "strategy": strategy, "dry-run": dry_run}
-    return ApiCall("POST", "/v1/allocate", dict, encode_canonical(request))
+    return _release_call("/v1/allocate", dict, request)
 
 
 def apply_call(
@@ -204,7 +243,7 @@ def plan_call(policy: CompiledPolicy | str | Path, *, replay: bool) -> ApiCall[d
     return ApiCall("POST", "/v1/policies:plan", dict, encode_canonical(request))
 
 
-def budgets_call(at: Mapping[str, str] | None, maximum: int) -> ApiCall[list[RemoteRuleStatus]]:
+def budgets_call(at: Mapping[str, str] | None, maximum: int) -> ApiCall[Budgets[RemoteRuleStatus]]:
     """Build the call that returns the status of at most `maximum` rules, most used first."""
     query = [("at", f"{name}={value}") for name, value in (at or {}).items()]
     query.append(("limit", str(maximum)))
@@ -237,7 +276,7 @@ def whoami_call() -> ApiCall[dict[str, Any]]:
 
 
 def _release_body(release: Release | Body) -> dict[str, Any]:
-    from dpolicy.releases.body import to_plain_body
+    from dpolicy.releases.python.python_values import to_plain_body
 
     values = getattr(release, "body", release)
     if not isinstance(values, Mapping):
@@ -265,8 +304,8 @@ def _decode_sequence(payload: Mapping[str, Any]) -> int:
     return int(payload["sequence"])
 
 
-def _decode_budgets(payload: Mapping[str, Any]) -> list[RemoteRuleStatus]:
-    return [RemoteRuleStatus.from_json(entry) for entry in payload["budgets"]]
+def _decode_budgets(payload: Mapping[str, Any]) -> Budgets[RemoteRuleStatus]:
+    return Budgets(RemoteRuleStatus.from_json(entry) for entry in payload["budgets"])
 
 
 def _decode_proposals(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -297,6 +336,8 @@ def parse_response(call: ApiCall[T], status: int, content: bytes) -> T:
         if status == 202:
             raise ApprovalRequired(int(payload["proposal"]))
         error = error_from_problem(payload["code"], payload["detail"], payload)
+        if isinstance(error, PolicyRejected):
+            error = call.malformed(error.diagnostics)
     except (ValueError, KeyError, TypeError, AttributeError):
         message = f"the server sent status {status} with a response that is not from this API"
         raise LedgerUnavailable(message) from None

@@ -26,7 +26,7 @@ class Reading(StrEnum):
     """How a release that leaves something out is read.
 
     `LEGACY` is for records of format 1 and 2: a mechanism without a unit was stated for the unit
-    `user` if the policy had several units.
+    `user` if the policy had several units, and any relation was valid for any mechanism.
     """
 
     STRICT = "strict"

@@ -22,6 +22,7 @@ from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.policy.model import Partition
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.releases.meaning import MechanismMeaning, ReleaseMeaning
 from dpolicy.releases.regions import Region
 from dpolicy.releases.release import MechanismRequest, Release, Selection
@@ -146,6 +147,9 @@ def find_problems(
             )
         elif name not in policy.units:
             yield _unknown_name("R001", "unit", name, policy.units)
+    unit = policy.units.get(unit_name(request, policy.units, reading) or "")
+    if unit is not None and reading is Reading.STRICT:
+        yield from find_relation_problems(request.kind, request.relation, unit.relation)
     for name in request.attributes:
         if name not in policy.schema.attributes:
             yield _unknown_name("R002", "attribute", name, policy.schema.attributes)

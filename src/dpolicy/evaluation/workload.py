@@ -144,8 +144,8 @@ schema:
   categories:{categories}
   attributes:{attributes}
   partitions:
-    slot: {{from: 0, to: 204799}}
-    cohort: {{from: 0, to: 30}}
+    slot: {{from: 0, to: 204799, of: user}}
+    cohort: {{from: 0, to: 30, of: user}}
 """
 
 

@@ -16,8 +16,11 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from dpolicy.errors import Denied, OperationRejected, RequestRefused
+from dpolicy.integrations.stated_unit import state_unit
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.denial_text import describe_denial
+from dpolicy.text.summaries import html_line, list_names, one_line
 
 
 class ReservationService(Protocol):
@@ -51,6 +54,14 @@ class Gate:
     where: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     time: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        attributes = f"attributes {list_names(self.attributes)}" if self.attributes else ""
+        unit = f"unit {self.unit}" if self.unit else ""
+        return one_line(self, self.by and f"by {self.by}", unit, attributes, repr(self.point))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
     @property
     def boxes(self) -> list[Mapping[str, Any]]:
         """Boxes whose union is `where`; one empty box, which selects all users, without it."""
@@ -63,13 +74,18 @@ class Gate:
         also: Mapping[str, Mapping[str, Any]] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Return one mechanism of a release; `also` restates its parameters for other units."""
+        """Return one mechanism of a release; `also` restates its parameters for other units.
+
+        The unit and the relation are always stated. Refuse a gate without a unit if the policy has
+        several.
+        """
+        unit, relation = state_unit(self.point, self.unit, self.relation)
         fields = {
             "name": name,
             "mechanism": mechanism,
             "also": also,
-            "unit": self.unit,
-            "relation": self.relation,
+            "unit": unit,
+            "relation": relation,
             "additive": self.additive,
             "attributes": self.attributes,
             "labels": self.labels,
@@ -87,7 +103,7 @@ class Gate:
         body = self.release_body(release or f"{name}-{uuid4().hex}", mechanisms)
         decision = self.point.reserve(body)
         if not decision.allowed:
-            raise Denied(decision)
+            raise Denied(decision, describe_denial(decision, body))
         # A unique id is replayed only if the client retries a request, and then the run is new.
         if release and decision.replayed:
             raise OperationRejected(
@@ -101,6 +117,19 @@ class Gate:
         return {**body, "by": self.by} if self.by else body
 
 
+class GatedObject:
+    """An object of a library behind a gate, with a short summary for shells and notebooks."""
+
+    _gate: Gate
+    _name: str
+
+    def __repr__(self) -> str:
+        return one_line(self, self._name, repr(self._gate))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
+
 class GatedRun:
     """Reserved release while it runs. Leaving the block commits it; in full after an exception."""
 
@@ -111,6 +140,12 @@ class GatedRun:
         self._reserved = body
         self._used: Body | None = None
         self._open = True
+
+    def __repr__(self) -> str:
+        return one_line(self, self.release, "running" if self._open else "ended")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def report_used(self, *mechanisms: Body) -> None:
         """Charge only these mechanisms, if the block then ends without an exception.

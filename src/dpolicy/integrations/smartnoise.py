@@ -22,10 +22,10 @@ from snsql.sql.private_reader import PrivateReader
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes, columns_named_in
 from dpolicy.integrations.float_rounding import epsilon_delta_mechanism
-from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.gate import Gate, GatedObject
 
 
-class GatedReader:
+class GatedReader(GatedObject):
     """SQL reader that holds the connection and runs a query only if the policy allows it.
 
     The unit of the gate must be the entity that the metadata marks as `private_id`, or a row under
@@ -93,8 +93,16 @@ class GatedReader:
                 "without `censor_dims` the answer reveals which groups exist; help: enable it, or "
                 "pass `public_groups=True` if all groups are public"
             )
+        if not parsed.clamp_columns or not (parsed.sample_max_ids or parsed.row_privacy):
+            raise OperationRejected(
+                "without `clamp_columns` and `sample_max_ids`, SmartNoise does not enforce the "
+                "limits that its noise assumes; help: enable both in the metadata"
+            )
         self._check_clamped_columns(parsed)
         tables = self._inner.metadata.tables()
+        for table in tables:
+            for column in table.columns():
+                _check_sensitivity(column)
         columns = [column.name for table in tables for column in table.columns()]
         check_attributes(columns_named_in(query, columns), self._names, self._gate.attributes)
 
@@ -143,6 +151,19 @@ class _PrivateReader(PrivateReader):  # type: ignore[misc]
             )
         self.reserve_mechanisms(mechanisms)
         return super()._get_reader(query_ast)
+
+
+def _check_sensitivity(column: Any) -> None:
+    """Refuse a sensitivity below the bounds: SmartNoise clamps to the bounds and ignores it."""
+    sensitivity = getattr(column, "sensitivity", None)
+    if sensitivity is None:
+        return
+    bounds = [abs(bound) for bound in (column.lower, column.upper) if bound is not None]
+    if len(bounds) < 2 or not sensitivity >= max(bounds):  # Also true for NaN.
+        raise OperationRejected(
+            f"column `{column.name}` has `sensitivity: {sensitivity}`, below the values that its "
+            "bounds allow; help: state bounds, and omit the sensitivity"
+        )
 
 
 def _column_key(name: str) -> str:

@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from dpolicy.errors import LedgerDamaged
+from dpolicy.text.summaries import html_line, one_line
 
 #: The hash that the first record follows.
 GENESIS = hashlib.sha256(b"dpolicy ledger 1").digest()
@@ -21,6 +22,13 @@ class Record:
     sequence: int
     digest: bytes
     payload: bytes
+
+    def __repr__(self) -> str:
+        size = f"{len(self.payload):,} bytes"
+        return one_line(self, str(self.sequence), f"{self.digest.hex()[:12]}…", size)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
 
 def record_hash(previous: bytes, sequence: int, payload: bytes) -> bytes:

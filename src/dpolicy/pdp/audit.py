@@ -39,17 +39,17 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
-from dpolicy.pdp.answer_comparison import has_same_reasons, outline, parse_answer
 from dpolicy.pdp.charge_groups import NO_MEANING
-from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
     LedgerState,
     first_day_of_month,
 )
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
-from dpolicy.pdp.redefinitions import find_redefinitions
+from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.redefinitions import find_redefinitions
+from dpolicy.pdp.recorded_answers import decision_outline, has_same_reasons, parse_answer
 from dpolicy.pdp.relabelling import find_forbidden_change, lowers_charge
 from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
@@ -185,7 +185,8 @@ def _check_proposal(
         case ReleaseProposed():
             yield from _check_id(event.release, event.body)
             yield from _check_resolution(state, event.body)
-            if event.release in state.entries or state.newest_proposal("release", event.release):
+            earlier = state.newest_proposal("release", event.release)
+            if event.release in state.entries or earlier is not None:
                 yield f"`{event.release}` was proposed, but its id was already in use"
         case VoidProposed():
             yield from _check_because(event.release, event.because)
@@ -355,7 +356,7 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
     if recomputed.allowed != event.allowed:
         status = "allowed" if event.allowed else "denied"
         yield f"`{event.release}` was {status}, and should not have been"
-    elif recorded and outline(recorded) != outline(recomputed):
+    elif recorded is not None and decision_outline(recorded) != decision_outline(recomputed):
         yield f"the answer to `{event.release}` differs from the recomputed decision"
-    elif recorded and not has_same_reasons(recorded, recomputed):
+    elif recorded is not None and not has_same_reasons(recorded, recomputed):
         yield f"the answer to `{event.release}` has other reasons than the recomputed decision"

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseCommitted,
@@ -23,19 +23,25 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.pdp.charge_groups import NO_MEANING
-from dpolicy.pdp.conflicts import find_all_conflicts
 from dpolicy.pdp.journal import WriteTransaction, format_timestamp
 from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
-from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
+from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
+from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
+    choose_offer,
     decide_mechanisms,
     ensure_not_pending,
     ensure_within_reservation,
     explain_verdict,
+    id_taken_error,
+    is_same_request,
+    parse_request,
     recorded_decision,
     require_reservation,
 )
+from dpolicy.releases.authors import require_author
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
@@ -78,8 +84,25 @@ def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve:
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 1)
     event = release_decided_event(log, release, decision, by, reserve=reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
+
+
+def submit_offer(
+    log: WriteTransaction,
+    release: Release,
+    number: int,
+    by: str,
+    *,
+    new_id: str | None,
+    reserve: bool,
+) -> SubmittedOffer:
+    """Decide the changed release of a counter-offer, on the state that the offer is for."""
+    active_policy(log.state)
+    log.state.update_balances()
+    offered = parse_request(choose_offer(log.state, release, number, new_id))
+    return SubmittedOffer(offered.body, decide_release(log, offered, by, reserve=reserve))
 
 
 def meaning_text(state: LedgerState, release: Release) -> str:
@@ -94,7 +117,12 @@ def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision 
     entry = log.state.entries.get(release.id)
     if entry is None:
         return None
-    return recorded_decision(log.event(entry.request_record), entry.status, release)
+    event = log.event(entry.request_record)
+    decision = recorded_decision(log.state, event, entry.status, release)
+    if decision.allowed:
+        return decision
+    log.state.update_balances()
+    return add_advice(log.state, release, decision)
 
 
 def release_decided_event(
@@ -136,6 +164,8 @@ def commit_reservation(log: WriteTransaction, release: str, used: Release | None
         return log.append(ReleaseCommitted(log.timestamp, by, release, None))
     if used.id != release:
         raise OperationRejected(f"the used release has the id `{used.id}`, not `{release}`")
+    charged = release_body_in(log.event(entry.charge_record))
+    used = require_author(used, charged.get("by", ""))
     ensure_within_reservation(log.state, entry, used)
     meaning = meaning_text(log.state, used)
     return log.append(ReleaseCommitted(log.timestamp, by, release, used.body, meaning))
@@ -196,11 +226,8 @@ def import_release(log: WriteTransaction, release: Release, because: str, by: st
     """Charge a release that has already happened; a repeated import returns its record."""
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        recorded = release_body_in(log.event(entry.request_record))
-        if encode_canonical(recorded) != encode_canonical(release.body):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+        if not is_same_request(log.event(entry.request_record), release):
+            raise id_taken_error(log.state, release.id)
         if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(
                 f"release `{release.id}` was {entry.status}; import it under another id"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.advice import SubmittedOffer
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
@@ -19,16 +20,25 @@ from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands, relabelling
 from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
-from dpolicy.pdp.conflicts import PolicyConflict, find_all_conflicts
+from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
 from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
-from dpolicy.pdp.request_evaluation import evaluate_release, parse_request, recorded_decision
+from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
+from dpolicy.pdp.request_evaluation import (
+    add_advice,
+    evaluate_release,
+    parse_request,
+    recorded_decision,
+)
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
+from dpolicy.releases.python.budget_table import Budgets
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
+from dpolicy.text.summaries import html_line, one_line
 
 
 class DecisionPoint:
@@ -41,6 +51,13 @@ class DecisionPoint:
     def __init__(self, ledger: str | Path | LedgerStore, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
         self._journal = Journal(store, clock)
+
+    def __repr__(self) -> str:
+        position = f"record {self._journal.head.sequence}"
+        return one_line(self, self._journal.store.name, position)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def close(self) -> None:
         """Close the ledger."""
@@ -62,8 +79,11 @@ class DecisionPoint:
     def submit(
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
-        """Decide a release and charge it; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Decide a release and charge it; return the recorded decision for a repeated id.
+
+        `by` is the author of a release that states none, and must equal a stated author.
+        """
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=False), expected_policy
         )
@@ -72,20 +92,53 @@ class DecisionPoint:
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
         """Decide a release and hold its cost until it is committed, voided or expires."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.decide_release(log, request, by, reserve=True), expected_policy
         )
 
-    def check(self, release: Release | Body) -> Decision:
+    def check(self, release: Release | Body, by: str = "") -> Decision:
         """Return the decision that `submit` would give now; write nothing."""
-        request = parse_request(release)
+        request = require_author(parse_request(release), by)
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
-                return evaluate_release(state, request)
+                return add_advice(state, request, evaluate_release(state, request))
             event = read_event(self._journal.store, entry.request_record)
-            return recorded_decision(event, entry.status, request)
+            decision = recorded_decision(state, event, entry.status, request)
+            return add_advice(state, request, decision)
+
+    def submit_offer(
+        self,
+        release: Release | Body,
+        number: int,
+        by: str = "",
+        *,
+        new_id: str | None = None,
+        reserve: bool = False,
+        expected_policy: ExpectedPolicy = ANY_POLICY,
+    ) -> SubmittedOffer:
+        """Submit counter-offer `number`, counted from 1, of a release that is denied now.
+
+        The offer is chosen and decided in one step, under `new_id` or an unused id. Every call
+        without `new_id` submits another release.
+        """
+        request = require_author(parse_request(release), by)
+        return self._write(
+            lambda log: commands.submit_offer(
+                log, request, number, by, new_id=new_id, reserve=reserve
+            ),
+            expected_policy,
+        )
+
+    def calibrate(self, mechanism: Body, by: str = "") -> CalibratedNoise:
+        """Return the least noise with which `submit` would allow a mechanism now; write nothing.
+
+        `mechanism` has the fields of a mechanism in a release. Its noise, if stated, is replaced.
+        Raise `Denied` if the policy allows it with no noise.
+        """
+        with self._journal.read_with_balances() as state:
+            return calibrate_mechanism(state, mechanism, by)
 
     def submit_batch(
         self,
@@ -167,8 +220,11 @@ class DecisionPoint:
         *,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
-        """Charge a release that has already happened, regardless of the budgets."""
-        request = parse_request(release)
+        """Charge a release that has already happened, regardless of the budgets.
+
+        `by` is who imports it, and the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: commands.import_release(log, request, because, by), expected_policy
         )
@@ -182,14 +238,15 @@ class DecisionPoint:
         request = parse_request(release)
         return self._write(lambda log: relabelling.relabel_release(log, request, because, by))
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> list[RuleStatus]:
+    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RuleStatus]:
         """Return the status of every kept cumulative rule, at the block with the largest loss.
 
-        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks.
+        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks. The
+        list prints as a table; `to_pandas` and `to_polars` return a frame.
         """
         with self._journal.read_with_balances() as state:
             region = state.enforced.space.parse_location(at) if at and state.enforced else None
-            return rule_statuses(state, region)
+            return Budgets(rule_statuses(state, region))
 
     def conflicts(self, policy: CompiledPolicy) -> list[PolicyConflict]:
         """Return the conflicts of a candidate policy with recorded releases.
@@ -209,8 +266,11 @@ class DecisionPoint:
         reserve: bool = False,
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> Decision | Proposal:
-        """Propose a release; return the recorded decision for a repeated id."""
-        request = parse_request(release)
+        """Propose a release; return the recorded decision for a repeated id.
+
+        `by` proposes it, and is the author of a release that states none.
+        """
+        request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: proposal_commands.propose_release(log, request, by, reserve),
             expected_policy,

@@ -30,7 +30,7 @@ from dpolicy.pdp.charge_groups import (
     SpendingTotals,
     complete_recorded,
 )
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.meaning import check_meaning
 from dpolicy.releases.regions import Point
@@ -63,7 +63,10 @@ class ReleaseEntry(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A proposal, open or answered; `subject` is the id of a release or the digest of a policy."""
+    """A proposal, open or answered; `subject` is the id of a release or the digest of a policy.
+
+    It permits nothing, so it is false, like a denial: `propose` returns a decision or a proposal.
+    """
 
     number: int
     kind: str
@@ -72,6 +75,9 @@ class Proposal(NamedTuple):
     at: str
     open: bool = True
     approved: bool = False
+
+    def __bool__(self) -> bool:
+        return False
 
 
 @dataclass(slots=True)

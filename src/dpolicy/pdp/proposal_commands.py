@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected
-from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     Event,
     PolicyProposed,
@@ -20,16 +19,18 @@ from dpolicy.ledger.events import (
     RelabellingProposed,
     ReleaseProposed,
     VoidProposed,
-    release_body_in,
 )
 from dpolicy.pdp import commands, relabelling
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import Proposal
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
+    add_advice,
     decide_mechanisms,
     explain_verdict,
+    id_taken_error,
+    is_same_request,
     rejected_release_error,
 )
 from dpolicy.releases.body import release_from_body
@@ -47,11 +48,8 @@ def propose_release(
         return recorded
     earlier = log.state.newest_proposal("release", release.id)
     if earlier is not None:
-        proposed = release_body_in(log.event(earlier.number))
-        if encode_canonical(proposed) != encode_canonical(release.body):
-            raise OperationRejected(
-                f"the id `{release.id}` was used for another release", "id-taken"
-            )
+        if not is_same_request(log.event(earlier.number), release):
+            raise id_taken_error(log.state, release.id)
         if not earlier.open:
             raise rejected_release_error(release.id)
         return earlier
@@ -74,8 +72,7 @@ def propose_relabelling(log: WriteTransaction, release: Release, because: str, b
     relabelling.ensure_relabellable(log, release, because)
     earlier = log.state.newest_proposal("relabelling", release.id)
     if earlier is not None and earlier.open:
-        proposed = release_body_in(log.event(earlier.number))
-        if encode_canonical(proposed) == encode_canonical(release.body):
+        if is_same_request(log.event(earlier.number), release):
             return earlier
         raise OperationRejected(
             f"release `{release.id}` has another open correction, proposal {earlier.number}",
@@ -146,9 +143,10 @@ def _approve_release(
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)
     event = commands.release_decided_event(log, release, decision, by, reserve=proposed.reserve)
+    advised = add_advice(log.state, release, decision)
     log.append(answer)
     log.append(event, resolution=mechanisms)
-    return decision
+    return advised
 
 
 def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:

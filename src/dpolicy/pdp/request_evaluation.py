@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.decisions.advice import NEW_ID, advise, find_offers
 from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.counter_offers import find_counter_offers
 from dpolicy.decisions.decide import (
@@ -22,6 +24,7 @@ from dpolicy.decisions.decide import (
 )
 from dpolicy.decisions.reasons import reasons_for
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject
+from dpolicy.decisions.trials import DecisionTrials
 from dpolicy.errors import (
     InvalidValue,
     InvariantBroken,
@@ -29,17 +32,26 @@ from dpolicy.errors import (
     ReleaseRejected,
 )
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Event, ReleaseDecided, ReleaseImported
-from dpolicy.pdp.ledger_state import RESERVED, VOIDED, LedgerState, ReleaseEntry
+from dpolicy.ledger.events import (
+    Event,
+    ReleaseDecided,
+    ReleaseImported,
+    event_author,
+    release_body_in,
+)
+from dpolicy.pdp.ledger_state import DENIED, RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
+#: Largest number of characters of an id.
+MAX_ID_LENGTH = 100
+
 
 def parse_request(release: Release | Body) -> Release:
-    """Return a release that can be decided. Raise `PolicyRejected` with all its errors.
+    """Return a release that can be decided. Raise `MalformedRelease` with all its errors.
 
     A release that `release_parser` made is copied, not parsed again. A mapping, or a release that
     was built by hand (`Release.is_parsed`), is parsed as strictly as a file.
@@ -99,15 +111,67 @@ def active_policy(state: LedgerState) -> EnforcedPolicy:
     return state.enforced
 
 
-def recorded_decision(event: Event, status: str, release: Release) -> Decision:
+def add_advice(state: LedgerState, release: Release, decision: Decision) -> Decision:
+    """Return a denial with complete counter-offers; an allowed decision stays as it is.
+
+    The balances of the state must be updated.
+    """
+    if decision.allowed or state.enforced is None:
+        return decision
+    new_id = suggest_id(state, release.id)
+    return advise(decision_trials(state), release.body, decision, new_id)
+
+
+def decision_trials(state: LedgerState) -> DecisionTrials:
+    """Return the trials on the active policy and the balances of a state."""
+    return DecisionTrials(active_policy(state), state.balances, state.today)
+
+
+def choose_offer(
+    state: LedgerState, release: Release, number: int, new_id: str | None
+) -> dict[str, Any]:
+    """Return the body of an offer, counted from 1, under `new_id` or an unused id.
+
+    Raise `OperationRejected` if there is no such offer, or if the id is used.
+    """
+    if new_id is not None and is_id_used(state, new_id):
+        raise id_taken_error(state, new_id)
+    entry = state.entries.get(release.id)
+    if entry is not None and entry.status != DENIED:
+        raise OperationRejected(
+            f"release `{release.id}` was {entry.status}; help: submit a denied release with --offer"
+        )
+    offers = find_offers(decision_trials(state), release.body)
+    if not 1 <= number <= len(offers):
+        raise OperationRejected(
+            f"`{release.id}` has {len(offers)} counter-offers now, and no number {number}; "
+            "help: look at the offers with `dpolicy submit --dry-run`",
+        )
+    offer = offers[number - 1]
+    if offer.body is None:
+        raise OperationRejected(
+            f"offer {number} of `{release.id}` ({offer.outline['change']}) needs your own change; "
+            "help: edit the release and submit it under a new id",
+        )
+    if offer.outline["change"] == NEW_ID and entry is None:
+        raise OperationRejected(
+            f"`{release.id}` is allowed as it is; help: submit it without `--offer`"
+        )
+    return {
+        **offer.body,
+        "release": new_id or suggest_id(state, release.id),
+    }
+
+
+def recorded_decision(state: LedgerState, event: Event, status: str, release: Release) -> Decision:
     """Return the decision of an event as a replay.
 
     Raise `OperationRejected` if the release differs from the recorded one, was imported or voided.
     """
     if not isinstance(event, ReleaseDecided | ReleaseImported):
         raise InvariantBroken("the request of a release is neither decided nor imported")
-    if encode_canonical(event.body) != encode_canonical(release.body):
-        raise OperationRejected(f"the id `{release.id}` was used for another release", "id-taken")
+    if not is_same_request(event, release):
+        raise id_taken_error(state, release.id)
     if isinstance(event, ReleaseImported):
         raise OperationRejected(
             f"release `{release.id}` was imported and is already charged", "already-imported"
@@ -117,6 +181,23 @@ def recorded_decision(event: Event, status: str, release: Release) -> Decision:
             f"release `{release.id}` was voided; submit it under another id", "already-voided"
         )
     return Decision.from_json(json.loads(event.answer)).as_replay()
+
+
+def is_same_request(event: Event, release: Release) -> bool:
+    """Return whether a release is the one that an event records.
+
+    A request that names no author repeats the request of any author. Before version 0.3 an author
+    that was only an argument was recorded beside the body.
+    """
+    recorded = release_body_in(event)
+    authors = ("", recorded.get("by") or event_author(event))
+    return release.by in authors and _encode_without_author(recorded) == _encode_without_author(
+        release.body
+    )
+
+
+def _encode_without_author(body: Body) -> bytes:
+    return encode_canonical({key: value for key, value in body.items() if key != "by"})
 
 
 def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:
@@ -175,3 +256,35 @@ def rejected_release_error(release: str) -> OperationRejected:
 def no_policy_error() -> OperationRejected:
     """Return the error for a ledger without a policy."""
     return OperationRejected("no active policy; run `dpolicy apply` first", "no-policy")
+
+
+def is_id_used(state: LedgerState, release: str) -> bool:
+    """Return whether the ledger has a release or a proposal of this id."""
+    return release in state.entries or state.newest_proposal("release", release) is not None
+
+
+def suggest_id(state: LedgerState, release: str) -> str:
+    """Return an unused id for a changed release: `name-2`, or the next number."""
+    base, dash, number = release.rpartition("-")
+    if not (dash and number.isdecimal() and is_id_used(state, base)):
+        base = release
+    counter = 2
+    while True:
+        candidate = f"{_shorten(base, counter)}-{counter}"
+        if candidate != release and not is_id_used(state, candidate):
+            return candidate
+        counter += 1
+
+
+def _shorten(base: str, counter: int) -> str:
+    """Return the start of an id that leaves room for a number; it ends in a letter or digit."""
+    return base[: MAX_ID_LENGTH - 1 - len(str(counter))].rstrip(" -.:/")
+
+
+def id_taken_error(state: LedgerState, release: str) -> OperationRejected:
+    """Return the error for an id that another release has, with an unused id."""
+    return OperationRejected(
+        f"the id `{release}` was used for another release; "
+        f"help: choose a new id, for example `{suggest_id(state, release)}`",
+        "id-taken",
+    )

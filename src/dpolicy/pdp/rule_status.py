@@ -22,9 +22,11 @@ from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
-from dpolicy.releases.decision import DisplayedLoss
+from dpolicy.releases.decision import DisplayedLoss, stated_delta
+from dpolicy.releases.python.budget_table import status_line
 from dpolicy.releases.regions import Point, Region
 from dpolicy.rules.rule import Rule
+from dpolicy.text.summaries import html_line
 
 #: Number of rules, exceeded and fullest first, for which top spenders are computed.
 MAX_RULES_WITH_SPENDERS = 1_000
@@ -53,6 +55,32 @@ class RuleStatus:
     def name(self) -> str:
         """The name of the rule, with which a conflict is accepted."""
         return self.rule.name
+
+    @property
+    def unit(self) -> str:
+        """Privacy unit of the rule."""
+        return self.rule.unit
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the base policy and of the settings of the rule."""
+        return self.rule.policies
+
+    @property
+    def budget(self) -> Mapping[str, Any] | str:
+        """The budget as JSON."""
+        return budget_to_json(self.rule.budget)
+
+    @property
+    def source(self) -> str:
+        """Position of the base policy in the policy text."""
+        return str(self.rule.base.span)
+
+    def __repr__(self) -> str:
+        return status_line(self)
+
+    def _repr_html_(self) -> str:
+        return html_line(status_line(self))
 
     def as_json(self) -> dict[str, Any]:
         """Return the status as JSON."""
@@ -228,7 +256,7 @@ def delta_share(status: RuleStatus) -> Fraction | None:
     """Return the used share of the limit of stated δ; None if it is not a finite number."""
     if status.delta_limit is None:
         return Fraction(0)
-    return _share(status.spent.get("delta", 0.0), Fraction(status.delta_limit))
+    return _share(stated_delta(status.spent), Fraction(repr(status.delta_limit)))
 
 
 def _largest(shares: list[Fraction | None]) -> Fraction | None:
@@ -240,7 +268,7 @@ def _largest(shares: list[Fraction | None]) -> Fraction | None:
 def _share(used: float | None, limit: Fraction) -> Fraction | None:
     if used is None or (used and not limit):
         return None
-    return Fraction(used) / limit if used else Fraction(0)
+    return Fraction(repr(used)) / limit if used else Fraction(0)
 
 
 def rank_by_use(status: RuleStatus) -> float:

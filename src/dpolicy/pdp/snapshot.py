@@ -28,7 +28,7 @@ from dpolicy.pdp.ledger_state import (
     Proposal,
     ReleaseEntry,
 )
-from dpolicy.pdp.recorded_policy import compile_recorded_policy
+from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.privacy.loss_arrays import loss_width
 
 #: Version of the code and of the format. Increase the number when losses or states change.

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpolicy.policy.budget_grammar import DELTA, MAX_POINTS, ORDER
 from dpolicy.policy.model import Collapse
+from dpolicy.privacy.number_text import format_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS, weight_sum
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.shapes import (
@@ -105,7 +106,7 @@ class _OrdersShape:
         grid = tuple(sorted(set(orders)))
         total = weight_sum(grid)
         if total > 1:
-            message = f"the weights of these orders sum to {float(total):.3f}, above 1"
+            message = f"the weights of these orders sum to {format_up(total, 4)}, above 1"
             help_ = "remove small orders; an order below 2 has a weight above 0.25"
             report("P045", message, node.span, help_)
             return INVALID

@@ -57,7 +57,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "P018": (
         "unit without an owner",
-        "A month of a user and a month of a household are different privacy units.",
+        "A month of a user and a month of a household are different privacy units. The name of a "
+        "unit with a period starts with a defined unit and `-`, or the unit states `of`.",
     ),
     "P020": ("unknown unit", "A budget has no meaning without its privacy unit."),
     "P021": (
@@ -146,7 +147,9 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "P107": (
         "partition without an owner",
-        "If the policy set has several smallest units, `of` must state which of them has exactly "
-        "one value.",
+        "A partition is a property of an entity: all data of one entity has one value, for all "
+        "time. If a policy set has several smallest entities, or an entity has units with a "
+        "period, `of` states which entity it is. A property that changes from day to day needs "
+        "`stable: false`.",
     ),
 }

@@ -14,6 +14,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from dpolicy.privacy.thresholds import DEFAULT_LEAKS, DEFAULT_ORDERS, Profile
+from dpolicy.privacy.units.calendar import Period, PeriodKind
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.yaml_reader import LocatedText, Span
 
@@ -33,6 +34,11 @@ class Collapse:
 
     after: int
     into: str
+
+    @property
+    def period(self) -> Period:
+        """The period of the merged time steps."""
+        return Period(PeriodKind(self.into))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ class LabelStatement:
 class Partition:
     """Dimension that splits privacy units into blocks: values, or a range of whole numbers.
 
-    Each member of the unit `of` has one value; the default is the smallest unit.
+    All data of one member of the entity `of` has one value, for all time. The default is the
+    smallest entity.
     """
 
     values: tuple[LocatedText, ...] | None = None

@@ -14,7 +14,8 @@ from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText
 
-#: Entity of a unit with a period if the policy set has no unit without a period.
+#: Entity of the units `user-…`, and of units whose names have no prefix, if the policy set has no
+#: unit without a period.
 DEFAULT_ENTITY = "user"
 
 
@@ -47,7 +48,7 @@ def read_vocabulary(policies: PolicySet, diagnostics: DiagnosticCollector) -> Vo
     }
     schema = ReleaseSchema(frozenset(map(str, policies.attributes)), labels)
     entities = _read_covers(policies, diagnostics)
-    _check_partitions(policies, smallest_entities(units, entities), diagnostics)
+    _check_partitions(policies, units, smallest_entities(units, entities), diagnostics)
     return Vocabulary(units, entities, _find_covered_units(units, entities), schema)
 
 
@@ -77,21 +78,32 @@ def _read_period(
 
 
 def _find_entity(name: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector) -> str:
-    """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity."""
+    """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity.
+
+    Report a prefix that is not a unit without a period: `household-month` does not protect a user.
+    """
     definition = policies.units[name]
     if definition.of is not None:
         return str(definition.of)
     if definition.period is None:
         return str(name)
     entities = [str(other) for other, unit in policies.units.items() if unit.period is None]
-    prefixes = [entity for entity in entities if name.startswith(f"{entity}-")]
+    prefixes = [entity for entity in entities or [DEFAULT_ENTITY] if name.startswith(f"{entity}-")]
     if prefixes:
         return max(prefixes, key=len)
-    if len(entities) > 1:
+    prefix = name.rpartition("-")[0]
+    if prefix or len(entities) > 1:
+        help_ = _choose_entity_help(prefix, entities)
         message = f"the unit `{name}` does not state whose data it protects"
-        choices = ", ".join(f"`{entity}`" for entity in entities[:5])
-        diagnostics.report("P018", message, name.span, f"add `of` with one of {choices}")
-    return entities[0] if entities else DEFAULT_ENTITY
+        diagnostics.report("P018", message, name.span, help_)
+    return prefix or (entities or [DEFAULT_ENTITY])[0]
+
+
+def _choose_entity_help(prefix: str, entities: list[str]) -> str:
+    choices = ", ".join(f"`{entity}`" for entity in entities[:5])
+    if not prefix:
+        return f"add `of` with one of {choices}"
+    return f"add a unit `{prefix}`, or state `of`" + (f" with one of {choices}" if choices else "")
 
 
 def _read_covers(
@@ -222,7 +234,10 @@ def partition_owners(partition: Partition, vocabulary: Vocabulary) -> frozenset[
 
 
 def _check_partitions(
-    policies: PolicySet, owners: frozenset[str], diagnostics: DiagnosticCollector
+    policies: PolicySet,
+    units: Mapping[str, PrivacyUnit],
+    owners: frozenset[str],
+    diagnostics: DiagnosticCollector,
 ) -> None:
     for name, partition in policies.partitions.items():
         if partition.first is not None and partition.last is not None:
@@ -232,27 +247,43 @@ def _check_partitions(
         elif partition.values is not None and len(set(partition.values)) < len(partition.values):
             message = f"the partition `{name}` has a duplicate value"
             diagnostics.report("P010", message, name.span, "remove one of them")
-        _check_partition_owner(name, partition.of, policies, owners, diagnostics)
+        if partition.of is not None:
+            _check_partition_owner(partition.of, policies, diagnostics)
+        elif partition.stable or len(owners) > 1:
+            _warn_without_owner(name, units, owners, diagnostics)
 
 
 def _check_partition_owner(
-    name: LocatedText,
-    owner: LocatedText | None,
-    policies: PolicySet,
-    owners: frozenset[str],
-    diagnostics: DiagnosticCollector,
+    owner: LocatedText, policies: PolicySet, diagnostics: DiagnosticCollector
 ) -> None:
-    if owner is None:
-        if len(owners) > 1:
-            message = f"the partition `{name}` does not state its unit, so it splits no rule"
-            choices = ", ".join(f"`{choice}`" for choice in sorted(owners)[:5])
-            diagnostics.report("P107", message, name.span, f"add `of` with one of {choices}")
-    elif owner not in policies.units:
+    if owner not in policies.units:
         message = f"unknown unit `{owner}`"
         diagnostics.report("P020", message, owner.span, suggest(owner, policies.units))
     elif policies.units[owner].period is not None:
         message = f"`{owner}` has a period, so it cannot own a partition"
         diagnostics.report("P017", message, owner.span, "name a unit without a period")
+
+
+def _warn_without_owner(
+    name: LocatedText,
+    units: Mapping[str, PrivacyUnit],
+    owners: frozenset[str],
+    diagnostics: DiagnosticCollector,
+) -> None:
+    """Warn about a partition without `of` that could be of several entities, or of a period."""
+    if len(owners) > 1:
+        message = f"the partition `{name}` does not state its unit, so it splits no rule"
+        choices = ", ".join(f"`{choice}`" for choice in sorted(owners)[:5])
+        diagnostics.report("P107", message, name.span, f"add `of` with one of {choices}")
+        return
+    for owner in owners:
+        periods = [unit.name for unit in units.values() if unit.entity == owner and unit.period]
+        if periods and sum(unit.entity == owner for unit in units.values()) > 1:
+            message = f"the partition `{name}` splits the rules for `{owner}`, not only for "
+            message += ", ".join(f"`{unit}`" for unit in periods[:5])
+            definition = "" if owner in units else f"add a unit `{owner}` and "
+            help_ = f"{definition}state `of: {owner}` if one {owner} has one value for all time"
+            diagnostics.report("P107", message, name.span, help_)
 
 
 def _read_label(

@@ -20,6 +20,7 @@ from dpolicy.predicates.expression_problems import (
     problem_from_cel_error,
     underline_span,
 )
+from dpolicy.privacy.number_text import format_down
 from dpolicy.releases.release_schema import ReleaseSchema
 from dpolicy.text.did_you_mean import suggest
 
@@ -53,10 +54,10 @@ def parse_budget_function(
         try:
             result = cel.evaluate_cel(text, variables, {f"budget.{notion}": float(value)})
         except PredicateFailed as failure:
-            reason = f"`{text}` has no value at {notion} {value:g}: {failure}"
+            reason = f"`{text}` has no value at {notion} {format_down(value)}: {failure}"
             raise PredicateFailed(reason) from None
         if not isinstance(result, int | float) or not math.isfinite(result):
-            raise PredicateFailed(f"`{text}` is not a number at {notion} {value:g}")
+            raise PredicateFailed(f"`{text}` is not a number at {notion} {format_down(value)}")
         return float(result)
 
     return function

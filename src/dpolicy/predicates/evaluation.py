@@ -142,10 +142,8 @@ def _compile_leaf(tree: Tree) -> Evaluator:
             return lambda inputs, bound: inputs.mechanism
         case MechanismField("by"):
             return lambda inputs, bound: inputs.by
-        case LabelText(name):
+        case LabelText(name) | LabelTextList(name):
             return _compile_label(name)
-        case LabelTextList(name):
-            return lambda inputs, bound: inputs.labels.get(name, ())
         case HasLabel(name):
             return _compile_has_label(name)
         case QuantifierVariable(depth):
@@ -156,8 +154,8 @@ def _compile_leaf(tree: Tree) -> Evaluator:
 
 def _compile_label(name: str) -> Evaluator:
     def read(inputs: PredicateInput, bound: VariableBindings) -> str | tuple[str, ...]:
-        value = inputs.labels.get(name)
-        if value is None:
+        value = inputs.labels.get(name, ())
+        if value == ():  # no value: a `many` label without values is missing too
             raise PredicateFailed(f"the label `{name}` is missing")
         return value
 
@@ -258,12 +256,21 @@ def _compile_range(tree: Quantifier) -> Evaluator:
     if not inner or tree.depth > 0:
         return over
     nesting = max(node.depth for node in inner) + 1
-    ranges = [_compile_node(node.over) for node in (tree, *inner)]
+    lengths = [_compile_length(node.over) for node in (tree, *inner)]
 
     def evaluate(inputs: PredicateInput, bound: VariableBindings) -> Any:
-        longest = max(len(values(inputs, bound)) for values in ranges)
+        longest = max(length(inputs, bound) for length in lengths)
         if longest**nesting * len(inner) > MAX_STEPS:
             raise TooManyStepsError(f"quantifiers nested over {longest} values take too long")
         return over(inputs, bound)
 
     return evaluate
+
+
+def _compile_length(over: Tree) -> Callable[[PredicateInput, VariableBindings], int]:
+    """Compile the length of a list; a missing label has length 0 and does not fail here."""
+    if isinstance(over, LabelTextList):
+        name = over.name
+        return lambda inputs, bound: len(inputs.labels.get(name, ()))
+    values = _compile_node(over)
+    return lambda inputs, bound: len(values(inputs, bound))

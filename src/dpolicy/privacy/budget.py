@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpolicy.privacy.certificates import format_order
+from dpolicy.privacy.number_text import format_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +119,20 @@ def budget_to_json(budget: Budget) -> dict[str, object] | str:
 
 
 def format_budget(budget: Budget) -> str:
-    """Return the budget as short text for a table, with six significant digits."""
+    """Return the budget as short text for a table, rounded down."""
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return f"ε {float(epsilon):g}  δ {float(delta):g}" if delta else f"ε {float(epsilon):g}"
+            return _epsilon_text(epsilon, delta)
         case Zcdp(rho=rho):
-            return f"ρ {float(rho):g}"
+            return f"ρ {format_down(rho)}"
         case Gdp(mu=mu):
-            return f"μ {float(mu):g}"
+            return f"μ {format_down(mu)}"
         case Renyi(orders=orders):
-            return "  ".join(f"rényi({format_order(o)}) {float(v):g}" for o, v in orders)
+            return "  ".join(f"rényi({format_order(o)}) {format_down(v)}" for o, v in orders)
         case Unlimited():
             return "unlimited"
+
+
+def _epsilon_text(epsilon: Fraction, delta: Fraction) -> str:
+    pure = f"ε {format_down(epsilon)}"
+    return f"{pure}  δ {format_down(delta)}" if delta else pure

@@ -7,12 +7,14 @@ The result is rounded up to twelve digits and is verified to meet the target.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.cost_report import report_costs
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS, parse_mechanism
+from dpolicy.privacy.number_text import format_down
 from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 
@@ -24,8 +26,19 @@ CALIBRATED_PARAMETERS: Mapping[str, str] = {
 #: Digits of the result; more would claim a precision that no noise sampler has.
 DIGITS = 12
 
-_USER = PrivacyUnit("user", "user", None, NeighbouringRelation.ADD_REMOVE)
-_CONTEXT = GroupContext((_USER,))
+#: Smallest and largest noise of a search.
+SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**6), Fraction(10**9)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseInterval:
+    """Result of a search: the smallest noise that is enough, and the largest that is too little.
+
+    `too_little` is None if the smallest noise of the search is enough.
+    """
+
+    too_little: Fraction | None
+    enough: Fraction
 
 
 def calibrate_noise(
@@ -36,40 +49,64 @@ def calibrate_noise(
     `fields` are the other parameters of the mechanism. Raise `InvalidValue` if they are invalid, or
     if no noise meets the target (M019).
     """
-    low, high = Fraction(1, 10**6), Fraction(1, 10**6)
-    while not _meets(kind, fields, high, epsilon, delta):
-        low, high = high, high * 4
-        if high > 10**8:
-            raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
+
+    def epsilon_with(noise: Fraction) -> float | None:
+        return smallest_epsilon({**fields, "kind": kind, CALIBRATED_PARAMETERS[kind]: noise}, delta)
+
+    def is_enough(noise: Fraction) -> bool:
+        reached = epsilon_with(noise)
+        return reached is not None and reached <= epsilon
+
+    interval = search_noise(is_enough)
+    reached = None if interval is None else epsilon_with(interval.enough)
+    if interval is None or reached is None:
+        raise unreachable_target_error(kind, epsilon)
+    return float(interval.enough), reached
+
+
+def search_noise(is_enough: Callable[[Fraction], bool]) -> NoiseInterval | None:
+    """Return the smallest noise that is enough, to `DIGITS` digits; None if there is none.
+
+    More noise than enough must be enough too. The result was tried: where that fails, it is still a
+    noise that is enough.
+    """
+    too_little, enough = None, SMALLEST_NOISE
+    while not is_enough(enough):
+        if enough == LARGEST_NOISE:
+            return None
+        too_little, enough = enough, min(enough * 4, LARGEST_NOISE)
+    if too_little is None:
+        return NoiseInterval(None, enough)
     for _ in range(80):
-        middle = _round_up((low + high) / 2)
-        if not low < middle < high:
+        middle = _round_up((too_little + enough) / 2)
+        if not too_little < middle < enough:
             break
-        if _meets(kind, fields, middle, epsilon, delta):
-            high = middle
+        if is_enough(middle):
+            enough = middle
         else:
-            low = middle
-    reached = _epsilon(kind, fields, high, delta)
-    if reached is None:
-        raise InvalidValue("M019", f"no noise of `{kind}` meets ε {float(epsilon):g} at this δ")
-    return float(high), reached
+            too_little = middle
+    return NoiseInterval(too_little, enough)
 
 
-def _meets(
-    kind: str, fields: Mapping[str, object], noise: Fraction, epsilon: Fraction, delta: Fraction
-) -> bool:
-    reached = _epsilon(kind, fields, noise, delta)
-    return reached is not None and reached <= epsilon
+def unreachable_target_error(kind: str, epsilon: Fraction) -> InvalidValue:
+    """Return the error for a target that no noise meets."""
+    return InvalidValue("M019", f"no noise of `{kind}` meets ε {format_down(epsilon)} at this δ")
 
 
-def _epsilon(
-    kind: str, fields: Mapping[str, object], noise: Fraction, delta: Fraction
+def smallest_epsilon(
+    fields: Mapping[str, object],
+    delta: Fraction,
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE,
 ) -> float | None:
-    stated = {**fields, "kind": kind, CALIBRATED_PARAMETERS[kind]: noise}
-    mechanism, problems = parse_mechanism(stated)
+    """Return the smallest known ε of a mechanism alone, for the unit that it is stated for.
+
+    Raise `InvalidValue` with the first problem of its parameters.
+    """
+    mechanism, problems = parse_mechanism(fields)
     if mechanism is None:
         raise problems[0]
-    return report_costs(mechanism, 0, {}, _USER.relation, _CONTEXT, ())[0].epsilon(delta)
+    context = GroupContext((PrivacyUnit("user", "user", None, relation),))
+    return report_costs(mechanism, 0, {}, relation, context, ())[0].epsilon(delta)
 
 
 def _round_up(value: Fraction) -> Fraction:

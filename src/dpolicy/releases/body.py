@@ -7,18 +7,12 @@ no key that the author left out. Equal requests have equal bodies, however their
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import date
-from decimal import Decimal
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from dpolicy.errors import (
-    InvalidValue,
-)
-from dpolicy.privacy.certificates import format_order
+from dpolicy.errors import InvalidValue
 from dpolicy.privacy.mechanisms.registry import parse_mechanism, parse_restatements
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays, touched_days
 from dpolicy.releases.release import MechanismRequest, Release, Selection
@@ -110,34 +104,3 @@ def copy_body(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [copy_body(item) for item in value]
     return value
-
-
-def to_plain_body(value: Any) -> Any:
-    """Convert Python values to the plain values of a body: exact numbers, text keys, lists.
-
-    A float becomes the decimal that it prints, which is the number that its author wrote. Raise
-    `InvalidValue` for a number that is not finite.
-    """
-    if isinstance(value, Mapping):
-        return {_plain_key(key): to_plain_body(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [to_plain_body(item) for item in value]
-        return sorted(items) if all(isinstance(item, str) for item in items) else items
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidValue("M006", f"`{value}` is not a finite number")
-        return Fraction(repr(float(value)))
-    if isinstance(value, int | Fraction | Decimal):
-        return Fraction(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    return str(value).encode("utf-8", "replace").decode("utf-8")
-
-
-def _plain_key(key: object) -> str:
-    """Convert a key to text. Orders of a Rényi curve may be numbers."""
-    if isinstance(key, float):
-        return format_order(Fraction(repr(key)))
-    return format_order(Fraction(key)) if isinstance(key, int | Fraction) else str(key)

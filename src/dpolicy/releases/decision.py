@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dpolicy.releases.amount_text import budget_text, location_text, loss_text
+from dpolicy.text.summaries import html_line, html_table, list_names, one_line
+
 #: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.
 DisplayedLoss = Mapping[str, float | None]
+
+
+def stated_delta(loss: DisplayedLoss) -> float:
+    """Return the stated δ of a loss; 0 if it has none, or if the loss is unbounded."""
+    delta = loss.get("delta") or 0.0
+    return 0.0 if delta >= 1 and None in loss.values() else delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +27,8 @@ class Reason:
     everywhere. `spenders` are the releases with the largest cost to the rule. `leaks` has the limit
     of stated δ, None for an unlimited budget. `binding` is the quantity that is exceeded or most
     used: the notion of the budget, `delta` or `both`. Both are None in records before version 0.3.
+    `cause` names the property of the release without which the rule would hold; the ledger does not
+    record it.
     """
 
     rule: str
@@ -34,6 +45,7 @@ class Reason:
     location: Mapping[str, str | int] = field(default_factory=dict)
     leaks: Mapping[str, float | None] | None = None
     binding: str | None = None
+    cause: str = field(default="", compare=False)
 
     @property
     def exceeds_loss(self) -> bool:
@@ -50,9 +62,25 @@ class Reason:
         return _is_within(self.after, self.budget)
 
     @property
+    def stated_deltas(self) -> tuple[float, float, float]:
+        """The sum of stated δ before the release, of the release, and after it."""
+        return stated_delta(self.spent), stated_delta(self.cost), stated_delta(self.after)
+
+    @property
     def delta_limit(self) -> float | None:
         """The limit of stated δ; None if it has none, or if the record does not state it."""
         return None if self.leaks is None else self.leaks["limit"]
+
+    def __repr__(self) -> str:
+        change = f"{loss_text(self.spent)} → {loss_text(self.after)} of {budget_text(self.budget)}"
+        place = location_text(self.location)
+        exceeded = "" if self.holds else "exceeded"
+        return one_line(
+            self, self.rule, f"unit {self.unit}", place and f"at {place}", change, exceeded
+        )
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     @staticmethod
     def from_json(payload: Mapping[str, Any]) -> Reason:
@@ -72,6 +100,7 @@ class Reason:
             location=payload["at"],
             leaks=payload.get("leaks"),
             binding=payload.get("binding"),
+            cause=payload.get("cause", ""),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -96,6 +125,7 @@ class Reason:
             "each-release": self.each_release,
             "spent-most": list(self.spenders),
             **delta_side,
+            **({"cause": self.cause} if self.cause else {}),
         }
 
 
@@ -113,8 +143,10 @@ def _is_within(loss: DisplayedLoss, budget: Mapping[str, Any] | str) -> bool:
 class Decision:
     """The decision on a release: the answer to the client, which the ledger records.
 
+    A decision is true if the release is allowed, so `if point.submit(release):` is safe.
     `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
-    was recorded for an earlier request with the same id.
+    was recorded for an earlier request with the same id. `counter_offers` are advice: the ledger
+    records their outline, an answer has them complete and up to date, and equality ignores them.
     """
 
     release: str
@@ -123,9 +155,40 @@ class Decision:
     reasons: tuple[Reason, ...]
     uncovered: tuple[str, ...] = ()
     predicate_errors: tuple[str, ...] = ()
-    counter_offers: tuple[Mapping[str, Any], ...] = ()
+    counter_offers: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     sequence: int | None = None
     replayed: bool = False
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    def __repr__(self) -> str:
+        exceeded = self.exceeded_rules
+        return one_line(
+            self,
+            f"{self.release} {'allowed' if self.allowed else 'denied'}",
+            f"exceeds {list_names(exceeded)}" if exceeded else "",
+            f"not covered: {list_names(self.uncovered)}" if self.uncovered else "",
+            f"{len(self.predicate_errors)} predicate errors" if self.predicate_errors else "",
+            "dry run" if self.sequence is None else f"record {self.sequence}",
+        )
+
+    def _repr_html_(self) -> str:
+        header = ("rule", "unit", "at", "before", "after", "budget", "alone", "")
+        rows = [
+            (
+                reason.rule,
+                reason.unit,
+                location_text(reason.location),
+                loss_text(reason.spent),
+                loss_text(reason.after),
+                budget_text(reason.budget),
+                loss_text(reason.cost),
+                "" if reason.holds else "exceeded",
+            )
+            for reason in self.reasons
+        ]
+        return html_table(repr(self)[1:-1], header, rows)
 
     @property
     def exceeded_rules(self) -> tuple[str, ...]:

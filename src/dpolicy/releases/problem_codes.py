@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpolicy.errors import InvalidValue
+
 #: Title by code. A code never changes its meaning.
 PROBLEMS: Mapping[str, str] = {
     "R001": "a mechanism states no unit, or a unit that the policy does not define",
@@ -17,4 +19,13 @@ PROBLEMS: Mapping[str, str] = {
     "R006": "a selection is outside the partitions of the policy",
     "R007": "the policy requires additive mechanisms",
     "R008": "a selection has too many boxes, or mechanisms overlap in too many regions",
+    "R009": "the request and the release name different authors",
+    "R010": "the mechanism is not private under the neighbouring relation",
+    "R011": "the noise multiplier of a mechanism needs a stated neighbouring relation",
 }
+
+
+def author_problem(stated: str, by: str) -> InvalidValue:
+    """Return the problem of a release that states another author than the request."""
+    message = f"the release states the author `{stated}`, but the request is by `{by}`"
+    return InvalidValue("R009", f"{message}; help: state one author")

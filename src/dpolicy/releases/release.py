@@ -9,6 +9,7 @@ from typing import Any
 
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, TouchedDays
+from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 
 #: Consecutive integers, both ends included.
 IntegerRange = tuple[int, int]
@@ -37,6 +38,14 @@ class MechanismRequest:
     where: tuple[Mapping[str, Selection], ...]
     days_read: TouchedDays | None
 
+    def __repr__(self) -> str:
+        attributes = f"attributes {list_names(self.attributes)}" if self.attributes else ""
+        unit = f"unit {self.unit}" if self.unit else ""
+        return one_line(self, self.name, self.kind, unit, attributes)
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -57,6 +66,24 @@ class Release:
     #: `repr` of the body when it was parsed: cheap to make, and different for another body.
     _parsed_body: str | None = field(default=None, init=False, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        mechanisms = [f"{mechanism.name} ({mechanism.kind})" for mechanism in self.mechanisms]
+        return one_line(self, self.id, self.by and f"by {self.by}", list_names(mechanisms))
+
+    def _repr_html_(self) -> str:
+        header = ("mechanism", "kind", "unit", "attributes", "labels")
+        rows = [
+            (
+                mechanism.name,
+                mechanism.kind,
+                mechanism.unit or "",
+                ", ".join(mechanism.attributes),
+                ", ".join(f"{label}: {_label_text(v)}" for label, v in mechanism.labels.items()),
+            )
+            for mechanism in self.mechanisms
+        ]
+        return html_table(repr(self)[1:-1], header, rows)
+
     @property
     def is_parsed(self) -> bool:
         """Return whether `mechanisms` were parsed from `body` and nothing has changed since."""
@@ -66,6 +93,10 @@ class Release:
         """Return whether all fields were parsed from a body that is equal to this one."""
         stated = (body.get("release"), body.get("by", ""), body.get("utility"))
         return stated == (self.id, self.by, self.utility) and self._parsed_body == repr(body)
+
+
+def _label_text(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else " ".join(value)
 
 
 def mark_parsed(release: Release) -> Release:

@@ -18,6 +18,7 @@ from dpolicy.text.shapes import (
     INVALID,
     BooleanShape,
     ChoiceShape,
+    IdentityShape,
     ListShape,
     MapShape,
     NameShape,
@@ -255,7 +256,7 @@ RELEASE: Shape = RecordShape(
         "release": RecordField(
             NameShape("an id"), "idempotency key, chosen by the client", required=True
         ),
-        "by": RecordField(NameShape(), "author of the request", default=""),
+        "by": RecordField(IdentityShape(), "author of the request", default=""),
         "utility": RecordField(
             NumberShape("a utility from 0 to 10¹²", least=Fraction(0), most=Fraction(10**12))
         ),

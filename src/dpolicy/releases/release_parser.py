@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.releases.body import copy_body, mechanism_from_body, to_plain_body
+from dpolicy.errors import InvalidValue, MalformedRelease, PolicyRejected
+from dpolicy.releases.body import copy_body, mechanism_from_body
+from dpolicy.releases.python.python_values import to_plain_body
 from dpolicy.releases.release import Release, mark_parsed
 from dpolicy.releases.release_format import RELEASE
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.plain_nodes import node_from_plain
-from dpolicy.text.shapes import (
-    INVALID,
-    NameShape,
-)
+from dpolicy.text.shapes import INVALID, IdentityShape
 from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import (
     ListNode,
@@ -34,27 +32,35 @@ from dpolicy.text.yaml_reader import (
 
 
 def load_release(file: str | Path) -> Release:
-    """Return the release of a file. Raise `PolicyRejected` with all its errors."""
-    diagnostics = DiagnosticCollector()
-    release = parse_release(read_source(Path(file)), diagnostics)
-    return _require_valid(release, diagnostics)
+    """Return the release of a file. Raise `MalformedRelease` with all its errors."""
+    source = read_source(Path(file))
+    return _collect_errors(lambda diagnostics: parse_release(source, diagnostics))
 
 
 def release_from_plain(body: Mapping[str, Any]) -> Release:
     """Return the release of a mapping of Python values, checked as strictly as a file.
 
-    Raise `PolicyRejected` with all its errors; each names the path of its value.
+    Raise `MalformedRelease` with all its errors; each names the path of its value. A value that no
+    body can hold, such as NaN, is reported alone.
     """
-    diagnostics = DiagnosticCollector()
-    node = node_from_plain(to_plain_body(body), "release", diagnostics.report)
-    return _require_valid(release_from_node(node, diagnostics.report), diagnostics)
+    return _collect_errors(lambda diagnostics: _parse_plain(body, diagnostics))
+
+
+def _parse_plain(body: Mapping[str, Any], diagnostics: DiagnosticCollector) -> Release | None:
+    try:
+        plain = to_plain_body(body)
+    except InvalidValue as problem:
+        _report_problem(problem, Span(Source("release", ""), 1, 1, 1, 1), diagnostics.report)
+        return None
+    node = node_from_plain(plain, "release", diagnostics.report)
+    return release_from_node(node, diagnostics.report)
 
 
 def snapshot_release(release: Release) -> Release:
     """Return a copy that shares no mutable value with the caller.
 
     The mechanisms of a parsed release are taken as they are. A release that was built by hand, or
-    whose body was changed, is parsed from its body. Raise `PolicyRejected` with all its errors.
+    whose body was changed, is parsed from its body. Raise `MalformedRelease` with all its errors.
     """
     body = copy_body(release.body)
     if release.was_parsed_from(body):
@@ -65,20 +71,30 @@ def snapshot_release(release: Release) -> Release:
 def release_with_author(release: Release, by: str) -> Release:
     """Return the release with `by` as its author; its mechanisms are not parsed again.
 
-    Raise `PolicyRejected` if `by` is not a valid name.
+    Raise `MalformedRelease` if `by` is not a valid identity.
     """
     if release.by == by:
         return release
-    diagnostics = DiagnosticCollector()
-    NameShape().read(node_from_plain(by, "release.by", diagnostics.report), diagnostics.report)
     changed = replace(release, by=by, body={**release.body, "by": by})
-    _require_valid(changed, diagnostics)
+    _collect_errors(lambda diagnostics: _check_author(changed, diagnostics))
     return mark_parsed(changed) if release.is_parsed else changed
 
 
-def _require_valid(release: Release | None, diagnostics: DiagnosticCollector) -> Release:
+def _check_author(release: Release, diagnostics: DiagnosticCollector) -> Release:
+    node = node_from_plain(release.by, "release.by", diagnostics.report)
+    IdentityShape().read(node, diagnostics.report)
+    return release
+
+
+def _collect_errors(parse: Callable[[DiagnosticCollector], Release | None]) -> Release:
+    """Return the release that `parse` returns. Raise `MalformedRelease` with all its errors."""
+    diagnostics = DiagnosticCollector()
+    try:
+        release = parse(diagnostics)
+    except PolicyRejected as error:  # there are too many errors
+        raise MalformedRelease(error.diagnostics) from None
     if release is None or diagnostics.errors:
-        raise PolicyRejected(diagnostics.sorted_diagnostics)
+        raise MalformedRelease(diagnostics.sorted_diagnostics)
     return release
 
 

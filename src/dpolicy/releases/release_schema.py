@@ -25,7 +25,7 @@ class Label:
     @property
     def may_be_missing(self) -> bool:
         """Whether a predicate can read the label of a mechanism that does not have it."""
-        return not (self.required or self.many or self.default is not None)
+        return not (self.required or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PredicateInput:
     """The input of a predicate: one labelled mechanism.
 
     `labels` holds a text for each single-valued label that is present, with defaults filled in,
-    and a sorted tuple for each `many` label, which is empty if the release does not state it.
+    and a sorted tuple for each `many` label. An empty tuple means that the label is missing.
     `unknown_labels` are labels of which a recorded release has no statement, because the vocabulary
     did not have them or had other values: no predicate can read them, not even `has`.
     """

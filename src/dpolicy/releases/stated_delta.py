@@ -29,12 +29,11 @@ class DeltaNumbers(NamedTuple):
 
 def delta_numbers(reason: Reason) -> DeltaNumbers | None:
     """Return the stated δ of a reason as texts; None if no δ is stated before or by it."""
-    losses = [loss.get("delta") or 0.0 for loss in (reason.spent, reason.cost, reason.after)]
-    limit = reason.delta_limit
-    if not losses[-1]:
+    (*_, delta), limit = reason.stated_deltas, reason.delta_limit
+    if not delta:
         return None
-    digits = DIGITS if limit is None else _digits(losses[-1], limit)
-    spent, cost, after = (format_up(delta, digits) for delta in losses)
+    digits = DIGITS if limit is None else _digits(delta, limit)
+    spent, cost, after = (format_up(stated, digits) for stated in reason.stated_deltas)
     return DeltaNumbers(spent, cost, after, "" if limit is None else format_down(limit, digits))
 
 
@@ -48,7 +47,7 @@ def reason_delta_text(reason: Reason) -> str | None:
         exceeded = reason.exceeds_delta
         return f"{change} exceeds the part of δ kept for stated leaks" if exceeded else change
     if not limit:
-        return _no_limit_text(reason.after["delta"] or 0.0, limit, reason.budget)
+        return _no_limit_text(reason.stated_deltas[-1], limit, reason.budget)
     relation = "exceeds" if reason.exceeds_delta else "of"
     return f"{change} {relation} {_kept_text(numbers.limit, reason.budget)}"
 
@@ -96,5 +95,5 @@ def _kept_text(limit: str, budget: Mapping[str, Any] | str) -> str:
 
 def _digits(delta: float, limit: float) -> int:
     """Return enough digits that the text shows on which side of its limit a δ is."""
-    shown = float(format_up(delta, DIGITS)) > float(format_down(limit, DIGITS))
-    return DIGITS if shown == (delta > limit) else FULL_DIGITS
+    seems_above = float(format_up(delta, DIGITS)) > float(format_down(limit, DIGITS))
+    return DIGITS if seems_above == (delta > limit) else FULL_DIGITS

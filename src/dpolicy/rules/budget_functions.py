@@ -23,6 +23,7 @@ from dpolicy.privacy.budget import (
     format_budget,
     with_amount,
 )
+from dpolicy.privacy.number_text import format_down
 from dpolicy.text.diagnostics import DiagnosticCollector
 
 CelFunctions = Mapping[str, Callable[[str, float], float]]
@@ -40,7 +41,7 @@ def apply_budget_function(function: BudgetFunction, budget: Budget, cel: CelFunc
     if not 0 <= result <= MAX_BUDGET_NUMBER:
         raise InvalidValue(
             "P043",
-            f"{format_budget(budget)} becomes {float(result):g}, which is not a valid budget",
+            f"{format_budget(budget)} becomes {format_down(result)}, which is not a valid budget",
         )
     return with_amount(budget, result)
 
@@ -66,8 +67,8 @@ def _interpolate(function: Through, value: Fraction) -> Fraction:
     points = function.points
     (first, _), (last, _) = points[0], points[-1]
     if not first <= value <= last and not function.extend:
-        span = f"{float(first):g} to {float(last):g}"
-        raise InvalidValue("P042", f"the budget {float(value):g} is outside the points, {span}")
+        span = f"{format_down(first)} to {format_down(last)}"
+        raise InvalidValue("P042", f"the budget {format_down(value)} is outside the points, {span}")
     if len(points) == 1:
         return points[0][1]
     segments = list(pairwise(points))
@@ -117,14 +118,14 @@ def _check_monotone(
         for (x0, y0), (x1, y1) in pairwise(pairs):
             if y1 < y0:
                 message = (
-                    f"{what} is not monotone: {float(x0):g} becomes {float(y0):g} "
-                    f"but {float(x1):g} becomes {float(y1):g}"
+                    f"{what} is not monotone: {format_down(x0)} becomes {format_down(y0)} "
+                    f"but {format_down(x1)} becomes {format_down(y1)}"
                 )
                 _report(function, "P041", message, diagnostics)
         lowered = [(x, y) for x, y in pairs if y < x]
         if lowered:
             x, y = lowered[0]
-            message = f"{what} lowers a budget: {float(x):g} becomes {float(y):g}"
+            message = f"{what} lowers a budget: {format_down(x)} becomes {format_down(y)}"
             _report(function, "P105", message, diagnostics)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -14,6 +14,7 @@ from dpolicy.policy.digest import policy_digest
 from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.policy.vocabulary import Vocabulary
+from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.thresholds import DEFAULT_LEAKS
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.release_schema import ReleaseSchema
@@ -25,6 +26,7 @@ from dpolicy.rules.rule_index import RuleIndex, build_index
 from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
 from dpolicy.text.spans import LocatedText
+from dpolicy.text.summaries import html_line, html_table, one_line
 from dpolicy.text.yaml_reader import Source
 
 
@@ -36,6 +38,12 @@ class CompiledSection:
     factor_orders: FactorOrders
     pruning: PruningResult
     index: RuleIndex
+
+    def __repr__(self) -> str:
+        return one_line(self, f"{int(self.pruning.kept.sum())} of {len(self.rules)} rules kept")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def implied_by(self, rule: Rule) -> Rule | None:
         """Return the witness of a pruned rule, or None for a kept rule."""
@@ -54,6 +62,14 @@ class CompiledPolicy:
     cumulative: CompiledSection
     each_release: CompiledSection
     warnings: tuple[Diagnostic, ...]
+
+    def __repr__(self) -> str:
+        counts = f"{self.kept_count} of {self.rule_count} rules kept"
+        return one_line(self, str(self.policy_set.name or ""), counts, f"{self.digest[:19]}…")
+
+    def _repr_html_(self) -> str:
+        rows = [(rule.name, rule.unit, format_budget(rule.budget)) for rule in self.rules]
+        return html_table(repr(self)[1:-1], ("rule", "unit", "budget"), rows)
 
     @property
     def sections(self) -> tuple[CompiledSection, CompiledSection]:
@@ -122,11 +138,14 @@ def load_policy(path: str | Path) -> CompiledPolicy:
 
 
 def compile_policy(
-    sources: Sequence[Source], default_leaks: Fraction = DEFAULT_LEAKS
+    sources: Sequence[Source],
+    default_leaks: Fraction = DEFAULT_LEAKS,
+    tolerated: Collection[str] = frozenset(),
 ) -> CompiledPolicy:
     """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error.
 
-    `default_leaks` is the share of δ for stated leaks in texts that state none.
+    `default_leaks` is the share of δ for stated leaks in texts that state none. An error with a
+    `tolerated` code is only a warning.
     """
     diagnostics = DiagnosticCollector()
     policy_set = parse_policies(sources, diagnostics, default_leaks)
@@ -136,7 +155,7 @@ def compile_policy(
     comparer = ScopeComparer(checked.vocabulary.schema)
     cumulative = _compile_section(checked, policy_set.policies, comparer, diagnostics)
     each_release = _compile_section(checked, policy_set.each_release, comparer, diagnostics)
-    if diagnostics.errors:
+    if any(error.code not in tolerated for error in diagnostics.errors):
         raise PolicyRejected(diagnostics.sorted_diagnostics)
     return CompiledPolicy(
         sources=tuple(sources),

@@ -12,8 +12,9 @@ from math import prod
 from typing import TYPE_CHECKING, overload
 
 from dpolicy.predicates.expression import Predicate
-from dpolicy.privacy.budget import Budget, budget_to_json
+from dpolicy.privacy.budget import Budget, budget_to_json, format_budget
 from dpolicy.privacy.thresholds import BudgetBound, Profile
+from dpolicy.text.summaries import html_line, one_line
 from dpolicy.text.yaml_reader import Span
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ class Rule:
     budget: Budget
     bound: BudgetBound
     each_release: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return one_line(self, self.name, f"unit {self.unit}", format_budget(self.budget))
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ def _labels(
     for name, label in schema.labels.items():
         if label.many:
             values = [v for v in label.values or ("text",) if random.random() < 0.5]
-            chosen[name] = () if defaults else tuple(sorted(values))
+            chosen[name] = (label.values or ("text",))[:1] if defaults else tuple(sorted(values))
         elif defaults and label.default is not None:
             chosen[name] = label.default
         else:

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from dpolicy.policy.checker import CheckedPolicySet
 from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny, reads_attribute
 from dpolicy.predicates.implication.implication_check import Implied, Refuted, Undecided, implies
-from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
+from dpolicy.privacy.units.calendar import Period
+from dpolicy.privacy.units.privacy_units import (
+    NeighbouringRelation,
+    PrivacyUnit,
+    can_collapse,
+    period_within,
+)
 from dpolicy.releases.release_schema import PredicateInput, ReleaseSchema
 from dpolicy.rules.sample_inputs import sample_predicate_inputs, truth_masks
 
@@ -202,14 +208,19 @@ def order_units(names: Sequence[str], checked: CheckedPolicySet) -> Preorder:
 
     Removing one month of a user's data does not remove the user. So a rule on a larger unit implies
     a rule on a smaller unit only under the relation `change`, or if the policy requires additive
-    mechanisms.
+    mechanisms. `collapse` must not merge blocks of the smaller unit across blocks of the larger.
     """
     units = [checked.vocabulary.units[name] for name in names]
     additive = checked.policies.accounting.require_additive
+    collapse = checked.policies.accounting.collapse
     covered = checked.vocabulary.covered
 
     def leq(a: int, b: int) -> bool:
-        return (names[a], names[b]) in covered and _are_comparable(units[a], units[b], additive)
+        return (
+            (names[a], names[b]) in covered
+            and _are_comparable(units[a], units[b], additive)
+            and (collapse is None or _collapse_keeps_order(units[a], units[b], collapse.period))
+        )
 
     return preorder_from(len(names), leq)
 
@@ -219,4 +230,16 @@ def _are_comparable(a: PrivacyUnit, b: PrivacyUnit, additive: bool) -> bool:
         return False
     return a.relation is NeighbouringRelation.CHANGE or (
         a.relation is NeighbouringRelation.ADD_REMOVE and additive
+    )
+
+
+def _collapse_keeps_order(a: PrivacyUnit, b: PrivacyUnit, into: Period) -> bool:
+    """Return whether every block of `a`, also a merged one, lies inside one block of `b`.
+
+    `a` lies inside `b` before the merge (theory 1.5, A.4 and P9).
+    """
+    return (
+        not can_collapse(a.period, into)
+        or can_collapse(b.period, into)
+        or period_within(into, b.period)
     )

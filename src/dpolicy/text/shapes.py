@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from dpolicy.text.did_you_mean import closest_name, suggest
 from dpolicy.text.yaml_reader import (
@@ -36,6 +36,9 @@ INVALID: Final = _Invalid()
 #: ASCII only, so that different names never look identical (SECURITY.md, item 5). `×`, `@` and
 #: brackets are reserved for rule names.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
+
+#: Names, e-mail addresses and subjects of identity providers, which have at most 255 characters.
+IDENTITY = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:/@|+=~'% -]{0,253}[A-Za-z0-9_=-])?")
 
 
 class Shape(Protocol):
@@ -103,21 +106,32 @@ class NameShape:
     """Shape of a name: ASCII letters, digits and some punctuation (`NAME`)."""
 
     title: str = "a name"
+    pattern: ClassVar[re.Pattern[str]] = NAME
+    valid: ClassVar[str] = "a valid name"
+    help: ClassVar[str] = (
+        "use at most 100 ASCII letters, digits and _, with spaces and - . : / between them"
+    )
 
     def read(self, node: TextNode, report: Report) -> Any:
         if not isinstance(node, ScalarNode) or node.kind not in ("text", "number", "bool"):
             return report_wrong_type(node, self.title, report)
-        if not NAME.fullmatch(node.text):
-            message = f"`{node.text[:40]}` is not a valid name"
-            help_ = (
-                "use at most 100 ASCII letters, digits and _, with spaces and - . : / between them"
-            )
-            report("P011", message, node.span, help_)
+        if not self.pattern.fullmatch(node.text):
+            report("P011", f"`{node.text[:40]}` is not {self.valid}", node.span, self.help)
             return INVALID
         return node.located_text
 
     def schema(self) -> dict[str, Any]:
-        return {"type": ["string", "number", "boolean"], "pattern": f"^({NAME.pattern})$"}
+        return {"type": ["string", "number", "boolean"], "pattern": f"^({self.pattern.pattern})$"}
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityShape(NameShape):
+    """Shape of the identity of a person or a program, such as an e-mail address (`IDENTITY`)."""
+
+    title: str = "an identity"
+    pattern: ClassVar[re.Pattern[str]] = IDENTITY
+    valid: ClassVar[str] = "a valid identity"
+    help: ClassVar[str] = "use at most 255 ASCII characters, such as a name or an e-mail address"
 
 
 @dataclass(frozen=True, slots=True)

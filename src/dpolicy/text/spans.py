@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Source:
     """Text with a name, usually the path of its file."""
 
     name: str
-    text: str
+    text: str = field(repr=False)
 
     @property
     def lines(self) -> tuple[str, ...]:

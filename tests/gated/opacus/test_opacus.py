@@ -16,7 +16,8 @@ from tests.gated.balances import balance
 from tests.gated.pages import run_example
 from tests.pdp.builders import started
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torch.utils.data import default_collate as collate
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
@@ -92,6 +93,11 @@ def train_step(training: GatedTraining, inputs: Any, targets: Any) -> None:
 
 def backward(training: GatedTraining, inputs: Any, targets: Any) -> None:
     nn.functional.cross_entropy(training.module(inputs), targets, reduction="sum").backward()
+
+
+def draw_records(training: GatedTraining) -> Any:
+    """Return the first batch that is not empty."""
+    return next(batch for batch in training.data_loader if len(batch[0]))
 
 
 def charge(point: DecisionPoint) -> float:
@@ -226,15 +232,14 @@ def test_a_batch_allows_one_step() -> None:
     assert training.steps_taken == 1
 
 
-def test_unused_batches_allow_no_extra_steps() -> None:
+def test_unused_batches_allow_no_step() -> None:
     """Otherwise, a pass over the loader would allow several steps on one sample."""
     with plan_training(point_with(), steps=5) as training:
-        batches = list(training.data_loader)
+        batches = [batch for batch in training.data_loader if len(batch[0])]
         assert len(batches) > 1
-        train_step(training, *batches[0])
-        with pytest.raises(OperationRejected, match="fresh sample"):
+        with pytest.raises(OperationRejected, match="batches were drawn since the last step"):
             train_step(training, *batches[0])
-    assert training.steps_taken == 1
+    assert training.steps_taken == 0
 
 
 def test_a_step_uses_one_batch() -> None:
@@ -252,6 +257,197 @@ def test_a_step_uses_one_batch() -> None:
         backward(training, *next(batches))
         with pytest.raises(OperationRejected, match="one batch"):
             training.optimizer.step()
+
+
+# One row of gradients for each record of the sample
+
+
+def test_a_batch_that_repeats_its_records_is_refused() -> None:
+    """Each row is clipped to C, so a record in two rows moves the sum by 2C."""
+    with plan_training(point_with(), steps=5) as training:
+        before = weights(training)
+        inputs, targets = draw_records(training)
+        twice = torch.cat([inputs, inputs + 0.01]), torch.cat([targets, targets])
+        with pytest.raises(OperationRejected, match="one row for each record"):
+            train_step(training, *twice)
+        assert has_weights(training, before)
+    assert training.steps_taken == 0
+
+
+def test_a_collate_function_that_repeats_records_is_refused() -> None:
+    arguments = parts()
+    views = DataLoader(Records(), batch_size=20, collate_fn=lambda rows: collate([*rows, *rows]))
+    with plan_training(point_with(), steps=5, **{**arguments, "data_loader": views}) as training:
+        inputs, targets = draw_records(training)
+        with pytest.raises(OperationRejected, match="one row for each record"):
+            train_step(training, inputs, targets)
+
+
+def test_a_row_for_each_time_of_a_record_is_refused() -> None:
+    """A module that receives a record as several rows has several clipped gradients for it."""
+    with plan_training(point_with(), steps=5) as training:
+        inputs, _ = draw_records(training)
+        rows = inputs.repeat_interleave(3, dim=0)
+        with pytest.raises(OperationRejected, match="one row for each record"):
+            train_step(training, rows, torch.zeros(len(rows), dtype=torch.long))
+
+
+def test_two_batches_in_one_backward_pass_are_refused() -> None:
+    with plan_training(point_with(), steps=5) as training:
+        before = weights(training)
+        batches = iter(training.data_loader)
+        (first, first_targets), (second, second_targets) = next(batches), next(batches)
+        with pytest.raises(OperationRejected, match="batches were drawn"):
+            train_step(
+                training, torch.cat([first, second]), torch.cat([first_targets, second_targets])
+            )
+        half = torch.cat([first[::2], second[::2]])
+        targets = torch.cat([first_targets[::2], second_targets[::2]])
+        with pytest.raises(OperationRejected, match="batches were drawn"):
+            train_step(training, half, targets)
+        assert has_weights(training, before)
+
+
+def test_an_empty_batch_may_be_skipped_or_used() -> None:
+    arguments = parts()
+    arguments["data_loader"] = DataLoader(Records(), batch_size=1)
+    with plan_training(point_with(), steps=100, **arguments) as training:
+        skipped = 0
+        for inputs, targets in training.data_loader:
+            if len(inputs) == 0 and skipped < 3:
+                skipped += 1
+            elif training.steps_taken < 100:
+                train_step(training, inputs, targets)
+    assert skipped == 3
+    assert training.steps_taken > 50
+
+
+def test_batches_of_workers_are_counted() -> None:
+    loader = DataLoader(Records(), batch_size=20, num_workers=2)
+    with plan_training(point_with(), steps=12, **{**parts(), "data_loader": loader}) as training:
+        train(training, 12)
+        inputs, targets = draw_records(training)
+        with pytest.raises(OperationRejected, match="all 12 steps"):
+            train_step(training, inputs, targets)
+
+
+# Randomness of the caller
+
+
+@pytest.mark.parametrize("seeded", ["program", "each step"])
+def test_a_seed_of_the_program_determines_nothing(seeded: str) -> None:
+    """With the noise and the sample known, one step would reveal the records."""
+    results = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        with plan_training(point_with(), steps=3) as training:
+            sizes = []
+            for inputs, targets in training.data_loader:
+                if training.steps_taken == 3:
+                    break
+                if seeded == "each step":
+                    torch.manual_seed(7)
+                sizes.append(inputs)
+                train_step(training, inputs, targets)
+        results.append((weights(training), sizes))
+    (first, first_batches), (second, second_batches) = results
+    assert not all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first_batches, second_batches, strict=True))
+
+
+def test_a_seeded_data_loader_is_refused() -> None:
+    seeded = torch.Generator().manual_seed(7)
+    for options in ({"generator": seeded}, {"sampler": RandomSampler(Records(), generator=seeded)}):
+        point, records = point_with(), Records()
+        arguments = {**parts(), "data_loader": DataLoader(records, batch_size=20, **options)}
+        with (
+            pytest.raises(OperationRejected, match="`generator`"),
+            plan_training(point, steps=5, **arguments),
+        ):
+            raise AssertionError("it ran")
+        assert records.reads == 0
+        assert not point.entries
+
+
+def test_a_replaced_noise_generator_is_refused() -> None:
+    with plan_training(point_with(), steps=5) as training:
+        training.optimizer.generator = torch.Generator().manual_seed(7)
+        with pytest.raises(OperationRejected, match="noise generator"):
+            train(training, 1)
+
+
+# State that the optimizer does not train
+
+
+class Averaging(nn.Module):  # type: ignore[misc]
+    """Module that keeps a maximum of its inputs, in a buffer or in a frozen parameter."""
+
+    def __init__(self, frozen: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+        self.register_buffer("scale", torch.ones(4))
+        if frozen:
+            self.largest = nn.Parameter(torch.zeros(4), requires_grad=False)
+        else:
+            self.register_buffer("largest", torch.zeros(4))
+        self.keeps = False
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.keeps and len(inputs):
+            with torch.no_grad():
+                self.largest.copy_(torch.maximum(self.largest, inputs.amax(0)))
+        return self.linear(inputs * self.scale)
+
+
+def averaging_parts(module: Averaging) -> dict[str, Any]:
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return {**parts(), "module": module, "optimizer": torch.optim.SGD(trained, lr=0.1)}
+
+
+def test_a_buffer_that_keeps_records_is_refused() -> None:
+    module = Averaging()
+    with plan_training(point_with(), steps=5, **averaging_parts(module)) as training:
+        train(training, 2)
+        module.keeps = True
+        with pytest.raises(OperationRejected, match="`largest` of the module has changed"):
+            train(training, 1)
+        assert torch.equal(module.largest, torch.zeros(4))
+    assert training.steps_taken == 2
+
+
+def test_a_buffer_that_changes_after_the_last_step_is_restored() -> None:
+    point, module = point_with(), Averaging()
+    with (
+        pytest.raises(OperationRejected, match="has changed outside the optimizer"),
+        plan_training(point, steps=5, **averaging_parts(module)) as training,
+    ):
+        train(training, 2)
+        module.keeps = True
+        training.module(torch.full((1, 4), 123.0))
+        training.stop_early("ignored after a refusal")
+    assert torch.equal(module.largest, torch.zeros(4))
+    assert charge(point) == pytest.approx(opacus_loss(5), rel=1e-9)
+
+
+def test_a_frozen_parameter_that_keeps_records_is_refused() -> None:
+    module = Averaging(frozen=True)
+    with (
+        pytest.raises(OperationRejected, match="`largest` of the module has changed"),
+        plan_training(point_with(), steps=5, **averaging_parts(module)) as training,
+    ):
+        train(training, 2)
+        module.keeps = True
+        train(training, 1)
+    assert training.steps_taken == 2
+
+
+def test_a_record_that_overflows_does_not_reach_the_model() -> None:
+    """Clipping multiplies an infinite gradient by zero, which is NaN in every parameter."""
+    with plan_training(point_with(), steps=5) as training:
+        inputs, targets = draw_records(training)
+        inputs[0] = math.inf
+        train_step(training, inputs, targets)
+        assert all(torch.isfinite(values).all() for values in weights(training))
 
 
 # Attempts to bypass the gate

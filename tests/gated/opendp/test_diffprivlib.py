@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diffprivlib import BudgetAccountant, models, tools
+from diffprivlib.tools.utils import mean as unchecked_mean
 from diffprivlib.utils import PrivacyLeakWarning
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
@@ -19,7 +20,7 @@ from tests.gated.pages import run_example
 from tests.pdp.builders import started
 
 from dpolicy.errors import Denied, OperationRejected
-from dpolicy.integrations.diffprivlib import GatedDiffprivlibAccountant
+from dpolicy.integrations.diffprivlib import GatedDiffprivlibAccountant, gated_calls
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
 
@@ -58,6 +59,21 @@ def restored_warnings() -> Iterator[None]:
 
 def point_with(epsilon: str = "2") -> DecisionPoint:
     return started(USER % epsilon, head=HEAD)
+
+
+def make_model(name: str, accountant: BudgetAccountant) -> Any:
+    """Return a model with ε 1 and all parameters that diffprivlib would take from the data."""
+    bounds = {"bounds": (0, 1)}
+    parameters: dict[str, dict[str, Any]] = {
+        "LinearRegression": {"bounds_X": (0, 1), "bounds_y": (0, 1)},
+        "LogisticRegression": {"data_norm": 2},
+        "PCA": {**bounds, "data_norm": 2, "n_components": 1},
+        "RandomForestClassifier": {**bounds, "classes": [0, 1]},
+        "DecisionTreeClassifier": {**bounds, "classes": [0, 1]},
+        "KMeans": {**bounds, "n_clusters": 2},
+    }
+    chosen = parameters.get(name, bounds)
+    return getattr(models, name)(epsilon=1, accountant=accountant, **chosen)
 
 
 def make_accountant(point: DecisionPoint) -> GatedDiffprivlibAccountant:
@@ -137,15 +153,167 @@ def test_the_run_after_a_crash_has_its_own_charge() -> None:
     assert balance(point) == pytest.approx(1.5)
 
 
-def test_an_answer_that_is_never_spent_is_charged() -> None:
-    """diffprivlib returns NaN for data with a NaN, and spends nothing for this answer."""
-    point, gap = point_with(), np.array([0.1, np.nan])
-    plain = BudgetAccountant()
-    assert np.isnan(tools.quantile(gap, 0.5, bounds=(0, 1), epsilon=0.5, accountant=plain))
-    assert plain.total()[0] == 0
+# Data that is not a number
+
+
+GAPS = np.where(np.arange(200) % 4 == 0, np.nan, DATA)
+
+
+@pytest.mark.parametrize("name", ["mean", "sum", "var", "std", "median"])
+def test_a_gap_does_not_show_in_the_answer(name: str) -> None:
+    """diffprivlib answers NaN, with certainty; the gate counts a gap as zero."""
+    point, function = point_with(), getattr(tools, name)
+    one_gap = np.append(DATA, np.nan)
+    plain = function(one_gap, bounds=(0, 1), epsilon=0.5, accountant=BudgetAccountant())
+    assert np.isnan(plain)
     with make_accountant(point):
-        tools.quantile(gap, 0.5, bounds=(0, 1), epsilon=0.5)
-    assert balance(point) == pytest.approx(0.5)
+        assert np.isfinite(function(one_gap, bounds=(0, 1), epsilon=0.5))
+        assert np.isfinite(function([0.5, None, "x", 10**400], bounds=(0, 1), epsilon=0.5))
+    assert balance(point) == pytest.approx(1)
+
+
+def test_a_gap_counts_as_the_bound_next_to_zero() -> None:
+    accountant = make_accountant(point_with("100000"))
+    options = {"epsilon": 1e4, "accountant": accountant}
+    filled = np.where(np.isnan(GAPS), 0, GAPS).mean()
+    assert tools.mean(GAPS, bounds=(0, 1), **options) == pytest.approx(filled, abs=1e-3)
+    assert tools.sum([np.nan, 10], bounds=(9, 10), **options) == pytest.approx(19, abs=0.01)
+    rows = np.array([[np.nan, 3.0], [5.0, np.nan]])
+    sums = tools.sum(rows, bounds=(np.array([4, 2]), np.array([6, 3])), axis=0, **options)
+    assert sums == pytest.approx([9, 5], abs=0.01)
+
+
+def test_a_small_type_does_not_overflow() -> None:
+    accountant = make_accountant(point_with("100000"))
+    large = np.full(200, 1000, dtype=np.float16)
+    answer = tools.sum(large, bounds=(0, 1000), epsilon=1e4, accountant=accountant)
+    assert answer == pytest.approx(200_000, abs=10)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["GaussianNB", "StandardScaler", "LinearRegression", "KMeans"])
+def test_a_gap_does_not_stop_a_model(name: str, value: float) -> None:
+    """The error of scikit-learn would reveal that there is one."""
+    point, rows = point_with(), FEATURES.copy()
+    rows[3, 1] = value
+    model = make_model(name, make_accountant(point))
+    if name == "LinearRegression":
+        model.fit(rows, rows[:, 1])
+    else:
+        model.fit(rows, CLASSES)
+    assert statuses(point) == ["committed"]
+
+
+# Functions, models and options that the gate does not know
+
+
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd", "nansum"])
+def test_functions_that_skip_gaps_are_refused(name: str) -> None:
+    """Their noise is for all values, and their answer is computed from those that are there."""
+    point, data = point_with(), Watched()
+    with pytest.raises(OperationRejected, match=f"`{name}` of diffprivlib"), make_accountant(point):
+        getattr(tools, name)(data, bounds=(9, 10), epsilon=1)
+    assert data.reads == 0
+    assert not point.entries
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("histogram", {"weights": [1000.0] * 200}),
+        ("histogram", {"bins": "auto"}),
+        ("histogram", {"bins": ["auto"]}),
+        ("histogram", {"range": (0, np.inf)}),
+        ("histogram", {"random_state": 7}),
+        ("histogramdd", {"weights": [1000.0] * 200}),
+        ("histogramdd", {"range": ((0, 1), None)}),
+        ("histogramdd", {"bins": (5, "auto")}),
+        ("histogram2d", {"weights": [1000.0] * 200}),
+    ],
+)
+def test_histograms_by_the_data_are_refused(name: str, options: dict[str, Any]) -> None:
+    point = point_with()
+    rows = {"histogram": (DATA,), "histogramdd": (FEATURES,), "histogram2d": (DATA, DATA)}[name]
+    area = (0, 1) if name == "histogram" else [(0, 1), (0, 1)]
+    with pytest.raises(OperationRejected, match=next(iter(options))), make_accountant(point):
+        getattr(tools, name)(*rows, **{"epsilon": 0.1, "range": area, **options})
+    assert not point.entries
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": np.int8},
+        {"random_state": 7},
+        {"ddof": 1},
+        {"where": DATA > 0.5},
+        {"bounds": (0, np.inf)},
+        {"bounds": (0, 1e200)},
+    ],
+)
+def test_options_of_statistics_are_refused(options: dict[str, Any]) -> None:
+    point, data = point_with(), Watched()
+    with pytest.raises(OperationRejected, match=next(iter(options))), make_accountant(point):
+        tools.mean(data, **{"bounds": (0, 1), "epsilon": 0.5, **options})
+    assert data.reads == 0
+    assert not point.entries
+
+
+def test_a_function_that_the_gate_did_not_replace_is_refused() -> None:
+    point, data = point_with(), Watched()
+    with pytest.raises(OperationRejected, match="not checked by the gate"), make_accountant(point):
+        unchecked_mean(data, bounds=(0, 1), epsilon=0.5)
+    assert data.reads == 0
+    assert not point.entries
+
+
+@pytest.mark.parametrize("option", ["seed", "weights", "name"])
+def test_models_are_refused(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = point_with()
+    model = make_model("GaussianNB", make_accountant(point))
+    arguments: dict[str, Any] = {}
+    if option == "seed":
+        model.random_state = 7
+    elif option == "weights":
+        arguments["sample_weight"] = np.full(200, 1000.0)
+    else:
+        monkeypatch.setattr(gated_calls, "_MODELS", frozenset())
+    with pytest.raises(OperationRejected, match="not supported"):
+        model.fit(FEATURES, CLASSES, **arguments)
+    assert not hasattr(model, "theta_")
+    assert not point.entries
+
+
+def test_calls_without_a_gate_keep_all_functions_and_options() -> None:
+    plain = BudgetAccountant()
+    tools.nanmean(GAPS, bounds=(0, 1), epsilon=0.5, random_state=7, accountant=plain)
+    tools.histogram(DATA, bins="auto", range=(0, 1), epsilon=0.5, accountant=plain)
+    models.GaussianNB(bounds=(0, 1), random_state=7, accountant=plain).fit(FEATURES, CLASSES)
+    assert plain.total()[0] == pytest.approx(2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy", "ignore:scipy.optimize")
+@pytest.mark.parametrize("name", sorted(gated_calls._MODELS))
+def test_all_models_run_and_are_charged(name: str) -> None:
+    point = point_with()
+    model = make_model(name, make_accountant(point))
+    model.fit(FEATURES, CLASSES)
+    assert balance(point) == pytest.approx(1)
+    if hasattr(model, "fit_transform"):
+        model.fit_transform(FEATURES)
+        assert balance(point) == pytest.approx(2)
+
+
+def test_all_functions_run_and_are_charged() -> None:
+    point, area = point_with("20"), [(0, 1), (0, 1)]
+    with make_accountant(point):
+        tools.mean(FEATURES, bounds=(0, 1), axis=0)
+        tools.percentile(DATA, [10, 90], bounds=(0, 1))
+        tools.count_nonzero(["", "a", "b"])
+        tools.histogram(DATA, bins=[0, 0.2, 1], range=(0, 1), density=True)
+        tools.histogramdd(FEATURES, bins=[[0, 0.5, 1], 4], range=area)
+        tools.histogram2d(DATA, DATA, bins=np.linspace(0, 1, 5), range=area)
+    assert balance(point) == pytest.approx(6)
 
 
 # Attempts to bypass the gate

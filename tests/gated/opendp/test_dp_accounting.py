@@ -26,7 +26,7 @@ from dpolicy.privacy.mechanisms.divergence_bounds import smallest_curve
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.body import to_plain_body
+from dpolicy.releases.python.python_values import to_plain_body
 
 Neighbours = dpa.NeighboringRelation
 ADD, REPLACE, ZERO = (

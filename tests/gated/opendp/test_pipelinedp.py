@@ -151,6 +151,165 @@ def test_a_failed_distribution_is_not_charged() -> None:
     assert not point.entries
 
 
+# Entry points and options that the accountant does not charge
+
+
+def engine_with(accountant: Any) -> Any:
+    return pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
+
+
+def extractors() -> Any:
+    return pipeline_dp.DataExtractors(
+        privacy_id_extractor=lambda row: row[0],
+        partition_extractor=lambda row: row[1],
+        value_extractor=lambda row: 0,
+    )
+
+
+def count_params(**options: Any) -> Any:
+    limits = {"max_partitions_contributed": 1, "max_contributions_per_partition": 1}
+    return pipeline_dp.AggregateParams(metrics=[pipeline_dp.Metrics.COUNT], **limits, **options)
+
+
+def test_bounds_from_the_data_are_refused() -> None:
+    """This method has an ε of its own, which no accountant sees."""
+    point, data = point_with(), Watched()
+    engine = engine_with(make_accountant(point, 1))
+    params = pipeline_dp.CalculatePrivateContributionBoundsParams(
+        aggregation_noise_kind=pipeline_dp.NoiseKind.LAPLACE,
+        aggregation_eps=1,
+        aggregation_delta=1e-6,
+        calculation_eps=1000,
+        max_partitions_contributed_upper_bound=10,
+    )
+    with pytest.raises(OperationRejected, match="not charged by its accountant"):
+        engine.calculate_private_contribution_bounds(data, params, extractors(), ["a", "b", "c"])
+    assert data.reads == 0
+    assert not point.entries
+
+
+def test_every_method_of_the_engine_is_known_or_refused() -> None:
+    engine = engine_with(make_accountant(point_with(), 1))
+    allowed = {"aggregate", "select_partitions", "add_dp_noise", "explain_computations_report"}
+    for name in dir(pipeline_dp.DPEngine):
+        if not name.startswith("_") and name not in allowed:
+            with pytest.raises(OperationRejected):
+                getattr(engine, name)()
+
+
+def test_an_engine_that_is_not_gated_keeps_its_methods() -> None:
+    engine = engine_with(pipeline_dp.NaiveBudgetAccountant(1, 1e-6))
+    assert type(engine) is pipeline_dp.DPEngine
+
+
+def test_a_subclass_of_the_engine_is_refused() -> None:
+    class Own(pipeline_dp.DPEngine):  # type: ignore[misc]
+        pass
+
+    with pytest.raises(OperationRejected, match="`Own`"):
+        Own(make_accountant(point_with(), 1), pipeline_dp.LocalBackend())
+
+
+@pytest.mark.parametrize("weight", [0, -999, float("nan"), float("inf")])
+def test_a_weight_that_is_not_positive_is_refused(weight: float) -> None:
+    """Weights 1000 and -999 would give the first aggregation 1000 times the total."""
+    point, data = point_with(), Watched()
+    accountant = make_accountant(point, 1)
+    engine = engine_with(accountant)
+    engine.aggregate(data, count_params(budget_weight=1000), extractors())
+    with pytest.raises(OperationRejected, match="positive number"):
+        engine.aggregate(data, count_params(budget_weight=weight), extractors())
+    with pytest.raises(OperationRejected, match="positive number"):
+        accountant.scope(weight)
+    assert data.reads == 0
+    assert not point.entries
+
+
+def test_mechanisms_share_the_total() -> None:
+    point = point_with()
+    accountant = make_accountant(point, 1)
+    laplace = pipeline_dp.aggregate_params.MechanismType.LAPLACE
+    accountant.request_budget(laplace, weight=1000)
+    accountant.request_budget(laplace, weight=-999)
+    with pytest.raises(OperationRejected, match="positive number"):
+        accountant.compute_budgets()
+    other = make_accountant(point, 1)
+    other.request_budget(laplace, count=-1)
+    with pytest.raises(OperationRejected, match="count of a mechanism"):
+        other.compute_budgets()
+    assert not point.entries
+
+
+class ExactSum(pipeline_dp.combiners.CustomCombiner):  # type: ignore[misc]
+    """Combiner that requests no budget and returns the exact sum."""
+
+    def request_budget(self, _: Any) -> None:
+        pass
+
+    def create_accumulator(self, values: Any) -> int:
+        return len(values)
+
+    def merge_accumulators(self, first: int, second: int) -> int:
+        return first + second
+
+    def compute_metrics(self, accumulator: int) -> int:
+        return accumulator
+
+    def explain_computation(self) -> str:
+        return "exact"
+
+    def metrics_names(self) -> list[str]:
+        return ["exact"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"contribution_bounds_already_enforced": True},
+        {"public_partitions_already_filtered": True},
+        {"perform_cross_partition_contribution_bounding": False},
+    ],
+)
+def test_bounds_that_nothing_enforces_are_refused(option: dict[str, Any]) -> None:
+    point, data = point_with(), Watched()
+    engine = engine_with(make_accountant(point, 1))
+    with pytest.raises(OperationRejected, match=next(iter(option))):
+        engine.aggregate(data, count_params(**option), extractors())
+    assert data.reads == 0
+    assert not point.entries
+
+
+def test_partitions_whose_bounds_nothing_enforces_are_refused() -> None:
+    params = pipeline_dp.SelectPartitionsParams(1, contribution_bounds_already_enforced=True)
+    engine = engine_with(make_accountant(point_with(), 1))
+    with pytest.raises(OperationRejected, match="contribution_bounds_already_enforced"):
+        engine.select_partitions(Watched(), params, extractors())
+
+
+def test_a_custom_combiner_is_refused() -> None:
+    point, data = point_with(), Watched()
+    limits = {"max_partitions_contributed": 1, "max_contributions_per_partition": 1}
+    params = pipeline_dp.AggregateParams(metrics=None, custom_combiners=[ExactSum()], **limits)
+    engine = engine_with(make_accountant(point, 1))
+    with pytest.raises(OperationRejected, match="custom_combiners"):
+        engine.aggregate(data, params, extractors(), public_partitions=["a", "b", "c"])
+    assert data.reads == 0
+    assert not point.entries
+
+
+def test_known_methods_run() -> None:
+    accountant = make_accountant(point_with(), 4)
+    engine = engine_with(accountant)
+    selection = pipeline_dp.SelectPartitionsParams(max_partitions_contributed=1)
+    noise = pipeline_dp.AddDPNoiseParams(pipeline_dp.NoiseKind.LAPLACE, l1_sensitivity=1)
+    pages = engine.select_partitions(ROWS, selection, extractors())
+    noisy = engine.add_dp_noise([("a", 300)], noise)
+    accountant.compute_budgets()
+    assert set(pages) == {"a", "b", "c"}
+    assert len(list(noisy)) == 1
+    assert len(engine.explain_computations_report()) == 2
+
+
 def test_another_relation_is_refused() -> None:
     with pytest.raises(OperationRejected, match="protects `add-remove`"):
         GatedBudgetAccountant(Gate(point_with(), relation="change"), 1, 1e-6)

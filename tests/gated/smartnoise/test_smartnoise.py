@@ -206,6 +206,41 @@ def test_the_database_reads_no_other_column(database: Database, query: str) -> N
 # Attempts to bypass the gate
 
 
+@pytest.mark.filterwarnings("ignore:Sensitivity for income")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"income": {"type": "int", "lower": 0, "upper": 9, "sensitivity": 1}}, "sensitivity: 1"),
+        ({"income": {"type": "int", "lower": -9, "upper": 1, "sensitivity": 8}}, "sensitivity: 8"),
+        (
+            {"income": {"type": "int", "sensitivity": 1}, "clamp_columns": False},
+            "`clamp_columns`",
+        ),
+        ({"clamp_columns": False}, "`clamp_columns`"),
+        ({"sample_max_ids": False}, "`sample_max_ids`"),
+    ],
+)
+def test_limits_that_nothing_enforces_are_refused(
+    database: Database, changes: dict[str, Any], message: str
+) -> None:
+    """The noise would be for smaller values, or for fewer rows, than the answer contains."""
+    point = point_with()
+    reader = make_reader(point, database.connection, metadata=table_metadata(**changes))
+    with pytest.raises(OperationRejected, match=message):
+        reader.execute("SELECT SUM(income) AS s FROM S.visits")
+    assert not point.entries
+    assert not database.statements
+
+
+@pytest.mark.filterwarnings("ignore:Sensitivity for income")
+def test_limits_that_add_noise_are_allowed(database: Database) -> None:
+    large = {"income": {"type": "int", "lower": 0, "upper": 9, "sensitivity": 10}}
+    rows = {"row_privacy": True, "sample_max_ids": False, "user": {"type": "int"}}
+    for changes in (large, rows):
+        reader = make_reader(point_with(), database.connection, metadata=table_metadata(**changes))
+        reader.execute("SELECT SUM(income) AS s FROM S.visits")
+
+
 def test_groups_that_are_not_censored_are_refused(database: Database) -> None:
     metadata = table_metadata(censor_dims=False)
     grouped = "SELECT page, COUNT(*) AS n FROM S.visits GROUP BY page"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tmlt.analytics import (
     RhoZCDPBudget,
     Session,
 )
+from tmlt.analytics import _query_expr as steps
 
 from dpolicy.errors import Denied, InvalidValue, OperationRejected
 from dpolicy.integrations.gate import Gate
@@ -217,6 +219,13 @@ def test_a_changed_column_is_not_a_partition(spark: SparkSession) -> None:
     assert parts["at"]._gate.where == [{"country": ["AT"]}]
 
 
+def test_another_column_is_not_a_partition(spark: SparkSession) -> None:
+    """Parts by `page` contain users of all countries."""
+    session = make_session(point_with(USER % "{epsilon: 2}"), Watched(spark).frame)
+    with pytest.raises(OperationRejected, match="`page` is not the partition `country`"):
+        session.partition_and_create("visits", "page", {"at": "AT"}, partition="country")
+
+
 def test_the_column_of_a_partition_counts_as_used(spark: SparkSession) -> None:
     point = point_with(USER % "{epsilon: 2}")
     session = make_session(point, Watched(spark).frame, attributes=["page"])
@@ -302,6 +311,91 @@ def test_a_constraint_selects_rows_by_a_hash_over_all_columns(spark: SparkSessio
     assert used == {"user", "page", "country", "income"}
     narrow = QueryBuilder("visits").select(["user", "page"]).enforce(MaxRowsPerID(3)).count()
     assert column_use(narrow._query_expr, session._name_bindings()).columns == {"user", "page"}
+
+
+# Conditions that depend on more than a row
+
+
+@pytest.fixture
+def payroll(spark: SparkSession) -> Iterator[None]:
+    """Table of the catalog that no session contains."""
+    spark.createDataFrame([("ada", 95)], "who string, salary int").createOrReplaceTempView(
+        "payroll"
+    )
+    yield
+    spark.catalog.dropTempView("payroll")
+
+
+@pytest.mark.parametrize(
+    ("condition", "part"),
+    [
+        ("(select max(salary) from payroll where who = 'ada') > 90", "ScalarSubquery"),
+        ("income in (select salary from payroll)", "InSubquery"),
+        ("exists (select 1 from payroll where salary > 90)", "Exists"),
+        ("income > 3 or (select max(salary) from payroll) > 90", "ScalarSubquery"),
+        ("case when (select count(1) from payroll) > 0 then true else false end", "Subquery"),
+        ("monotonically_increasing_id() % 2 = 0", "monotonically_increasing_id"),
+        ("spark_partition_id() = 0", "spark_partition_id"),
+        ("rand() > 0.5", "rand"),
+        ("uuid() > page", "uuid"),
+        ("raise_error(page) is null", "raise_error"),
+        ("java_method('java.lang.System', 'nanoTime') > page", "java_method"),
+        ("input_file_name() = page", "input_file_name"),
+        ("upper(coalesce(page, cast(rand() as string))) = 'A'", "rand"),
+        ("current_user = page", "current_user"),
+        ("own(page) = 'a'", "own"),
+        ("initcap(page) = 'a'", "initcap"),
+        ("exists(array(income), x -> x > 3)", "exists"),
+    ],
+)
+def test_a_filter_beyond_its_row_is_refused(
+    spark: SparkSession, payroll: None, condition: str, part: str
+) -> None:
+    point, data = point_with(USER % "{epsilon: 2}"), Watched(spark)
+    session = make_session(point, data.frame)
+    for own in ("own", "initcap"):  # The second replaces a function of Spark.
+        spark.udf.register(own, lambda value: value)
+    query = QueryBuilder("visits").filter(condition).count()
+    with pytest.raises(OperationRejected, match=part):
+        session.evaluate(query, PureDPBudget(0.1))
+    with pytest.raises(OperationRejected, match=part):
+        session.create_view(QueryBuilder("visits").filter(condition), "view")
+    assert not point.entries
+    assert data.reads == 0
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "income < 7 or (income < 9 and page is null)",
+        "Income BETWEEN 1 AND 7 and length(page) = 1",
+        "`page` in ('a', 'b') and upper(page) like 'A%'",
+        "case when income > 3 then true else income <=> null end",
+        "cast(income as string) || page rlike '^3' and not (income % 2 = 0)",
+        "coalesce(income, 0) - 1 > -abs(income) and if(income > 3, true, false)",
+        "year(date(page)) = 2020 or date '2020-01-01' < to_date(page)",
+        "hash(user) % 2 = 0",
+    ],
+)
+def test_a_filter_of_its_row_is_allowed(spark: SparkSession, condition: str) -> None:
+    point = point_with(USER % "{epsilon: 2}")
+    session = make_session(point, Watched(spark).frame)
+    session.evaluate(QueryBuilder("visits").filter(condition).count(), PureDPBudget(0.1))
+    assert statuses(point) == ["committed"]
+
+
+def test_a_step_that_the_gate_does_not_know_is_refused(spark: SparkSession) -> None:
+    class OwnCount(steps.GroupByCount):  # type: ignore[misc]
+        pass
+
+    point = point_with(USER % "{epsilon: 2}")
+    session = make_session(point, Watched(spark).frame)
+    query = QueryBuilder("visits").count()
+    known = query._query_expr
+    query = replace(query, _query_expr=OwnCount(known.child, known.groupby_keys))
+    with pytest.raises(OperationRejected, match="`OwnCount`"):
+        session.evaluate(query, PureDPBudget(0.1))
+    assert not point.entries
 
 
 # `where` and `time` of the gate

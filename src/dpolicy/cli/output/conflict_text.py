@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import click
 
 from dpolicy.cli.output.decision_text import location_text
-from dpolicy.pdp.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
+from dpolicy.privacy.number_text import ALL_DIGITS, format_up
 from dpolicy.releases.redefinition import Redefinition
 
 
@@ -34,7 +35,7 @@ def _print_redefinition(redefinition: Redefinition) -> None:
 def _print_exceeded_rules(conflicts: Sequence[RuleStatus]) -> None:
     for conflict in conflicts:
         smallest = ", ".join(
-            f"{key} {'∞' if value is None else f'{value:.15g}'}"
+            f"{key} {'∞' if value is None else format_up(value, ALL_DIGITS)}"
             for key, value in smallest_sufficient_budget(conflict).items()
         )
         rule = conflict.rule

@@ -23,7 +23,7 @@ from opendp.mod import Measurement
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes
 from dpolicy.integrations.float_rounding import round_loss_up, round_up
-from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.gate import Gate, GatedObject
 from dpolicy.integrations.opendp.polars_columns import columns_used
 
 #: Result of `dp.unit_of`: a metric, and the distance of neighbouring data sets in it.
@@ -45,7 +45,7 @@ _ORDERS = (1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 25
 _UNLIMITED = float("inf")
 
 
-class GatedContext:
+class GatedContext(GatedObject):
     """Context that holds the data and releases a query only if the policy allows it.
 
     `units` maps units of the policy to `dp.unit_of(…)`; OpenDP calibrates the noise for the first.

@@ -22,7 +22,8 @@ from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.body import Body, to_plain_body
+from dpolicy.releases.body import Body
+from dpolicy.releases.python.python_values import to_plain_body
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Problem codes with their titles.
@@ -32,7 +33,7 @@ PROBLEMS: Mapping[str, str] = {
     "G003": "privacy unit that is not a unit of the policy",
     "G004": "entry with several releases, or without their number",
     "G005": "embedded release that cannot be read",
-    "G006": "embedded release that costs less than the entry states",
+    "G006": "embedded release that costs less than the entry states, or has no bound to compare",
 }
 
 _CODES = ProblemCodes(wrong_type="G001", missing="G001", out_of_range="G001", duplicate="G001")
@@ -139,10 +140,11 @@ class _EntryReader(ValueReader):
             return None
         if costs and lookup(self._entry, _LOSS_PATH) is not None:
             unit, loss = self._read_unit(), self._read_loss()
-            if unit is not None and loss is not None and _is_below(costs[unit], loss):
-                message = f"the embedded release costs unit `{unit}` less than the entry states"
+            problem = None if unit is None or loss is None else _contradiction(costs[unit], loss)
+            if problem is not None:
                 help_ = f"help: remove the line `{line}` to charge the stated loss"
-                self.report("G006", _LOSS_PATH, f"{message}; {help_}")
+                message = f"the embedded release {problem.format(unit=unit)}; {help_}"
+                self.report("G006", _LOSS_PATH, message)
         return release.body
 
     def build_declared_release(self) -> Body:
@@ -241,17 +243,23 @@ def _select_parameters(variant: str, numbers: Mapping[str, Fraction]) -> dict[st
     return None
 
 
-def _is_below(costs: CostReport, stated: Mapping[str, Any]) -> bool:
-    """Return whether the costs are below the stated loss, in the notion of that loss."""
+def _contradiction(costs: CostReport, stated: Mapping[str, Any]) -> str | None:
+    """Return why the costs do not confirm the stated loss, or None if they are at least as large.
+
+    Costs without a bound in a stated notion could be charged less in every other notion.
+    """
     bounds = {
         "epsilon": costs.epsilon(stated.get("delta", Fraction(0))),
         "rho": None if costs.rho is None else round_up_to_printed_float(costs.rho),
         "mu": costs.mu,
     }
-    return any(
-        bound is not None and Fraction(bound) < stated.get(notion, 0) * (1 - _ROUNDING_TOLERANCE)
-        for notion, bound in bounds.items()
-    )
+    for notion in (name for name in bounds if name in stated):
+        bound = bounds[notion]
+        if bound is None:
+            return f"has no bound for unit `{{unit}}` in the stated notion `{notion}`"
+        if Fraction(bound) < stated[notion] * (1 - _ROUNDING_TOLERANCE):
+            return "costs unit `{unit}` less than the entry states"
+    return None
 
 
 def _parse_number(value: object) -> Fraction | None:

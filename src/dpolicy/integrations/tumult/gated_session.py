@@ -29,7 +29,7 @@ from tmlt.analytics import (
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import Names, check_attributes
 from dpolicy.integrations.float_rounding import round_loss_up, round_up
-from dpolicy.integrations.gate import Gate
+from dpolicy.integrations.gate import Gate, GatedObject
 from dpolicy.integrations.tumult.query_columns import ColumnUse, NameBindings, column_use
 
 #: Budget of each notion that never denies; the policy decides instead.
@@ -40,7 +40,7 @@ _UNLIMITED = {
 }
 
 
-class GatedSession:
+class GatedSession(GatedObject):
     """Session that holds the data and evaluates a query only if the policy allows it."""
 
     def __init__(
@@ -133,13 +133,18 @@ class GatedSession:
     ) -> dict[str, GatedSession]:
         """Return a gated session for each part of a table.
 
-        With `partition`, the column must contain that partition of the policy, and a query on a
-        part is charged to its block only. Without it, queries are charged to every block, so the
-        costs of the parts add up.
+        With `partition`, which must be the name of the column, the column must contain that
+        partition of the policy, and a query on a part is charged to its block only. Without it,
+        queries are charged to every block, so the costs of the parts add up.
         """
         if source_id not in self._tables:
             raise OperationRejected(f"there is no private table `{source_id}`")
         table, used = self._tables[source_id], frozenset({column})
+        if partition not in (None, column):
+            raise OperationRejected(
+                f"the column `{column}` is not the partition `{partition}`; help: split by a "
+                f"column `{partition}`, or omit `partition`"
+            )
         if partition is not None and not table.as_is:
             raise OperationRejected(
                 f"`{column}` of `{source_id}` may differ from the data, so it is not a partition"

@@ -2,7 +2,7 @@
 
 A step that does not name its columns counts as using all columns at that point: functions of whole
 rows, joins of private tables, and constraints, which select rows by a hash over all columns. The
-result can be too large but never too small.
+result can be too large but never too small. A step that is not on the list of steps is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 from tmlt.analytics import _query_expr as steps
 
+from dpolicy.errors import OperationRejected
 from dpolicy.integrations.declared_attributes import columns_named_in
+from dpolicy.integrations.tumult.filter_condition import check_condition
 
 #: Steps that drop rows or columns and change no value.
 _DROPPING_STEPS = (
@@ -23,6 +25,32 @@ _DROPPING_STEPS = (
     steps.DropNullAndNan,
     steps.DropInfinity,
     steps.EnforceConstraint,
+)
+
+
+#: All steps whose rows and loss the gate knows.
+_KNOWN_STEPS = frozenset(
+    {
+        *_DROPPING_STEPS,
+        steps.GetGroups,
+        steps.GetBounds,
+        steps.Rename,
+        steps.Map,
+        steps.FlatMap,
+        steps.FlatMapByID,
+        steps.JoinPrivate,
+        steps.JoinPublic,
+        steps.ReplaceNullAndNan,
+        steps.ReplaceInfinity,
+        steps.GroupByCount,
+        steps.GroupByCountDistinct,
+        steps.GroupByQuantile,
+        steps.GroupByBoundedSum,
+        steps.GroupByBoundedAverage,
+        steps.GroupByBoundedVariance,
+        steps.GroupByBoundedStdev,
+        steps.SuppressAggregates,
+    }
 )
 
 
@@ -49,9 +77,15 @@ class NameBindings:
 
 
 def column_use(query: Any, bindings: NameBindings) -> ColumnUse:
-    """Return the columns that a query uses, including those that its tables depend on."""
+    """Return the columns that a query uses, including those that its tables depend on.
+
+    Raise `OperationRejected` if the query has an unknown step, or a filter that is not a condition
+    on one row.
+    """
     query.schema(bindings.catalog)  # Raises the error of Tumult if the query is not valid.
     nodes = list(_nodes(query))
+    for node in nodes:
+        _check_step(node, bindings)
     tables = [bindings.tables[node.source_id] for node in nodes if _is_table(node)]
     created = {name for table in tables for name in table.created}
     created |= {name for node in nodes for name in _names_created(node, bindings)}
@@ -65,6 +99,13 @@ def column_use(query: Any, bindings: NameBindings) -> ColumnUse:
         frozenset(created),
         as_is and all(table.as_is for table in tables),
     )
+
+
+def _check_step(node: Any, bindings: NameBindings) -> None:
+    if type(node) not in _KNOWN_STEPS:
+        raise OperationRejected(f"the step `{type(node).__name__}` of the query is not supported")
+    if isinstance(node, steps.Filter):
+        check_condition(node.condition, _input_columns(node, bindings))
 
 
 def _nodes(query: Any) -> Iterator[Any]:

@@ -113,9 +113,9 @@ def _quantifier_rank(tree: Tree) -> int:
 def _collect_usage(tree: Tree, scope: tuple[Tree, ...], usages: dict[str, TextUsage]) -> None:
     """Add the use of each source by a tree to `usages`."""
     match tree:
-        case MechanismField() | LabelText() | AttributeList() | LabelTextList():
+        case MechanismField() | LabelText() | AttributeList():
             usages.setdefault(_source_name(tree), TextUsage())
-        case HasLabel(name):
+        case HasLabel(name) | LabelTextList(name):
             usage = usages.setdefault(f"labels.{name}", TextUsage())
             usage.greatest_size = max(usage.greatest_size, 0)  # of a list: whether it is empty
         case Comparison("==" | "!=", left, right) | Membership(left, right):

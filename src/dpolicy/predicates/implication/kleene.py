@@ -105,7 +105,7 @@ def evaluate_partial(
             )
         case SizeOf(AttributeList() | LabelTextList() | Literals() as operand):
             low, high, key = _size_bounds(operand, partial_input)
-            return low if low == high else Unknown(key)
+            return _require_value(operand, low if low == high else Unknown(key), partial_input)
         case Quantifier():
             return _evaluate_quantifier(tree, partial_input, bound)
         case _:
@@ -207,10 +207,25 @@ def _evaluate_membership(
         return Unknown((source, str(element)))
     key = (source, str(element))
     if key in partial_input.options:  # a named value: fast path for long disjunctions
-        present = partial_input.known_facts.get(key)
-        return Unknown(key) if present is None else bool(present)
-    members = _list_members(source, partial_input)
-    return next((present for value, present in members if value == element), False)
+        fact = partial_input.known_facts.get(key)
+        present = Unknown(key) if fact is None else bool(fact)
+    else:
+        members = _list_members(source, partial_input)
+        present = next((present for value, present in members if value == element), False)
+    return True if present is True else _require_value(container, present, partial_input)
+
+
+def _require_value(container: Tree, result: TruthValue, partial_input: PartialInput) -> TruthValue:
+    """Return the result of reading a list, or an error if the list is a label without a value.
+
+    The result stays unknown while the label may have no value.
+    """
+    if not isinstance(container, LabelTextList):
+        return result
+    low, high, key = _size_bounds(container, partial_input)
+    if high == 0:
+        return FAILED
+    return Unknown(key) if low == 0 and not isinstance(result, Unknown) else result
 
 
 def _evaluate_quantifier(
@@ -228,11 +243,13 @@ def _evaluate_quantifier(
         elif result is not (tree.quantifier == "all"):  # else its presence has no effect
             results.append(present)
     if tree.quantifier != "exists_one":
-        return _combine(iter(results), decisive=tree.quantifier == "exists")
-    if FAILED in results:
-        return FAILED
-    undecided = [result for result in results if isinstance(result, Unknown)]
-    return undecided[0] if undecided else results.count(True) == 1
+        result = _combine(iter(results), decisive=tree.quantifier == "exists")
+    elif FAILED in results:
+        result = FAILED
+    else:
+        undecided = [result for result in results if isinstance(result, Unknown)]
+        result = undecided[0] if undecided else results.count(True) == 1
+    return _require_value(tree.over, result, partial_input)
 
 
 def _quantifier_values(
@@ -278,6 +295,8 @@ def _compare_by_bounds(tree: Comparison, partial_input: PartialInput) -> bool | 
     if not isinstance(tree.left.operand, AttributeList | LabelTextList):
         return None
     low, high, _ = _size_bounds(tree.left.operand, partial_input)
+    if low == 0 and isinstance(tree.left.operand, LabelTextList):
+        return None  # the label may have no value, and then its size is an error
     constant = tree.right.value
     if tree.operator in ("==", "!=") and low < high:
         outside = not (isinstance(constant, int) and low <= constant <= high)

@@ -122,7 +122,7 @@ def _encode(tree: Tree, encoding: _Encoding, bound: tuple[_Term, ...]) -> _Term:
         case Membership(element, container):
             return _encode_membership(_encode(element, encoding, bound), container, encoding)
         case SizeOf(AttributeList() | LabelTextList() | Literals() as container):
-            return _Term(_encode_length(container, encoding), encoding.z3.BoolVal(False))
+            return _Term(_encode_length(container, encoding), _encode_missing(container, encoding))
         case Quantifier():
             return _encode_quantifier(tree, encoding, bound)
         case _:
@@ -214,16 +214,26 @@ def _encode_quantifier(tree: Quantifier, encoding: _Encoding, bound: tuple[_Term
         (present, _encode(tree.body, encoding, (*bound, _Term(value, z3.BoolVal(False)))))
         for value, present in _list_elements(tree.over, encoding)
     ]
-    if tree.quantifier != "exists_one":
-        return _encode_terms(cases, z3, decisive=tree.quantifier == "exists")
-    hits = z3.Sum([z3.IntVal(0), *(z3.If(z3.And(p, t.value), 1, 0) for p, t in cases)])
-    return _Term(hits == 1, z3.Or(*(z3.And(p, t.failed) for p, t in cases)))
+    if tree.quantifier == "exists_one":
+        hits = z3.Sum([z3.IntVal(0), *(z3.If(z3.And(p, t.value), 1, 0) for p, t in cases)])
+        result = _Term(hits == 1, z3.Or(*(z3.And(p, t.failed) for p, t in cases)))
+    else:
+        result = _encode_terms(cases, z3, decisive=tree.quantifier == "exists")
+    return _Term(result.value, z3.Or(result.failed, _encode_missing(tree.over, encoding)))
 
 
 def _encode_membership(element: _Term, container: Tree, encoding: _Encoding) -> _Term:
     z3 = encoding.z3
     hits = [z3.And(p, element.value == value) for value, p in _list_elements(container, encoding)]
-    return _Term(z3.Or(*hits), element.failed)
+    return _Term(z3.Or(*hits), z3.Or(element.failed, _encode_missing(container, encoding)))
+
+
+def _encode_missing(container: Tree, encoding: _Encoding) -> Any:
+    """Return the condition that a list is a label without a value; reading it is an error."""
+    z3 = encoding.z3
+    if not isinstance(container, LabelTextList):
+        return z3.BoolVal(False)
+    return z3.Not(z3.Or(*_list_variables(list_key(container), encoding).values()))
 
 
 def _encode_length(container: Tree, encoding: _Encoding) -> Any:

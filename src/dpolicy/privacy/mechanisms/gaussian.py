@@ -2,8 +2,10 @@
 
 A group of k units has exactly k times the sensitivity (4.1). The discrete Gaussian satisfies the
 same Rényi bound (Canonne, Kamath, Steinke 2020, Theorem 4) but is not μ-GDP. DP-SGD is one Gaussian
-per step on a Poisson sample; `cost.py` applies the sampling. dpolicy cannot check the stated
-sensitivity, the clipping and the participation schema.
+per step on a Poisson sample; `cost.py` applies the sampling. A noise multiplier is σ divided by the
+L2 sensitivity of one step under the stated relation: the clipping norm under add-remove, twice the
+clipping norm under change and replace. dpolicy cannot check the stated sensitivity, the clipping
+and the participation schema.
 """
 
 from __future__ import annotations
@@ -163,6 +165,7 @@ KINDS = (
         restatable=frozenset({"noise-multiplier", "sampling-rate"}),
         noise_parameters={"noise-multiplier": 1},
         calibrated="noise-multiplier",
+        needs_stated_relation=True,
     ),
     MechanismKind(
         name="tree-aggregation",
@@ -172,6 +175,7 @@ KINDS = (
         restatable=frozenset({"noise-multiplier", "participations"}),
         noise_parameters={"noise-multiplier": 1},
         calibrated="noise-multiplier",
+        needs_stated_relation=True,
     ),
     MechanismKind(
         name="pate",

@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 #: Parameters of every kind.
 COMMON_PARAMETERS = frozenset({"count", "sampling-rate", "data-dependent"})
@@ -89,6 +90,13 @@ class MechanismKind:
     #: Optional parameters by the parameter that selects a variant. If exactly one selector is
     #: present, the optional parameters of the other variants are unknown parameters.
     variants: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    #: Relations under which the mechanism is private; None: under all.
+    relations: frozenset[NeighbouringRelation] | None = None
+
+    #: Whether a parameter is relative to how much one unit can change a sum. Libraries state it for
+    #: `add-remove`, so another relation must be stated beside it.
+    needs_stated_relation: bool = False
 
     #: Allowed parameters by selected variant; None: no variant, or several, are selected.
     _allowed: Mapping[str | None, frozenset[str]] = field(init=False, repr=False, compare=False)

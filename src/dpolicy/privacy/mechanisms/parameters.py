@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
+from dpolicy.privacy.number_text import BUDGET_DIGITS, format_up
 from dpolicy.text.did_you_mean import closest_name, suggest
 
 #: Titles of the problem codes of mechanisms.
@@ -202,5 +203,5 @@ def suggestion_or(word: str, names: Iterable[str], default: str) -> str:
 
 
 def format_number(value: Fraction) -> str:
-    """Return a number as text: integers exactly, others with six digits."""
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):g}"
+    """Return a stated number as text: integers exactly, others rounded up to twelve digits."""
+    return str(value.numerator) if value.denominator == 1 else format_up(value, BUDGET_DIGITS)

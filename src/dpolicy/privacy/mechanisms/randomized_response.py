@@ -1,7 +1,8 @@
 """Randomized response over two or k values: exact bounds (theory 3.2).
 
 Two values are RR_ε, the worst of all ε-DP mechanisms. k values with noise ν have the curve
-log(hi^α lo^{1−α} + lo^α hi^{1−α} + (k−2)·lo)/(α−1). A group is charged as a pure mechanism.
+log(hi^α lo^{1−α} + lo^α hi^{1−α} + (k−2)·lo)/(α−1). A group is charged as a pure mechanism. The
+number of answers is no secret, so the bounds do not hold under add-remove.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fractions import Fraction
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +84,6 @@ KINDS = (
         parameters=frozenset({"truth", "values", "noise"}),
         build=_build_response,
         example={"truth": Fraction(3, 4)},
+        relations=frozenset({NeighbouringRelation.CHANGE, NeighbouringRelation.REPLACE}),
     ),
 )

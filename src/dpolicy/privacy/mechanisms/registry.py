@@ -6,7 +6,7 @@ The family modules declare their kinds; this module only collects them. To add a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from dpolicy.errors import InvalidValue
@@ -19,8 +19,12 @@ from dpolicy.privacy.mechanisms import (
 )
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader, suggestion_or
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 _FAMILIES = (declared, gaussian, laplace, randomized_response, selection)
+
+#: Relation for which libraries state a noise multiplier.
+_LIBRARY_RELATION = NeighbouringRelation.ADD_REMOVE
 
 #: All mechanism kinds (docs/releases.md), sorted by name. The names are the values of `mechanism`
 #: in CEL.
@@ -73,6 +77,23 @@ def parse_restatements(
             mechanisms[unit] = mechanism
         problems.extend(unit_problems)
     return mechanisms, tuple(problems)
+
+
+def find_relation_problems(
+    kind: str, stated: NeighbouringRelation | None, unit: NeighbouringRelation
+) -> Iterator[InvalidValue]:
+    """Yield the problems of a mechanism kind under a relation: the stated one, else the unit's."""
+    definition, relation = MECHANISM_KINDS.get(kind), stated or unit
+    if definition is None:
+        return
+    if definition.relations is not None and relation not in definition.relations:
+        choices = " or ".join(f"`relation: {choice}`" for choice in sorted(definition.relations))
+        message = f"`{kind}` is not private under `{relation}`, because the number of its answers"
+        yield InvalidValue("R010", f"{message} is no secret; help: state {choices}")
+    if definition.needs_stated_relation and stated is None and relation != _LIBRARY_RELATION:
+        message = f"the `noise-multiplier` of `{kind}` has two readings under `{relation}`"
+        help_ = f"state `relation: {_LIBRARY_RELATION}` if it is σ divided by the clipping norm"
+        yield InvalidValue("R011", f"{message}; help: {help_}")
 
 
 def _restate(

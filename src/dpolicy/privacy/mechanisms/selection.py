@@ -3,7 +3,9 @@
 The exponential mechanism, and report-noisy-max with Gumbel noise, have bounded range η: their
 divergence is at most min(αη²/8, RR_η(α)) (Cesar, Rogers 2021). Laplace and exponential noise give
 ε-DP only. The sparse vector technique costs ε₁ + ε₂ (+ ε₃ for released values) for any number of
-queries (Lyu, Su, Li 2017). Bounded ranges add up along a chain of neighbours, as pure ε do.
+queries (Lyu, Su, Li 2017, Algorithm 7), if ε₂ and ε₃ are totals over all `cutoff` answers c: noise
+Lap(Δ/ε₁) on the threshold, Lap(2cΔ/ε₂) on each query, Lap(cΔ/ε₃) on each value. Bounded ranges
+add up along a chain of neighbours, as pure ε do.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class ReportNoisyMax(Mechanism):
 class SparseVector(Mechanism):
     """Sparse vector technique that stops after `cutoff` answers above the threshold.
 
-    The cutoff scales the noise, so the cost does not depend on it.
+    `epsilon_queries` and `epsilon_values` are totals over all answers. The cutoff scales the noise,
+    so the cost does not depend on it.
     """
 
     epsilon_threshold: Fraction

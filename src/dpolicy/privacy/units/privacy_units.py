@@ -158,6 +158,15 @@ def period_within(a: Period | None, b: Period | None) -> bool:
     return b is None or (a is not None and group_size(b, a, None) == 1)
 
 
+@lru_cache(maxsize=64)
+def can_collapse(period: Period | None, into: Period) -> bool:
+    """Return whether old time steps of a period can be merged into blocks of `into` (theory 6.3).
+
+    Each step must lie inside one block of `into`. Windows overlap, so they cannot be merged.
+    """
+    return period is not None and not is_window(period) and period_within(period, into)
+
+
 def group_size(src: Period | None, dst: Period | None, touched: TouchedDays | None) -> int | None:
     """Return how many `src` blocks the days read from one `dst` block can meet; None if unbounded.
 

@@ -6,7 +6,11 @@ from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import RequestRefused
 from dpolicy.service.api.releases import ReleaseShape
-from dpolicy.service.auth.authorization import authorize_releases, ensure_labels_granted
+from dpolicy.service.auth.authorization import (
+    author_name,
+    authorize_releases,
+    ensure_labels_granted,
+)
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
 from dpolicy.text.shapes import (
@@ -50,7 +54,7 @@ _ALLOCATE_BODY = RecordShape(
 def handle_import(call: ApiRequest) -> ApiResponse:
     """Record and charge past releases. If one of them is rejected, none is charged."""
     releases, because = call.body["releases"], str(call.body["because"])
-    point, by = call.decision_point, call.principal.name
+    point, by = call.decision_point, author_name(call)
     enforced = point.enforced_policy
     ensure_labels_granted(call, releases, enforced)
     policy = enforced.policy if enforced else None
@@ -76,7 +80,7 @@ def handle_allocate(call: ApiRequest) -> ApiResponse:
         call.decision_point,
         releases,
         strategy,
-        call.principal.name,
+        author_name(call),
         dry_run=dry_run,
         expected_policy=authorization.expected_policy,
     )

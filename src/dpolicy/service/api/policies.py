@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dpolicy.pdp.commands import ANY_POLICY
-from dpolicy.pdp.conflicts import conflicts_to_json
-from dpolicy.pdp.impact import replay_under_policy
+from dpolicy.pdp.policy_changes.conflicts import conflicts_to_json
+from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.rules.policy_diff import diff_policies, only_tightens
 from dpolicy.service.api.releases import proposal_response

@@ -18,6 +18,7 @@ from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import RELEASE
 from dpolicy.releases.release_parser import release_from_node
 from dpolicy.service.auth.authorization import (
+    author_name,
     authorize_releases,
     ensure_owner,
     requires_approval,
@@ -103,7 +104,7 @@ def _decide_or_propose(call: ApiRequest, release: Release, reserve: bool) -> Dec
     If the active policy changes in between, authorize the release again under the new policy, at
     most `MAX_DECISION_ATTEMPTS` times; then raise `OperationRejected` with code `policy-changed`.
     """
-    point, by = call.decision_point, call.principal.name
+    point, by = call.decision_point, author_name(call)
     for _ in range(MAX_DECISION_ATTEMPTS):
         authorization = authorize_releases(call, [release])
         policy = authorization.expected_policy

@@ -57,7 +57,7 @@ _DECISION: JsonSchema = {
     "reasons": _list(schema_reference("Reason")),
     "uncovered": _TEXTS,
     "errors": _TEXTS,
-    "would-fit": _list(_MAP),
+    "would-fit": _list(schema_reference("CounterOffer")),
 }
 _RULE_STATUS: JsonSchema = {
     "rule": _TEXT,
@@ -122,6 +122,15 @@ SCHEMAS: dict[str, JsonSchema] = {
     "Reason": _object(
         {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG},
         **_DELTA_SIDE,
+        cause=_TEXT,
+    ),
+    "CounterOffer": _object(
+        {"change": _TEXT},
+        factor=_NUMBER,
+        attribute=_TEXT,
+        mechanism=_TEXT,
+        mechanisms={"type": "object", "additionalProperties": _MAP},
+        release=_MAP,
     ),
     "Decision": _object(_DECISION),
     "SubmittedRelease": _response(_DECISION),
@@ -174,7 +183,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "feasible-alone": _FLAG,
             "refused": _TEXTS,
             "binding": _list(_MAP),
-            "would-fit": _list(_MAP),
+            "would-fit": _list(schema_reference("CounterOffer")),
             "opportunity-cost": {"type": ["number", "null"]},
         }
     ),

@@ -26,6 +26,7 @@ from dpolicy.text.shapes import (
     INVALID,
     BooleanShape,
     ChoiceShape,
+    IdentityShape,
     KeywordOrShape,
     ListShape,
     MapShape,
@@ -115,7 +116,7 @@ _ISSUER = RecordShape(
             TextShape(), "claim that identifies the person; default sub", default="sub"
         ),
         "subjects": RecordField(
-            MapShape(NameShape("a person"), key=TextShape()),
+            MapShape(IdentityShape("a person"), key=TextShape()),
             "claim → person; other claims are rejected",
         ),
     },
@@ -140,7 +141,9 @@ ACCESS: Shape = RecordShape(
         "access": RecordField(
             KeywordOrShape({"1": 1}, ChoiceShape(("1",), "a version of this file")), required=True
         ),
-        "people": RecordField(MapShape(_PERSON, "a map of people"), required=True),
+        "people": RecordField(
+            MapShape(_PERSON, "a map of people", key=IdentityShape()), required=True
+        ),
         "issuers": RecordField(ListShape(_ISSUER, "a list of issuers"), default=()),
         "restricted": RecordField(_LABELS, "label values that need a grant", default={}),
         "approval": RecordField(_APPROVAL, default=ApprovalRules()),

@@ -25,6 +25,11 @@ from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest
 
 
+def author_name(call: ApiRequest) -> str:
+    """Return the author of releases that state none: the caller, or none without an access file."""
+    return "" if call.access.local else call.principal.name
+
+
 def with_caller_as_author(call: ApiRequest, release: Release) -> Release:
     """Return the release with the caller as its author. Raise `RequestRefused` if it names another
     author. Without an access file callers cannot be distinguished, and the author stays as stated.

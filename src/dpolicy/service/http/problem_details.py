@@ -23,7 +23,7 @@ from dpolicy.errors import (
     ReleaseRejected,
     RequestRefused,
 )
-from dpolicy.pdp.conflicts import conflicts_to_json
+from dpolicy.pdp.policy_changes.conflicts import conflicts_to_json
 from dpolicy.text.diagnostics import Diagnostic
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
-from dpolicy.cli.output.decision_text import location_text
-from dpolicy.cli.output.printing import format_option, print_json
+from dpolicy.cli.output.decision_text import format_loss, location_text
+from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
 from dpolicy.privacy.budget import budget_to_json, format_budget
+from dpolicy.privacy.number_text import format_share
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.stated_delta import spent_delta_text
 
 _WIDTH = 20
@@ -45,6 +48,7 @@ def command(
         print_json({"budgets": [status.as_json() for status in statuses]})
     else:
         width = max((len(status.rule.name) for status in statuses), default=0)
+        print_note("spent: all releases together, as the filter of each rule counts them")
         for status in statuses:
             click.echo(_status_text(status, width))
     return 0
@@ -62,15 +66,14 @@ def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
 
 def _status_text(status: RuleStatus, width: int) -> str:
     """Format the use of a budget, and in a second line the use of its δ if a δ is stated."""
-    value = next(iter(status.spent.values()))
-    spent = "∞" if value is None else f"{value:.4g}"
     rule, exceeded = status.rule, "" if status.holds else "  exceeded"
+    spent = format_loss(status.spent, budget_to_json(rule.budget))
     line = (
         f"{_bar(loss_share(status))}  {rule.name:<{width}}  {rule.unit}  "
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
         f"{exceeded if status.binding != 'delta' else ''}"
     )
-    delta = status.spent.get("delta") or 0.0
+    delta = stated_delta(status.spent)
     text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
     if text is None:
         return line
@@ -79,6 +82,5 @@ def _status_text(status: RuleStatus, width: int) -> str:
 
 
 def _bar(share: Fraction | None) -> str:
-    filled = min(_WIDTH, round(float(share or 0) * _WIDTH))
-    percent = "    -" if share is None else f"{float(share) * 100:4.0f}%"
-    return "█" * filled + "░" * (_WIDTH - filled) + f" {percent}"
+    filled = min(_WIDTH if share and share >= 1 else _WIDTH - 1, ceil((share or 0) * _WIDTH))
+    return "█" * filled + "░" * (_WIDTH - filled) + f" {format_share(share):>8}"

@@ -9,7 +9,7 @@ from dpolicy.cli.ledger_option import author_option, ledger_option, open_decisio
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_diagnostics, print_json, print_note
 from dpolicy.errors import PolicyConflicts
-from dpolicy.pdp.conflicts import conflicts_to_json
+from dpolicy.pdp.policy_changes.conflicts import conflicts_to_json
 from dpolicy.rules.compiler import load_policy
 
 

@@ -8,7 +8,7 @@ from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import open_decision_point
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_json
-from dpolicy.pdp.conflicts import PolicyConflict, conflicts_to_json
+from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, conflicts_to_json
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.policy_diff import diff_policies
 

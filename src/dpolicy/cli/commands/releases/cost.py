@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
 
+from dpolicy.cli.ledger_option import read_state
 from dpolicy.cli.number_option import parse_decimal
 from dpolicy.cli.output.printing import format_option, print_json, print_note
-from dpolicy.errors import InvalidValue
+from dpolicy.decisions.filter_costs import FilterCost
+from dpolicy.errors import InvalidValue, ReleaseRejected
+from dpolicy.pdp.dry_runs.cost_preview import CostPreview, preview_costs
+from dpolicy.pdp.request_evaluation import active_policy
+from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
 from dpolicy.privacy.cost_report import CostReport, report_costs, round_up_to_printed_float
+from dpolicy.privacy.mechanisms.registry import find_relation_problems
+from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
-from dpolicy.releases.release import MechanismRequest
+from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.releases.release_parser import load_release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.did_you_mean import suggest
@@ -23,45 +32,63 @@ from dpolicy.text.did_you_mean import suggest
 #: δ at which ε is computed if neither the command nor the policy states one.
 DEFAULT_DELTA = Fraction("1e-7")
 
+#: Symbol of each notion in which a filter counts.
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--policy", type=click.Path(), help="Policy set that defines the units.")
+@click.option("--policy", type=click.Path(), help="Policy set that defines units and rules.")
+@click.option("--ledger", help="Ledger whose active policy defines units and rules.")
 @click.option("--orders", help="Rényi orders to print, for example 2,8,64.")
 @click.option("--delta", help="δ at which ε is computed; default: the policy's δ, else 1e-7.")
 @format_option
 def command(
-    file: Path, policy: str | None, orders: str | None, delta: str | None, format_: str
+    file: Path,
+    policy: str | None,
+    ledger: str | None,
+    orders: str | None,
+    delta: str | None,
+    format_: str,
 ) -> int:
     """Print the cost of each mechanism of the release FILE for each privacy unit.
 
     Without a policy, the units are `user` under add-remove and the units that the release states.
+
+    The exact ε is the smallest ε that is known for the mechanism alone. With a policy, the command
+    also prints the ε that the filter of each rule counts, as `submit` prints it. A filter divides
+    δ so that later releases may depend on earlier results, and counts more.
     """
     release = load_release(file)
     compiled = load_policy(policy) if policy else None
+    if ledger is not None and compiled is None:
+        compiled = read_state(ledger, None, lambda state: active_policy(state).policy)
     printed_orders = _orders(orders, compiled)
     target_delta = _delta(delta, compiled)
     rows = [(m.name, _costs(m, compiled, printed_orders)) for m in release.mechanisms]
+    preview = None if compiled is None else _preview(release, compiled, ledger)
     if format_ == "json":
-        print_json(
-            {
-                "delta": float(target_delta),
-                "mechanisms": [
-                    {
-                        "name": name,
-                        "units": {
-                            unit: _cost_json(cost, printed_orders, target_delta)
-                            for unit, cost in costs.items()
-                        },
-                    }
-                    for name, costs in rows
-                ],
-            }
-        )
+        print_json(_costs_json(rows, preview, printed_orders, target_delta))
     else:
-        print_note(f"ε at δ = {float(target_delta):g}; every number is an upper bound")
-        _print_text(rows, target_delta)
+        print_note(f"ε at δ = {format_down(target_delta)}; every number is an upper bound")
+        if preview is not None and any(cost.profile for cost in preview.release):
+            print_note("exact: the smallest known ε of a mechanism alone")
+            print_note(
+                "by a filter: what a rule counts; more, since it divides δ (docs/releases.md)"
+            )
+        _print_text(rows, preview, target_delta)
     return 0
+
+
+def _preview(release: Release, compiled: CompiledPolicy, ledger: str | None) -> CostPreview:
+    """Return the costs by filter. If the policy cannot decide the release, print why."""
+    try:
+        preview = read_state(ledger, compiled, lambda state: preview_costs(state, release))
+    except ReleaseRejected as error:
+        preview = CostPreview(((),) * len(release.mechanisms), (), tuple(map(str, error.problems)))
+    for problem in preview.problems:
+        print_note(f"no cost by the filter of a rule: {problem}")
+    return preview
 
 
 def _orders(text: str | None, compiled: CompiledPolicy | None) -> tuple[Fraction, ...]:
@@ -94,7 +121,11 @@ def _costs(
         if name not in names:
             hint = suggest(name, names) or ""
             raise InvalidValue("P020", f"`{request.name}` names the unit `{name}`; {hint}")
-    relation = request.relation or units[names.index(stated)].relation
+    unit_relation = units[names.index(stated)].relation
+    problems = tuple(find_relation_problems(request.kind, request.relation, unit_relation))
+    if problems:
+        raise ReleaseRejected(problems).for_release(request.name)
+    relation = request.relation or unit_relation
     covers = compiled.vocabulary.covers if compiled else no_covers
     setting = GroupContext(units, request.additive, request.days_read, covers)
     place = names.index(stated)
@@ -136,21 +167,70 @@ def _cost_json(
     }
 
 
-def _print_text(rows: list[tuple[str, dict[str, CostReport]]], delta: Fraction) -> None:
+def _costs_json(
+    rows: list[tuple[str, dict[str, CostReport]]],
+    preview: CostPreview | None,
+    orders: tuple[Fraction, ...],
+    delta: Fraction,
+) -> dict[str, object]:
+    mechanisms: list[dict[str, object]] = []
+    for number, (name, costs) in enumerate(rows):
+        units = {unit: _cost_json(cost, orders, delta) for unit, cost in costs.items()}
+        if preview is not None:
+            for unit, fields in units.items():
+                fields["filters"] = _filters_json(preview.mechanisms[number], unit)
+        mechanisms.append({"name": name, "units": units})
+    answer: dict[str, object] = {"delta": float(delta), "mechanisms": mechanisms}
+    if preview is not None:
+        answer["filters"] = [cost.as_json() for cost in preview.release]
+    return answer
+
+
+def _filters_json(costs: Sequence[FilterCost], unit: str) -> list[dict[str, Any]]:
+    return [cost.as_json() for cost in costs if cost.rule.unit == unit]
+
+
+def _print_text(
+    rows: list[tuple[str, dict[str, CostReport]]], preview: CostPreview | None, delta: Fraction
+) -> None:
     width = max((len(unit) for _, costs in rows for unit in costs), default=0)
-    for name, costs in rows:
+    for number, (name, costs) in enumerate(rows):
         click.echo(name)
+        filters = preview.mechanisms[number] if preview else ()
         for unit, cost in costs.items():
-            parts = {
-                "ε": cost.epsilon(delta),
-                "pure": _float(cost.pure),
-                "ρ": _float(cost.rho),
-                "μ": cost.mu,
-            }
-            text = "  ".join(f"{key} {_number_text(value):<10}" for key, value in parts.items())
-            delta_side = f"  δ {float(cost.delta):g}" if cost.delta else ""
-            click.echo(f"  {unit:<{width}}  {text}{delta_side}".rstrip())
+            click.echo(f"  {unit:<{width}}  {_report_text(cost, delta)}")
+            for text in (_filter_text(c, delta) for c in filters if c.rule.unit == unit):
+                click.echo(f"  {'':<{width}}  {text}")
+    if preview is not None and len(rows) > 1 and preview.release:
+        click.echo("all mechanisms together")
+        for unit in rows[0][1]:
+            for text in (_filter_text(c, delta) for c in preview.release if c.rule.unit == unit):
+                click.echo(f"  {unit:<{width}}  {text}")
+
+
+def _report_text(cost: CostReport, delta: Fraction) -> str:
+    parts = {"pure": _float(cost.pure), "ρ": _float(cost.rho), "μ": cost.mu}
+    text = "  ".join(f"{key} {_number_text(value):<10}" for key, value in parts.items())
+    delta_side = f"  δ {format_up(cost.delta)}" if cost.delta else ""
+    return f"ε {_number_text(cost.epsilon(delta)) + ' exact':<16}  {text}{delta_side}".rstrip()
+
+
+def _filter_text(filter_cost: FilterCost, delta: Fraction) -> str:
+    rule, count = filter_cost.rule, filter_cost.rule_count - 1
+    amounts = ", ".join(
+        f"{_SYMBOLS.get(notion, notion)} {'∞' if amount is None else format_up(amount)}"
+        for notion, amount in filter_cost.cost.items()
+        if notion != "delta"
+    )
+    method = "for"
+    if isinstance(rule.budget, EpsilonDelta) and filter_cost.profile is not None:
+        other_delta = rule.budget.delta != delta
+        at_delta = f"at δ {format_down(rule.budget.delta)} " if other_delta else ""
+        method = f"{at_delta}by the {filter_cost.profile} filter of"
+    more = f" and {count} more rule{'s' if count > 1 else ''}" if count else ""
+    return f"{amounts} {method} {rule.name}{' (each release)' * rule.each_release}{more}"
 
 
 def _number_text(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"
+    """Format an upper bound; a dash is a notion in which the mechanism has no bound."""
+    return "–" if value is None else format_up(value)

@@ -9,7 +9,11 @@ import click
 from dpolicy.cli.exit_codes import DENIED
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
 from dpolicy.cli.output.decision_text import print_decision
+from dpolicy.cli.output.offer_text import print_submitted_offer
 from dpolicy.cli.output.printing import format_option, print_json
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.releases.decision import Decision
+from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import load_release
 
 
@@ -19,25 +23,52 @@ from dpolicy.releases.release_parser import load_release
 @author_option
 @click.option("--dry-run", is_flag=True, help="Print the decision without writing to the ledger.")
 @click.option("--reserve", is_flag=True, help="Reserve the cost until `commit` or `void`.")
+@click.option(
+    "--offer",
+    type=click.IntRange(min=1),
+    help="Submit this counter-offer of the release, under a new id.",
+)
+@click.option("--id", "new_id", help="Id of the release that --offer submits.")
 @format_option
 def command(
-    releases: tuple[Path, ...], ledger: str, by: str, dry_run: bool, reserve: bool, format_: str
+    releases: tuple[Path, ...],
+    ledger: str,
+    by: str,
+    dry_run: bool,
+    reserve: bool,
+    offer: int | None,
+    new_id: str | None,
+    format_: str,
 ) -> int:
     """Decide RELEASES in the given order, and charge the allowed ones."""
     requests = [load_release(file) for file in releases]
+    if new_id is not None and offer is None:
+        raise click.UsageError("--id needs --offer; help: write the id into the file")
+    if offer is not None:
+        if dry_run or len(requests) > 1:
+            raise click.UsageError("--offer takes one release and no --dry-run")
+        with open_decision_point(ledger) as point:
+            submitted = point.submit_offer(requests[0], offer, by, new_id=new_id, reserve=reserve)
+        if format_ == "json":
+            print_json(submitted.as_json())
+        else:
+            print_submitted_offer(requests[0].body, submitted.body)
+            print_decision(submitted.decision, submitted.body)
+        return 0 if submitted.decision.allowed else DENIED
     with open_decision_point(ledger) as point:
-        decisions = []
-        for release in requests:
-            if dry_run:
-                decisions.append(point.check(release))
-            elif reserve:
-                decisions.append(point.reserve(release, by))
-            else:
-                decisions.append(point.submit(release, by))
+        decisions = [_decide(point, release, by, dry_run, reserve) for release in requests]
     if format_ == "json":
         answers = [decision.as_json() for decision in decisions]
         print_json(answers[0] if len(answers) == 1 else answers)
     else:
-        for decision in decisions:
-            print_decision(decision)
+        for file, release, decision in zip(releases, requests, decisions, strict=True):
+            print_decision(decision, release.body, f"dpolicy submit {file}")
     return 0 if all(decision.allowed for decision in decisions) else DENIED
+
+
+def _decide(
+    point: DecisionPoint, release: Release, by: str, dry_run: bool, reserve: bool
+) -> Decision:
+    if dry_run:
+        return point.check(release, by)
+    return point.reserve(release, by) if reserve else point.submit(release, by)

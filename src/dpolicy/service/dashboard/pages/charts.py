@@ -11,6 +11,7 @@ from datetime import date
 from html import escape
 from math import isinf
 
+from dpolicy.privacy.number_text import format_share
 from dpolicy.service.dashboard.views.burndown import Burndown, MonthlySpending
 from dpolicy.service.dashboard.views.time_blocks import BlockUsage
 
@@ -58,8 +59,8 @@ def sparkline(burndown: Burndown | None) -> str:
     ]
     first, last = months[0], months[-1]
     label = (
-        f"{first.month:%B %Y} {_percent(first.used_share)}, "
-        f"{last.month:%B %Y} {_percent(last.used_share)}"
+        f"{first.month:%B %Y} {format_share(first.used_share)}, "
+        f"{last.month:%B %Y} {format_share(last.used_share)}"
     )
     return (
         f'<svg class="spark" viewBox="0 0 {width:g} {height:g}" role="img" '
@@ -131,7 +132,7 @@ def block_chart(blocks: Sequence[BlockUsage]) -> str:
     fullest = max(blocks, key=lambda block: block.share)
     label = (
         f"{len(blocks)} blocks; the most used is {fullest.name} with "
-        f"{_percent(fullest.share)} of the budget."
+        f"{format_share(fullest.share)} of the budget."
     )
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" '
@@ -143,7 +144,7 @@ def _block_bar(block: BlockUsage, x: float, width: float, y: AxisScale) -> str:
     share = _drawn(block.share)
     top, height = y(share), y(0) - y(share)
     level = usage_level(block.share)
-    title = escape(f"{block.name}: {100 * block.share:.1f} %")
+    title = escape(f"{block.name}: {format_share(block.share)}")
     return (
         f'<rect class="fill {level}" x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" rx="3" '
         f'height="{height:.1f}"><title>{title}</title></rect>'
@@ -156,8 +157,11 @@ def has_projection(burndown: Burndown, today: date) -> bool:
 
 
 def _months_ahead(exhaustion_date: date | None, today: date) -> int:
-    """Return the number of months that the projection adds to the chart; 0 without one."""
-    if exhaustion_date is None:
+    """Return the number of months that the projection adds to the chart; 0 without one.
+
+    A rule that is already exceeded has no projection.
+    """
+    if exhaustion_date is None or exhaustion_date <= today:
         return 0
     months = _months_between(today, exhaustion_date)
     return 0 if months > _MAX_MONTHS_AHEAD else max(1, round(months + 0.5))
@@ -187,7 +191,7 @@ def _area(dots: Sequence[Position], baseline: float) -> str:
 
 
 def _month_dot(dot: Position, month: MonthlySpending) -> str:
-    title = f"{month.month:%B %Y}: {100 * (month.share or 0):.1f} %, {month.releases} releases"
+    title = f"{month.month:%B %Y}: {format_share(month.share or 0)}, {month.releases} releases"
     return (
         f'<circle class="dot" cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="3">'
         f"<title>{escape(title)}</title></circle>"
@@ -213,13 +217,6 @@ def _drawn(share: float | None) -> float:
     return 0.0 if share is None else 2.0 if isinf(share) else share
 
 
-def _percent(share: float | None) -> str:
-    """Return a share in words, for the label of a chart."""
-    if share is not None and isinf(share):
-        return "more than all"
-    return f"{100 * (share or 0):.0f} per cent"
-
-
 def _line_label(end: Position, text: str) -> str:
     """Return the name of a line, above its last point."""
     return (
@@ -231,11 +228,11 @@ def _line_label(end: Position, text: str) -> str:
 def _burndown_label(months: Sequence[MonthlySpending], burndown: Burndown) -> str:
     first, last, exhaustion_date = months[0], months[-1], burndown.exhaustion_date
     label = (
-        f"Used share of the budget: {_percent(first.share)} in {first.month:%B %Y}, "
-        f"{_percent(last.share)} in {last.month:%B %Y}."
+        f"Used share of the budget: {format_share(first.share)} in {first.month:%B %Y}, "
+        f"{format_share(last.share)} in {last.month:%B %Y}."
     )
     if burndown.has_stated_delta:
-        label += f" Stated δ: {_percent(last.delta_share)} of their part in {last.month:%B %Y}."
+        label += f" Stated δ: {format_share(last.delta_share)} of their part in {last.month:%B %Y}."
     if exhaustion_date is None:
         return label
     return f"{label} Estimated to be exhausted on {exhaustion_date.day} {exhaustion_date:%B %Y}."

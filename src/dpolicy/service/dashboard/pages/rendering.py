@@ -18,8 +18,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpolicy.privacy.number_text import format_down, format_up
-from dpolicy.releases.decision import Reason
+from dpolicy.privacy.number_text import DIGITS, format_down, format_share, format_up
+from dpolicy.releases.decision import DisplayedLoss, Reason
 from dpolicy.releases.stated_delta import delta_help, delta_numbers, reason_delta_text
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.dashboard.pages.charts import (
@@ -114,43 +114,37 @@ def _with_query(query: Mapping[str, str], **changes: str | int | None) -> str:
     return "?" + urlencode({key: value for key, value in merged.items() if value not in (None, "")})
 
 
-def format_percent(share: float | None) -> str:
-    """Format a share in per cent, with one decimal between 90 and 110 per cent."""
-    if share is None:
-        return "–"
-    if share == float("inf"):
-        return "∞"
-    return f"{100 * share:.1f} %" if 0.9 <= share < 1.1 else f"{100 * share:.0f} %"
-
-
 def format_amount(value: float | None) -> str:
-    """Format one number of a loss; None is infinite."""
-    if value is None:
-        return "∞"
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    """Format one number of a loss, rounded up; None is infinite."""
+    return "∞" if value is None else format_up(value)
 
 
-def format_remainder(value: float) -> str:
-    """Format what is left of a budget, rounded down to three digits."""
-    return format_down(value, 3) if value < 100 else format_down(value, 12)
+def format_remainder(value: float | None) -> str:
+    """Format what is left of a budget, rounded down; None is infinite."""
+    return "∞" if value is None else format_down(value, DIGITS)
 
 
-def format_amounts(displayed_loss: Mapping[str, Any] | str) -> str:
-    """Format a budget or a loss with the symbols of its notions, without δ."""
-    if isinstance(displayed_loss, str):
-        return displayed_loss
+def format_amounts(displayed_loss: DisplayedLoss) -> str:
+    """Format a loss with the symbols of its notions, without δ."""
     return ", ".join(
-        f"{NOTION_SYMBOLS.get(notion, notion)} {_format_value(value)}"
+        f"{NOTION_SYMBOLS.get(notion, notion)} {format_amount(value)}"
         for notion, value in displayed_loss.items()
         if notion != "delta"
     )
 
 
-def _format_value(value: Any) -> str:
-    """Format one number, or the numbers of a Rényi budget by order."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{order}: {number:g}" for order, number in value.items())
-    return format_amount(value)
+def format_limits(budget: Mapping[str, Any] | str) -> str:
+    """Format a budget with the symbol of its notion, rounded down and without δ."""
+    if isinstance(budget, str):
+        return budget
+    if "renyi" in budget:
+        orders = budget["renyi"].items()
+        return "renyi " + ", ".join(f"{order}: {format_down(limit)}" for order, limit in orders)
+    return ", ".join(
+        f"{NOTION_SYMBOLS.get(notion, notion)} {format_down(limit)}"
+        for notion, limit in budget.items()
+        if notion != "delta"
+    )
 
 
 def format_location(location: Mapping[str, str | int]) -> str:
@@ -205,9 +199,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        percent=format_percent,
+        percent=format_share,
         amount=format_amount,
         amounts=format_amounts,
+        limit=format_down,
+        limits=format_limits,
         remainder=format_remainder,
         stated_delta=format_up,
         location=format_location,

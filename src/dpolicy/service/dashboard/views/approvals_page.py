@@ -39,7 +39,7 @@ class PendingProposal:
         return {
             **_proposal_json(self.proposal),
             "because": self.because,
-            "current-decision": self.decision.as_json() if self.decision else None,
+            "current-decision": None if self.decision is None else self.decision.as_json(),
             "candidate": self.candidate.as_json() if self.candidate else None,
             "problem": self.problem,
         }

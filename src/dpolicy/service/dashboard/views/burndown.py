@@ -19,6 +19,7 @@ from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.regions import Point
 from dpolicy.service.dashboard.views.rule_status_row import (
     NOTION_SYMBOLS,
@@ -158,7 +159,7 @@ def _monthly_spending(
             next(iter(losses[index].values())),
             known_share(shares[index]),
             counts[index],
-            losses[index].get("delta") or 0.0,
+            stated_delta(losses[index]),
             known_share(delta_shares[index]),
         )
         for index, month in enumerate(months)

@@ -26,9 +26,10 @@ from dpolicy.errors import (
 )
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.releases.body import Body, to_plain_body
+from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.edits import with_more_noise, without_attribute
+from dpolicy.releases.python.python_values import to_plain_body
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_node
 from dpolicy.text.diagnostics import DiagnosticCollector
@@ -51,7 +52,7 @@ class ReleaseDryRun:
         """Return the JSON form."""
         return {
             "problems": list(self.problems),
-            "decision": self.decision.as_json() if self.decision else None,
+            "decision": None if self.decision is None else self.decision.as_json(),
         }
 
 

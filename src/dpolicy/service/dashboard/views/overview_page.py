@@ -24,6 +24,7 @@ from dpolicy.service.dashboard.views.burndown import Burndown, build_burndown
 from dpolicy.service.dashboard.views.rule_status_row import (
     RuleStatusRow,
     build_rule_status_row,
+    finite_share,
     used_shares,
 )
 from dpolicy.service.dashboard.views.rule_subjects import (
@@ -85,7 +86,7 @@ class RuleGroup:
         return {
             "name": self.name,
             "rules": self.rule_count,
-            "tightest": self.share,
+            "tightest": finite_share(self.share),
             "exceeded": self.exceeded_count,
         }
 
@@ -265,10 +266,10 @@ def _most_used_groups(
     groups = group_by_base[base_numbers]
     grouped = groups >= 0
     largest = np.full(len(group_names), -np.inf)
-    np.maximum.at(largest, groups[grouped], np.nan_to_num(shares, nan=-np.inf)[grouped])
+    np.maximum.at(largest, groups[grouped], np.where(np.isnan(shares), -np.inf, shares)[grouped])
     counts = np.bincount(groups[grouped], minlength=len(group_names))
     exceeded = np.bincount(groups[grouped & ~table.holds], minlength=len(group_names))
     for index in np.argsort(-largest, kind="stable")[:MAX_GROUPS_LISTED].tolist():
         if counts[index]:
-            share = float(largest[index]) if np.isfinite(largest[index]) else None
+            share = float(largest[index]) if largest[index] > -np.inf else None
             yield RuleGroup(group_names[index], int(counts[index]), share, int(exceeded[index]))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpolicy.errors import PolicyRejected
-from dpolicy.pdp.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.impact import PolicyImpact, replay_under_policy
+from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.impact import PolicyImpact, replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 from dpolicy.releases.redefinition import Redefinition

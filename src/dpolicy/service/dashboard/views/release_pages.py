@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dpolicy.decisions.offers import with_parameters
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, event_author, release_body_in
 from dpolicy.pdp.ledger_state import STATUSES, LedgerState, ReleaseEntry
@@ -80,7 +81,7 @@ class ReleasePage:
         return {
             **self.row.as_json(),
             "body": self.body,
-            "decision": self.decision.as_json() if self.decision else None,
+            "decision": None if self.decision is None else self.decision.as_json(),
             "because": self.because,
             "expires": self.expires,
         }
@@ -147,6 +148,8 @@ def build_release_page(
     decision = None
     if isinstance(event, ReleaseDecided):
         decision = Decision.from_json(json.loads(event.answer))
+        offers = (with_parameters(event.body, offer) for offer in decision.counter_offers)
+        decision = replace(decision, counter_offers=tuple(offers))
     return ReleasePage(
         _build_row(name, entry, event),
         json.loads(encode_canonical(release_body_in(read_event(entry.charge_record)))),

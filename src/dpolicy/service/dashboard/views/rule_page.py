@@ -15,6 +15,7 @@ from dpolicy.pdp.rule_status import RuleStatusTable, rule_status_table
 from dpolicy.predicates.expression import Always, Expression, UsesAny
 from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
 from dpolicy.rules.rule import TIMES, Rule, SettingAxis
@@ -258,7 +259,7 @@ def _top_spenders(
     for position in np.argsort(-sizes, kind="stable")[:MAX_SPENDERS_LISTED].tolist():
         group, row = groups[position]
         displayed = formatter(row)
-        cost, delta = next(iter(displayed.values())), displayed.get("delta") or 0.0
+        cost, delta = next(iter(displayed.values())), stated_delta(displayed)
         month = f"{date.fromordinal(group.month):%Y-%m}"
         for release in list(state.spending_releases(group))[:remaining]:
             yield TopSpender(release, group.by, month, cost, delta)

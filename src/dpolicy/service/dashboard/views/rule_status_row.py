@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpolicy.pdp.rule_status import RuleStatusTable
 from dpolicy.privacy.budget import budget_to_json
-from dpolicy.releases.decision import DisplayedLoss
+from dpolicy.releases.decision import DisplayedLoss, stated_delta
 from dpolicy.releases.stated_delta import spent_delta_text
 
 #: Symbol of each notion.
@@ -73,7 +73,7 @@ class RuleStatusRow:
     @property
     def delta_spent(self) -> float:
         """Return the sum of stated δ."""
-        return self.spent.get("delta") or 0.0
+        return stated_delta(self.spent)
 
     @property
     def delta_text(self) -> str | None:

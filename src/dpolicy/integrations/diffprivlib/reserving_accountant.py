@@ -3,11 +3,15 @@
 Functions and models of diffprivlib check a loss, read the data, draw the noise and only then spend
 the loss. Some return in between, depending on the data. The gate reserves at the check, so a denial
 comes before the data is read, and every run that started is charged. A `PrivacyLeakWarning` of
-diffprivlib becomes an error, because the cost of such a leak is unknown.
+diffprivlib becomes an error, because the cost of such a leak is unknown. A check by a function of
+diffprivlib that no gated call allows is refused.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import local
 from typing import NoReturn
 
@@ -20,11 +24,12 @@ from dpolicy.integrations.gate import Gate, GatedRun
 
 
 class _ThreadState(local):
-    """Loss that one thread has reserved and not yet spent."""
+    """Loss that one thread has reserved and not yet spent, and whether it is in a gated call."""
 
     run: GatedRun | None = None
     requested_loss: tuple[float, float] | None = None
     spending = False
+    in_call = False
 
 
 class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
@@ -44,10 +49,29 @@ class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
         self._thread_state = _ThreadState()
         super().__init__()
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether this thread is inside a call that the gate has checked."""
+        return self._thread_state.in_call
+
+    @contextmanager
+    def allow_call(self) -> Iterator[None]:
+        """Internal: let diffprivlib reserve losses inside the block, for a checked call."""
+        before, self._thread_state.in_call = self._thread_state.in_call, True
+        try:
+            yield
+        finally:
+            self._thread_state.in_call = before
+
     def check(self, epsilon: float, delta: float) -> bool:
         """Commit the previous reservation of this thread, then reserve a loss or raise `Denied`."""
         if self._thread_state.spending:  # `spend` calls `check`; the loss is already reserved.
             return True
+        if not self._thread_state.in_call and _is_library_code(sys._getframe(1).f_globals):
+            raise OperationRejected(
+                "this function of diffprivlib is not checked by the gate; help: call it as "
+                "`diffprivlib.tools.…` or `diffprivlib.models.…`, after importing the gate"
+            )
         super().check(epsilon, delta)
         self._commit_run()
         mechanism = epsilon_delta_mechanism(epsilon, delta)
@@ -90,6 +114,11 @@ class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
         run, self._thread_state.run = self._thread_state.run, None
         if run is not None:
             run.commit()
+
+
+def _is_library_code(module: dict[str, object]) -> bool:
+    """Return whether code with these globals is part of diffprivlib."""
+    return str(module.get("__name__", "")).partition(".")[0] == "diffprivlib"
 
 
 def _raise_warning(self: PrivacyLeakWarning, *arguments: object) -> None:

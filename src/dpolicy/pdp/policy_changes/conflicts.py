@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpolicy.pdp.ledger_state import LedgerState
-from dpolicy.pdp.redefinitions import find_redefinitions
+from dpolicy.pdp.policy_changes.redefinitions import find_redefinitions
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.cost_report import round_up_to_printed_float

@@ -31,7 +31,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.pdp.charge_groups import NO_MEANING, PENDING_MEANINGS
 from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
-from dpolicy.pdp.recorded_policy import NEWEST_DEFAULTS
+from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.meaning import meaning_from_text, meaning_to_text

@@ -1,0 +1,1 @@
+"""Policies of a ledger: their records, conflicts with recorded releases, and impact."""

@@ -1,0 +1,83 @@
+"""Text of a denial for the user of a library: rules, numbers, and what the library can take.
+
+A gate states a mechanism in the parameters of the library: ρ or ε for OpenDP, ε for diffprivlib, a
+noise multiplier for Opacus. An offer changes these parameters, so its values can be passed to the
+library as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.releases.body import Body
+from dpolicy.releases.decision import Decision, Reason
+from dpolicy.releases.edits import mechanism_names
+
+#: Largest number of exceeded rules that a message describes.
+MAX_RULES = 3
+
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
+
+
+def describe_denial(decision: Decision, body: Body) -> str:
+    """Return why a release is denied and which change of its parameters would be allowed."""
+    exceeded = [reason for reason in decision.reasons if not reason.holds]
+    parts = [f"exceeded: {_describe_reason(reason)}" for reason in exceeded[:MAX_RULES]]
+    if len(exceeded) > MAX_RULES:
+        parts.append(f"and {len(exceeded) - MAX_RULES} more rules")
+    parts += [f"no cumulative rule covers `{name}`" for name in decision.uncovered]
+    parts += decision.predicate_errors
+    offers = [offer for offer in decision.counter_offers if "mechanisms" in offer]
+    if offers:
+        parts.append(f"would be allowed with {describe_changes(offers[0]['mechanisms'], body)}")
+    return "; ".join(parts)
+
+
+def _describe_reason(reason: Reason) -> str:
+    """Return rule, unit, place, and the loss before and after the release."""
+    place = "".join(f", {name} {value}" for name, value in reason.location.items())
+    losses = ", ".join(_describe_losses(reason))
+    cause = f" ({reason.cause})" if reason.cause else ""
+    return f"{reason.rule} (unit {reason.unit}{place}) {losses}{cause}"
+
+
+def _describe_losses(reason: Reason) -> Iterator[str]:
+    budget = reason.budget if isinstance(reason.budget, Mapping) else {}
+    limits = {f"renyi {order}": value for order, value in budget.get("renyi", {}).items()}
+    for notion, after in reason.after.items():
+        before = reason.spent.get(notion)
+        change = f"{_amount_text(before)} → {_amount_text(after)}"
+        limit = {**budget, **limits}.get(notion)
+        of = "" if limit is None else f" of {format_down(limit)}"
+        yield f"{_SYMBOLS.get(notion, notion)} {change}{of}"
+
+
+def _amount_text(amount: float | None) -> str:
+    return "∞" if amount is None else format_up(amount)
+
+
+def describe_changes(changes: Mapping[str, Mapping[str, Any]], body: Body) -> str:
+    """Return changed parameters, with the values of `body` before; one mechanism needs no name."""
+    stated = {
+        name: fields["mechanism"]
+        for name, fields in zip(mechanism_names(body), body["mechanisms"], strict=True)
+    }
+    is_single = len(stated) == 1 and "name" not in body["mechanisms"][0]
+    return "; ".join(
+        ("" if is_single else f"{name}: ")
+        + ", ".join(_describe_change(stated.get(name, {}), key, new) for key, new in values.items())
+        for name, values in changes.items()
+    )
+
+
+def _describe_change(before: Mapping[str, Any], key: str, new: Any) -> str:
+    if key not in before:
+        return f"{key} {_number_text(new)}"
+    return f"{key} {_number_text(before[key])} → {_number_text(new)}"
+
+
+def _number_text(value: Any) -> str:
+    """Return a parameter as its author would write it."""
+    return str(int(value)) if value == int(value) else str(float(value))

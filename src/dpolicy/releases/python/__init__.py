@@ -1,0 +1,1 @@
+"""Releases and budgets in Python programs: values, builders and tables."""

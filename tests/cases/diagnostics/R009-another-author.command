@@ -1,0 +1,1 @@
+dpolicy submit release.yaml --by ben --ledger ledger.db

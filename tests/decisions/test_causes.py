@@ -1,0 +1,120 @@
+"""Causes of denials, offers about a stated δ, and the text that a gate prints."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.pdp.builders import GLOBAL, HEAD, body, noise, started
+
+from dpolicy.errors import Denied
+from dpolicy.integrations.gate import Gate
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.releases.decision import Decision
+
+CHANGE = HEAD.replace("user: {}", "user: {relation: change}")
+RHO = "  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 0.1}}\n"
+EPSILON = "  - {name: all, kind: custom, when: always, unit: user, budget: {epsilon: 6}}\n"
+MONTH = {"from": "2026-01-01", "to": "2026-01-31"}
+
+
+def one(parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return body("r", {"mechanism": parameters, "unit": "user", **more})
+
+
+def cause(decision: Decision) -> str:
+    assert not decision.allowed
+    (reason,) = decision.reasons
+    return reason.cause.partition(":")[0]
+
+
+def test_a_relation_that_doubles_the_loss_is_the_cause() -> None:
+    point = started(RHO, head=CHANGE)
+    request = one(noise(rho="0.05"), relation="add-remove")
+    decision = point.check(request)
+    assert cause(decision) == "relation"
+    assert "stated under change it would fit" in decision.reasons[0].cause
+    assert point.check(one(noise(rho="0.05"))).allowed
+
+
+def test_a_relation_is_no_cause_if_the_release_does_not_fit_without_it() -> None:
+    request = one(noise(rho="0.5"), relation="add-remove")
+    assert cause(started(RHO, head=CHANGE).check(request)) == ""
+
+
+def test_group_size_is_the_cause() -> None:
+    request = one(noise(rho="0.05"), time=MONTH) | {}
+    request["mechanisms"][0]["unit"] = "user-day"
+    decision = started(RHO).check(request)
+    assert cause(decision) == "group size"
+    assert "stated for `user-day` and charged to `user`" in decision.reasons[0].cause
+
+
+def test_the_filter_is_the_cause_only_where_one_order_is_enough() -> None:
+    point = started(GLOBAL)
+    assert cause(point.check(one(noise(kind="gaussian", sigma="2.8")))) == "filter"
+    assert cause(point.check(one(noise(kind="gaussian", sigma="1")))) == ""
+
+
+def test_causes_are_not_recorded() -> None:
+    point = started(GLOBAL)
+    request = one(noise(kind="gaussian", sigma="2.8"))
+    assert point.submit(request).reasons[0].cause
+    assert "cause" not in point.event(2).answer  # type: ignore[union-attr]
+    assert point.submit(request).reasons[0].cause
+
+
+# A stated δ
+
+
+def test_the_largest_delta_that_fits_is_offered() -> None:
+    point = started(EPSILON)
+    decision = point.submit(one(noise(epsilon="0.1", delta="5e-8")))
+    assert cause(decision) == "δ"
+    (offer,) = decision.counter_offers
+    assert offer["change"] == "state a smaller delta"
+    delta = Fraction(str(offer["mechanisms"]["mechanism 1"]["delta"]))
+    more = one(noise(epsilon="0.1", delta=delta * Fraction(102, 100)))
+    assert not point.check({**more, "release": "more"}).allowed
+    assert point.submit_offer(one(noise(epsilon="0.1", delta="5e-8")), 1).decision.allowed
+
+
+def test_a_budget_without_delta_asks_for_another_statement() -> None:
+    point = started(RHO)
+    request = one(noise(epsilon="0.1", delta="5e-8"))
+    (offer,) = point.check(request).counter_offers
+    assert offer == {"change": "state rho or a pure epsilon instead of a delta"}
+    with pytest.raises(Exception, match="needs your own change"):
+        point.submit_offer(request, 1)
+
+
+def test_no_delta_is_offered_if_the_loss_is_exceeded_too() -> None:
+    decision = started(EPSILON).check(one(noise(epsilon="9", delta="5e-8")))
+    assert all("delta" not in offer["change"] for offer in decision.counter_offers)
+
+
+# The text of a gate
+
+
+def denial(point: DecisionPoint, parameters: dict[str, Any], **fields: Any) -> str:
+    gate = Gate(point, unit="user", **fields)
+    with pytest.raises(Denied) as error:
+        gate.reserve("q", gate.mechanism_fields(parameters), release="q")
+    return str(error.value)
+
+
+def test_a_denied_gate_names_rule_numbers_cause_and_the_offer_in_rho() -> None:
+    point = started(RHO, head=CHANGE)
+    text = denial(point, {"kind": "declared", "rho": 0.05}, relation="add-remove")
+    assert text.startswith("`q` is denied; exceeded: all (unit user) ρ 0 → 0.2 of 0.1 (relation: ")
+    assert text.endswith("would be allowed with rho 0.05 → 0.024796")
+
+
+def test_the_offer_of_a_gate_is_allowed_by_the_library_parameter() -> None:
+    point = started(GLOBAL)
+    text = denial(point, {"kind": "declared", "epsilon": 2.5})
+    offered = text.rpartition(" → ")[2]
+    assert text.endswith(f"would be allowed with epsilon 2.5 → {offered}")
+    assert point.check(one(noise(epsilon=offered))).allowed
+    assert not point.check(one(noise(epsilon=Fraction(offered) * Fraction(102, 100)))).allowed
