@@ -480,7 +480,8 @@ def dpolicy(
 
     run("apply policy.yaml --ledger a.db")
     for number, fields in enumerate(("rho: 0.001", "epsilon: 0.1"), 1):
-        text = f"release: r{number}\nmechanisms: [{{mechanism: {{kind: declared, {fields}}}, unit: user}}]\n"
+        mechanism = f"{{mechanism: {{kind: declared, {fields}}}, unit: user}}"
+        text = f"release: r{number}\nmechanisms: [{mechanism}]\n"
         Path(f"r{number}.yaml").write_text(text, "utf-8")
         run(f"submit r{number}.yaml --ledger a.db")
     return run

@@ -65,8 +65,7 @@ def known_labels(definitions: Body, recorded: Body) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, definition in definitions.items():
         value = recorded.get(name)
-        if definition.get("many") and name in recorded:
-            known[name] = tuple(sorted(value or ()))
-        elif value is not None and value in definition["values"]:
-            known[name] = value
+        values = value if isinstance(value, list | tuple) else [value]
+        if value and set(values) <= set(definition["values"]):
+            known[name] = tuple(sorted(values)) if definition.get("many") else value
     return known
