@@ -245,10 +245,10 @@ def an_unstable_partition_splits(patch: pytest.MonkeyPatch) -> None:
 def an_overlap_is_charged_twice(patch: pytest.MonkeyPatch) -> None:
     real = Model.charged_mechanisms
 
-    def wrong(self: Model, body: naive.Body) -> list[PlacedMechanism]:
+    def wrong(self: Model, past: PastRelease) -> list[PlacedMechanism]:
         return [
             replace(m, boxes=boxes)
-            for m in real(self, body)
+            for m in real(self, past)
             for boxes in ([(box,) for box in m.boxes] if m.boxes else [()])
         ]
 

@@ -562,7 +562,7 @@ def compile_with(**sections: Any) -> CompiledPolicy:
 
 def make_release(name: str, *mechanisms: dict[str, Any], **fields: Any) -> Any:
     noise = {"kind": "gaussian", "sigma": 20}
-    bodies = [{"mechanism": noise, **mechanism} for mechanism in mechanisms]
+    bodies = [{"mechanism": noise, "unit": "user", **mechanism} for mechanism in mechanisms]
     return parse_request({"release": name, "mechanisms": bodies, **fields})
 
 

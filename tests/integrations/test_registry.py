@@ -19,7 +19,7 @@ from jsonschema import Draft7Validator
 from dpolicy.balances.enforced_policy import enforce
 from dpolicy.cli.main import exit_code
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
-from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.decisions.resolution import complete_or_none, resolve_or_reject
 from dpolicy.integrations.registry import (
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
@@ -79,7 +79,9 @@ POLICIES = (compile_with("add-remove"), compile_with("change"))
 
 
 def export_entry(release: Release, policy: CompiledPolicy) -> tuple[dict[str, Any], str]:
-    entry = registry_entry(release, policy, "2026-10-28", "allowed", CURATOR)
+    meaning = complete_or_none(release, policy)
+    assert meaning is not None
+    entry = registry_entry(release, meaning, policy, "2026-10-28", "allowed", CURATOR)
     return entry, entry_text(entry)
 
 
@@ -125,9 +127,8 @@ kinds = st.one_of(
     ),
 )
 mechanisms = st.fixed_dictionaries(
-    {"mechanism": kinds},
+    {"mechanism": kinds, "unit": st.sampled_from(["user", "user", "user-month", "user-day"])},
     optional={
-        "unit": st.sampled_from(["user", "user-month", "user-day"]),
         "attributes": st.sampled_from([["zip"], ["diagnosis", "zip"]]),
         "labels": st.sampled_from([{"stage": "final"}, {"stage": "tuning"}]),
         "time": st.sampled_from([{"from": "2026-01-01", "to": "2026-02-10"}]),
@@ -165,7 +166,7 @@ def test_an_exported_entry_satisfies_the_schema(release: Release, number: int) -
 
 def test_the_schema_can_fail() -> None:
     entry, _ = export_entry(
-        make_release({"mechanism": {"kind": "declared", "rho": 1}}), POLICIES[0]
+        make_release({"mechanism": {"kind": "declared", "rho": 1}, "unit": "user"}), POLICIES[0]
     )
     entry["deployment"]["basic"]["publication_date"] = "28/10/2026"
     entry["deployment"]["privacy_loss"]["privacy_parameters"]["mu"] = 1
@@ -202,8 +203,8 @@ def test_an_import_charges_every_rule_at_least_what_the_release_did(
 
 
 def test_the_comparison_of_charges_can_fail() -> None:
-    more = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.2")}})
-    less = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.1")}})
+    more = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.2")}, "unit": "user"})
+    less = make_release({"mechanism": {"kind": "declared", "rho": Fraction("0.1")}, "unit": "user"})
     labelled = make_release({**less.body["mechanisms"][0], "attributes": ["zip"]})
     elsewhere = make_release({**less.body["mechanisms"][0], "where": [{"country": ["CH"]}]})
     assert charges_at_least(more, less, POLICIES[0]) and not charges_at_least(
@@ -393,7 +394,9 @@ def entry_with_release(text: str, **parameters: Any) -> dict[str, Any]:
     return entry
 
 
-VALID_RELEASE = '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1}}],"release":"r1"}'
+VALID_RELEASE = (
+    '{"mechanisms":[{"mechanism":{"kind":"declared","rho":0.1},"unit":"user"}],"release":"r1"}'
+)
 
 
 @pytest.mark.parametrize(
@@ -456,8 +459,13 @@ def test_an_embedded_release_was_published_once() -> None:
 
 
 def test_a_release_of_an_unknown_unit_is_an_entry_of_tier_1() -> None:
+    """The policy no longer has the unit for which the recorded release was stated."""
     release = make_release({"mechanism": {"kind": "declared", "rho": 1}, "unit": "household"})
-    entry, text = export_entry(release, POLICIES[0])
+    household = POLICY.replace("RELATION", "add-remove").replace("user:", "household: {}, user:", 1)
+    meaning = complete_or_none(release, compile_policy([Source("policy.yaml", household)]))
+    assert meaning is not None
+    entry = registry_entry(release, meaning, POLICIES[0], "2026-10-28", "allowed", CURATOR)
+    text = entry_text(entry)
     assert entry["deployment"]["administrative"]["tier"] == 1
     assert "privacy_loss" not in entry["deployment"]
     assert not list(VALIDATOR.iter_errors(yaml.safe_load(text)))
@@ -481,7 +489,8 @@ def dpolicy(
 
     run("apply policy.yaml --ledger a.db")
     for number, fields in enumerate(("rho: 0.001", "epsilon: 0.1"), 1):
-        text = f"release: r{number}\nmechanisms: [{{mechanism: {{kind: declared, {fields}}}}}]\n"
+        mechanism = f"{{mechanism: {{kind: declared, {fields}}}, unit: user}}"
+        text = f"release: r{number}\nmechanisms: [{mechanism}]\n"
         Path(f"r{number}.yaml").write_text(text, "utf-8")
         run(f"submit r{number}.yaml --ledger a.db")
     return run
@@ -513,7 +522,7 @@ def test_one_release_is_exported(dpolicy: Any) -> None:
 
 
 def test_a_denied_release_is_not_exported(dpolicy: Any) -> None:
-    text = "release: big\nmechanisms: [{mechanism: {kind: declared, epsilon: 9}}]\n"
+    text = "release: big\nmechanisms: [{mechanism: {kind: declared, epsilon: 9}, unit: user}]\n"
     Path("big.yaml").write_text(text, "utf-8")
     dpolicy("submit big.yaml --ledger a.db", 2)
     assert "was denied" in dpolicy("export --ledger a.db --to registry --release big", 64)[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -20,13 +20,14 @@ from dpolicy.ledger.canonical import (
     encode_canonical,
 )
 from dpolicy.ledger.chain import Record, check_chain
-from dpolicy.ledger.event_schema import EVENT_FIELDS
+from dpolicy.ledger.event_schema import ADDED_FIELDS, EVENT_FIELDS
 from dpolicy.ledger.events import (
     KINDS,
     Event,
     PolicyApplied,
     PolicyProposed,
     ProposalAnswered,
+    RelabellingProposed,
     ReleaseCommitted,
     ReleaseDecided,
     ReleaseExpired,
@@ -46,12 +47,20 @@ from dpolicy.ledger.events import (
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
+from dpolicy.releases.meaning import (
+    MechanismMeaning,
+    RecordedPartition,
+    ReleaseMeaning,
+    meaning_to_text,
+)
 from dpolicy.releases.release_format import RELEASE
 from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.text.decimals import format_decimal
 from dpolicy.text.shapes import NameShape, RecordShape
+from dpolicy.text.value_checks import ValueCheck
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "events.json"
+GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 AT = datetime(2026, 10, 28, 12, tzinfo=UTC).isoformat(timespec="seconds")
 
 #: Decimals of any size.
@@ -82,7 +91,8 @@ BODY: dict[str, Any] = {
         {"mechanism": {"kind": "declared", "epsilon": Fraction("0.5"), "delta": Fraction("1e-9")}},
     ],
 }
-EVENTS: dict[str, Event] = {
+#: Events of the formats 1 and 2.
+OLD_EVENTS: dict[str, Event] = {
     "policy-applied": PolicyApplied(
         AT, "officer", "first", "sha256:00", (("p.yaml", "dpolicy: 1\n"),), ("global × any",)
     ),
@@ -101,6 +111,40 @@ EVENTS: dict[str, Event] = {
     ),
     "proposal-answered": ProposalAnswered(AT, "ben", "agreed", 7, True),
 }
+MEANING = meaning_to_text(
+    ReleaseMeaning(
+        {"user": PrivacyUnit("user", "user")},
+        {
+            "age": RecordedPartition(False, True, ("user",)),
+            "country": RecordedPartition(True, True, ("user",)),
+        },
+        (
+            MechanismMeaning(
+                "user",
+                NeighbouringRelation.ADD_REMOVE,
+                ("views",),
+                {"purpose": ("product", "research"), "stage": "final"},
+            ),
+            MechanismMeaning(
+                "user",
+                NeighbouringRelation.ADD_REMOVE,
+                (),
+                {"purpose": None, "stage": "final"},
+            ),
+        ),
+    )
+)
+ADDED_VALUES: dict[str, Any] = {"meaning": MEANING, "defaults": 1}
+#: Events of format 3.
+NEW_EVENTS: dict[str, Event] = {
+    **{
+        name: replace(OLD_EVENTS[name], **{field: ADDED_VALUES[field]})
+        for name, (field, _) in ADDED_FIELDS.items()
+    },
+    "relabelling-proposed": RelabellingProposed(AT, "ana", "a wrong label", "views-1", BODY),
+}
+#: An event of each kind in its newest format.
+EVENTS: dict[str, Event] = OLD_EVENTS | NEW_EVENTS
 
 
 @given(VALUES)
@@ -133,25 +177,32 @@ def test_the_fast_encoder_agrees_with_the_reference(value: object) -> None:
     assert encode_canonical(value).decode("utf-8") == canonical_text(value)
 
 
-@given(JSON, TEXT, st.booleans())
-def test_mechanism_bytes_are_exact(value: object, by: str, imported: bool) -> None:
+@given(JSON, TEXT, st.booleans(), st.booleans())
+def test_mechanism_bytes_are_exact(
+    value: object, by: str, imported: bool, has_meaning: bool
+) -> None:
     """The other fields of the event may hold any text."""
     body = {"release": by, "by": by, "mechanisms": [value], "utility": Fraction(1, 2)}
+    body_text = encode_canonical(body).decode("utf-8")
+    meaning = body_text if has_meaning else None
     event = (
-        ReleaseImported(by, by, by, by, body)
+        ReleaseImported(by, by, by, by, body, meaning)
         if imported
-        else ReleaseDecided(
-            by, by, by, body, True, False, None, encode_canonical(body).decode("utf-8")
-        )
+        else ReleaseDecided(by, by, by, body, True, False, None, body_text, meaning)
     )
     assert mechanism_bytes(to_bytes(event)) == encode_canonical([value])
+
+
+def _added_checks(name: str) -> list[tuple[str, ValueCheck]]:
+    """Return the field that format 3 added to a kind of event, with its check."""
+    return [ADDED_FIELDS[name]] if name in ADDED_FIELDS else []
 
 
 def test_the_schema_keeps_the_invariant_of_mechanism_bytes() -> None:
     """No event field but the body holds a map, and `release` follows `mechanisms` in the body."""
     maps: list[Any] = [{}, [{}], [["name", {}]], BODY]
     for name, checks in EVENT_FIELDS.items():
-        for field, is_valid in checks.items():
+        for field, is_valid in [*checks.items(), *_added_checks(name)]:
             assert field == "body" or not any(map(is_valid, maps)), (name, field)
     assert isinstance(RELEASE, RecordShape)
     assert sorted(RELEASE.fields) == ["by", "mechanisms", "release", "utility"]
@@ -191,7 +242,8 @@ def test_there_is_an_event_of_each_kind() -> None:
 def test_the_schema_names_the_fields_of_every_event() -> None:
     assert EVENT_FIELDS.keys() == KINDS.keys()
     for name, kind in KINDS.items():
-        assert list(EVENT_FIELDS[name]) == [f.name for f in fields(kind)], name
+        added = [field for field, _ in _added_checks(name)]
+        assert [*EVENT_FIELDS[name], *added] == [f.name for f in fields(kind)], name
 
 
 def test_the_author_of_an_event() -> None:
@@ -200,12 +252,27 @@ def test_the_author_of_an_event() -> None:
         assert event_author(event) == getattr(event, "by", "")
 
 
-def test_golden_bytes_are_written_and_read_today() -> None:
-    golden: dict[str, str] = json.loads(GOLDEN.read_text("utf-8"))
-    assert golden.keys() == EVENTS.keys()
+@pytest.mark.parametrize(
+    ("file", "events"), [("events.json", OLD_EVENTS), ("events-3.json", NEW_EVENTS)]
+)
+def test_golden_bytes_are_written_and_read_today(file: str, events: dict[str, Event]) -> None:
+    golden: dict[str, str] = json.loads((GOLDEN / file).read_text("utf-8"))
+    assert golden.keys() == events.keys()
     for name, text in golden.items():
-        assert to_bytes(EVENTS[name]) == text.encode("utf-8"), name
-        assert from_bytes(text.encode("utf-8")) == EVENTS[name], name
+        assert to_bytes(events[name]) == text.encode("utf-8"), name
+        assert from_bytes(text.encode("utf-8")) == events[name], name
+
+
+@pytest.mark.parametrize("name", ADDED_FIELDS)
+def test_an_added_field_makes_the_format_3(name: str) -> None:
+    """A record has the added field if and only if its format is 3."""
+    field, _ = ADDED_FIELDS[name]
+    old, new = (decode_canonical(to_bytes(events[name])) for events in (OLD_EVENTS, NEW_EVENTS))
+    assert (old["format"] < 3, field in old) == (True, False)
+    assert (new["format"], field in new) == (3, True)
+    for record in ({**old, "format": 3}, {**new, "format": old["format"]}):
+        with pytest.raises(LedgerDamaged):
+            from_bytes(encode_canonical(record))
 
 
 @given(TEXT, TEXT, st.booleans(), st.none() | TEXT, st.dictionaries(TEXT, VALUES))

@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.pdp.strategies import (
     BODIES,
     COMMITS,
+    CORRECTIONS,
     EDITS,
     lessened,
     moved_to,
@@ -45,6 +46,7 @@ from dpolicy.pdp.commands import RESERVATION_LIFETIME
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -193,23 +195,31 @@ class Agreement(RuleBasedStateMachine):
         with self._same_refusal(by_model):
             self.points[at].import_past(body)
 
-    @rule(at=WHICH, number=NUMBERS, labels=words(), same=st.booleans())
-    def relabel(self, at: int, number: int, labels: dict[str, Any], same: bool) -> None:
+    @rule(
+        at=WHICH,
+        number=NUMBERS,
+        labels=words(),
+        how=st.sampled_from(CORRECTIONS),
+        second=st.booleans(),
+    )
+    def relabel(self, at: int, number: int, labels: dict[str, Any], how: str, second: bool) -> None:
         past = self._pick(number)
         if past is None:
             return
         body = deepcopy(dict(past.charged))
-        body["mechanisms"] = [{**m, **labels} for m in body["mechanisms"]]
-        if not same:
-            body["mechanisms"][0]["mechanism"] = lessened(body["mechanisms"][0]["mechanism"], 2)
+        body["mechanisms"] = [_corrected(m, labels, how) for m in body["mechanisms"]]
         self.model.expire(self.now)
 
         def by_model() -> None:
             self.model.verdict(body)
-            self.model.relabel(body)
+            self.model.relabel(body, has_approval=second)
 
         with self._same_refusal(by_model):
-            self.points[at].relabel(body, because="it was labelled wrongly")
+            if second:
+                proposal = self.points[at].propose_relabelling(body, "a wrong label", "ana")
+                self.points[at].approve(proposal.number, by="ben")
+            else:
+                self.points[at].relabel(body, because="it was labelled wrongly")
 
     @rule(
         at=WHICH,
@@ -357,32 +367,47 @@ class Agreement(RuleBasedStateMachine):
             real = real * real if key == "mu" else real
             assert -1e-13 <= real - float(exact) <= 1e-9, (it.name, key, real, float(exact))
         delta = float(sum((d for _, d in costs), Fraction(0)))
-        if "epsilon" in displayed:  # a δ of 1 or more gives no protection and is not displayed
-            visible = delta if delta < 1 else 0.0
-            assert isclose(displayed.get("delta", 0.0), visible, rel_tol=1e-6, abs_tol=1e-30)
+        if "epsilon" in displayed:  # a δ of 1 or more gives no protection
+            visible = min(delta, 1.0)
+            assert isclose(displayed["delta"], visible, rel_tol=1e-6, abs_tol=1e-30), displayed
 
-    def _compare_conflicts(self, statuses: Iterable[object], policy: dict[str, Any]) -> set[str]:
-        balances = [b for b in statuses if isinstance(b, RuleStatus)]
+    def _compare_conflicts(self, found: Iterable[object], policy: dict[str, Any]) -> set[str]:
+        conflicts = list(found)
+        balances = [c for c in conflicts if isinstance(c, RuleStatus)]
         named = {(b.rule.name, b.rule.unit, False) for b in balances}
         kept = witnesses(compiled(json.dumps(policy)))
         self._same_rules(named, map(identity, self.model.conflicts(policy)), kept)
+        redefined = {c.name for c in conflicts if isinstance(c, Redefinition)}
+        assert redefined == self.model.redefinitions(policy)
         before, self.model = self.model, replace(self.model, policy=policy)
         for balance in balances:
             self._same_balance(balance)
         self.model = before
-        return {name for name, _, _ in named}
+        return redefined | {name for name, _, _ in named}
 
     def _apply(self, at: int, new: dict[str, Any], made: CompiledPolicy, accept: bool) -> None:
         self.model.expire(self.now)
-        names = {r.name for r in self.model.conflicts(new)} if accept else set()
+        names = {r.name for r in self.model.conflicts(new)} | self.model.redefinitions(new)
         try:
-            self.points[at].apply(made, accept=sorted(names))
+            self.points[at].apply(made, accept=sorted(names) if accept else ())
         except PolicyConflicts as error:
             assert not accept
             assert self._compare_conflicts(error.conflicts, new)
         else:
-            assert accept or not self.model.conflicts(new)
+            assert accept or not names
             self.model.policy = new
+
+
+def _corrected(fields: dict[str, Any], words: dict[str, Any], how: str) -> dict[str, Any]:
+    """Return a mechanism with other labels, more attributes, a unit or (forbidden) other noise."""
+    match how:
+        case "more":
+            return {**fields, "attributes": sorted({*fields["attributes"], *words["attributes"]})}
+        case "unit":
+            return {"unit": "user-month", **fields}
+        case "noise":
+            return {**fields, **words, "mechanism": lessened(fields["mechanism"], 2)}
+    return {**fields, **words}
 
 
 class _Refusal:

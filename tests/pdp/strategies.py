@@ -17,9 +17,10 @@ UNITS: dict[str, Any] = {
     "user-week": {"period": "week"},
     "user-3-days": {"period": "sliding 3 days"},
 }
-#: Units of a policy; weeks and windows cross months.
+#: Units of a policy; weeks and windows cross months. A release may leave out a single unit.
 FEW: tuple[tuple[str, ...], ...] = (
     ("user", "user-month"),
+    ("user",),
     ("user", "user-month", "user-day"),
     ("user", "user-week", "user-month"),
     ("user", "user-3-days"),
@@ -63,6 +64,7 @@ MEETING: tuple[Time | None, ...] = (
 )
 COUNTRIES = ("AT", "CH", "DE")
 COMMITS = ("whole", "less", "more", "dropped", "narrower", "elsewhere")
+CORRECTIONS = ("other", "more", "more", "unit", "noise")
 EDITS = ("other", "tighter", "looser", "unit", "unstable")
 
 
@@ -226,14 +228,14 @@ def mechanisms(draw: st.DrawFn) -> dict[str, Any]:
     """One mechanism of a release, as plain values."""
     noise = draw(NOISE)
     stated: dict[str, Any] = {}
-    if rarely(draw, 5):
-        stated["unit"] = draw(st.sampled_from(("user", "user-month", "user-day")))
+    if not rarely(draw, 5):
+        stated["unit"] = draw(st.sampled_from(("user", "user", "user", "user-month", "user-day")))
     if draw(st.booleans()):
         stated["additive"] = True
     stated |= draw(where_and_when(few_days=stated.get("unit") == "user-month"))
     if rarely(draw, 10):  # a stated curve is known for groups of one only
         noise = {"kind": "declared", "renyi": {"2": Fraction(1, 10), "8": Fraction(3, 10)}}
-        stated = {"additive": True}
+        stated = {"additive": True, "unit": "user"}
     return {"mechanism": noise, **stated, **draw(words())}
 
 

@@ -74,7 +74,9 @@ def problems(*events: Event) -> list[str]:
 
 def test_records_of_the_decision_point_have_no_findings() -> None:
     point, store, clock = history()
-    point.relabel(pure("a", "1", "views"), because="no zip codes")
+    point.relabel(pure("a", "1", "views", "zip"), because="views too")
+    fewer = point.propose_relabelling(pure("a", "1", "views"), because="no zip codes", by="ana")
+    point.approve(fewer.number, by="ben")
     point.commit("held", pure("held", "0.25", "zip"))
     for number in range(3):
         point.reserve(pure(f"late-{number}", "0.1"))
@@ -87,7 +89,7 @@ def test_records_of_the_decision_point_have_no_findings() -> None:
 
 
 WRONG: list[tuple[Event, str]] = [
-    (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "0.001", "zip")), "other mechanisms"),
+    (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "0.001", "zip")), "must keep the mechanisms"),
     (ReleaseRelabelled(NOW, "", "x", "a", pure("b", "1", "zip")), "the body of `a` has the id `b`"),
     (ReleaseRelabelled(NOW, "", " ", "a", pure("a", "1", "views")), "`a` has no `because`"),
     (ReleaseRelabelled(NOW, "", "x", "a", pure("a", "1", "zap")), "no attribute `zap`"),

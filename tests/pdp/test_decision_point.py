@@ -80,7 +80,7 @@ def test_a_voided_id_cannot_be_submitted_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"additive": True}, {"unit": "user"}, {"time": {"from": "2026-01-01"}}]
+    "change", [{"additive": True}, {"where": {"country": "CH"}}, {"time": {"from": "2026-01-01"}}]
 )
 def test_relabelling_keeps_all_fields_that_determine_the_loss(change: dict[str, Any]) -> None:
     made, _ = point(ALL)

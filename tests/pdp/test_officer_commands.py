@@ -81,7 +81,11 @@ def test_relabelling_moves_a_charge_and_keeps_the_mechanisms() -> None:
         point.relabel(pure("a", "0.5", "views"), because="cheaper")
     with pytest.raises(OperationRejected, match="no release"):
         point.relabel(pure("b", "1"), because="?")
-    point.relabel(pure("a", "1", "views"), because="it never read zip")
+    corrected = pure("a", "1", "views")
+    with pytest.raises(OperationRejected, match="second person"):
+        point.relabel(corrected, because="it never read zip")
+    number = point.propose_relabelling(corrected, because="it never read zip", by="ana").number
+    point.approve(number, by="ben")
     assert {b.rule.name: b.spent["epsilon"] for b in point.budgets()} == {"global": 1, "zips": 0}
     assert point.submit(pure("a", "1", "zip")).replayed
 

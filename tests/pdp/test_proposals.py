@@ -304,7 +304,7 @@ def golden() -> tuple[list[Record], dict[str, object]]:
     return records, document
 
 
-def test_a_ledger_of_format_1_continues_in_format_2(tmp_path: Path) -> None:
+def test_a_ledger_of_format_1_continues_in_formats_2_and_3(tmp_path: Path) -> None:
     records, document = golden()
     store = open_store(str(tmp_path / "ledger.db"))
     with store.open_for_writing() as log:
@@ -317,7 +317,7 @@ def test_a_ledger_of_format_1_continues_in_format_2(tmp_path: Path) -> None:
     decision = point.approve(proposed(point, "new", "0.125").number, "ben")
     assert isinstance(decision, Decision) and decision.allowed
     formats = [json.loads(r.payload)["format"] for r in store.records_after(len(records))]
-    assert formats == [2, 2, 1]
+    assert formats == [2, 2, 3]
     assert audit_ledger(store).findings == ()
     point.close()
 

@@ -24,7 +24,7 @@ from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.ledger.stores.postgres import PostgresStore
 from dpolicy.ledger.stores.sqlite import SqliteStore
-from dpolicy.pdp import commands, journal, ledger_state, request_evaluation
+from dpolicy.pdp import commands, journal, ledger_state, relabelling, request_evaluation
 from dpolicy.pdp.charge_groups import SpendingTotals
 from dpolicy.pdp.ledger_state import DENIED, EXPIRED, RESERVED, SPENDING_STATUSES, LedgerState
 
@@ -154,6 +154,10 @@ def a_void_gives_back_too_much(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Balances, "subtract", twice)
 
 
+def one_person_may_lower_a_charge(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(relabelling, "lowers_charge", lambda *_: False)
+
+
 CANARIES = (
     reservations_are_free,
     expired_is_refunded,
@@ -164,6 +168,7 @@ CANARIES = (
     a_new_policy_forgets,
     a_part_of_a_release_is_charged,
     a_void_gives_back_too_much,
+    one_person_may_lower_a_charge,
 )
 
 

@@ -4,7 +4,8 @@ The model follows docs/releases.md and theory 0.1, 1.4, 7 and 8, not the code: i
 without pruning, sums all releases without running sums, and uses fractions instead of integers. A
 policy and a release body are plain dicts. Units are `user`, or have a period, under add-remove;
 mechanisms are `declared`, `gaussian` and `laplace`. Every rule is checked in each of its blocks
-(`rule_blocks`).
+(`rule_blocks`). A recorded release keeps its meaning (`recorded_release`), so that a later policy
+does not complete it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from math import ceil
 from typing import Any
 
 from mpmath import mp
-from tests.reference import rule_blocks
+from tests.reference import recorded_release, rule_blocks
 from tests.reference import rules as twin
 from tests.reference.rule_blocks import Block, PlacedMechanism
 from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
@@ -39,12 +40,16 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class PastRelease:
-    """Recorded release: status, requested mechanisms and charged mechanisms."""
+    """Recorded release: status, requested mechanisms, charged mechanisms and their meaning.
+
+    Without a meaning, the active policy completes the charged mechanisms.
+    """
 
     status: str
     requested: Body
     charged: Body
     expires: datetime | None = None
+    meaning: tuple[Body, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +86,14 @@ class Model:
         """Return all rules of a section."""
         return expand_section(text(self.policy), section)
 
-    def charged_mechanisms(self, body: Body) -> list[PlacedMechanism]:
+    def charged_mechanisms(self, past: PastRelease) -> list[PlacedMechanism]:
         """Return the charged mechanisms; an unresolvable release has every attribute and block."""
-        return charged_mechanisms(text(self.policy), text(body))
+        return charged_mechanisms(text(self.policy), text(past.charged), text(past.meaning))
 
     def counted_mechanisms(self, rule: Rule) -> list[PlacedMechanism]:
         """Return the mechanisms charged to a rule; none for a per-release rule."""
         past = [p for p in self.releases.values() if p.status in COUNTED and not rule.each_release]
-        return [m for p in past for m in self.charged_mechanisms(p.charged)]
+        return [m for p in past for m in self.charged_mechanisms(p)]
 
     def costs_by_block(self, rule: Rule, past: Placed, requested: Placed = ()) -> list[BlockStatus]:
         """Return the costs of two lists of mechanisms to a rule per block, smallest block first."""
@@ -151,6 +156,18 @@ class Model:
         other = replace(self, policy=policy)
         return [rule for rule in other.rules("policies") if other.overspent_blocks(rule)]
 
+    def redefinitions(self, policy: PolicyDict) -> set[str]:
+        """Return the partitions that another policy redefines; accepted ones are left out."""
+        return {
+            f"partition {name}"
+            for past in self.releases.values()
+            if past.status in COUNTED
+            for own in past.meaning or ()
+            for name in recorded_release.redefined_partitions(policy, own)
+            if name not in recorded_release.redefined_partitions(self.policy, own)
+            or policy["schema"]["partitions"][name] != self.policy["schema"]["partitions"][name]
+        }
+
     def expire(self, now: datetime) -> None:
         """Expire the reservations whose time has passed."""
         for release, past in self.releases.items():
@@ -166,7 +183,8 @@ class Model:
             return None
         verdict = self.verdict(body)
         status = "denied" if not verdict.allowed else "reserved" if until else "allowed"
-        self.releases[body["release"]] = PastRelease(status, body, body, until)
+        meaning = recorded_release.complete(self.policy, body)
+        self.releases[body["release"]] = PastRelease(status, body, body, until, meaning)
         return verdict
 
     def end(self, release: str, used: Body | None = None, *, void: bool = False) -> None:
@@ -180,26 +198,50 @@ class Model:
             exceeds_one = any(rule in per_release for rule in verdict.exceeded)
             if verdict.uncovered or verdict.failed or exceeds_one:
                 raise Rejected("the used release would not have been allowed")
-            reserved, run = self.charged_mechanisms(past.charged), self.charged_mechanisms(used)
-            for rule in self.rules("policies"):
-                statuses = self.costs_by_block(rule, reserved, run)
-                if not all(is_at_most(s.cost, s.spent) for s in statuses):
-                    raise Rejected("the used release costs more than the reservation")
-        status = "voided" if void else "committed"
-        self.releases[release] = replace(past, status=status, charged=used or past.charged)
+            run = replace(past, charged=used, meaning=recorded_release.complete(self.policy, used))
+            if not self._costs_at_most(run, past):
+                raise Rejected("the used release costs more than the reservation")
+            past = run
+        self.releases[release] = replace(past, status="voided" if void else "committed")
+
+    def _costs_at_most(self, first: PastRelease, second: PastRelease) -> bool:
+        """Return whether no rule is charged more for the first release, in any block."""
+        costs, limits = self.charged_mechanisms(first), self.charged_mechanisms(second)
+        return all(
+            is_at_most(status.cost, status.spent)
+            for rule in self.rules("policies")
+            for status in self.costs_by_block(rule, limits, costs)
+        )
 
     def import_past(self, body: Body) -> None:
         """Charge an imported release."""
-        existing = self.releases.setdefault(body["release"], PastRelease("imported", body, body))
+        existing = self.releases.get(body["release"])
+        if existing is None:
+            meaning = recorded_release.complete(self.policy, body)
+            existing = PastRelease("imported", body, body, None, meaning)
+            self.releases[body["release"]] = existing
         if existing.requested != body or existing.status in ("denied", "voided"):
             raise Rejected("the id is taken")
 
-    def relabel(self, body: Body) -> None:
-        """Replace the labels and attributes of a release."""
+    def relabel(self, body: Body, *, has_approval: bool) -> None:
+        """Replace the labels and attributes of a release, or state the unit that it left out."""
         existing = self.releases.get(body["release"])
-        if existing is None or _noise(existing.charged) != _noise(body):
+        if existing is None or not _has_same_mechanisms(existing.charged, body):
             raise Rejected("the mechanisms are not the same")
-        self.releases[body["release"]] = replace(existing, charged=body)
+        meaning = recorded_release.complete(self.policy, body)
+        corrected = replace(existing, charged=body, meaning=meaning)
+        if not has_approval and self._lowers_charge(existing, corrected):
+            raise Rejected("one person may not lower a charge")
+        self.releases[body["release"]] = corrected
+
+    def _lowers_charge(self, old: PastRelease, new: PastRelease) -> bool:
+        """Return whether a correction leaves out a statement, or a rule is charged less."""
+        pairs = zip(old.meaning or (), new.meaning or (), strict=True)
+        keeps_statements = all(
+            a["labels"] == b["labels"] and set(a["attributes"]) <= set(b["attributes"])
+            for a, b in pairs
+        )
+        return not (keeps_statements and self._costs_at_most(old, new))
 
 
 def text(value: object) -> str:
@@ -214,20 +256,39 @@ def expand_section(policy: str, section: str) -> list[Rule]:
 
 
 @cache
-def charged_mechanisms(policy: str, body: str) -> list[PlacedMechanism]:
+def charged_mechanisms(policy: str, body: str, meaning: str) -> list[PlacedMechanism]:
     """Return the mechanisms of a recorded release, or one that matches everything."""
-    resolved = resolve_mechanisms(policy, body)
-    failed = resolved is None or predicate_fails(expand_section(policy, "policies"), resolved)
-    return [EVERYTHING] if resolved is None or failed else resolved
+    owns = json.loads(meaning)
+    if owns is None:
+        return resolve_mechanisms(policy, body) or [EVERYTHING]
+    known, release = json.loads(policy), json.loads(body)
+    if not all(set(own["attributes"]) <= known["schema"]["attributes"].keys() for own in owns):
+        return [EVERYTHING]
+    return [
+        place(known, recorded_release.known_part(known, entry, own), own, release.get("by", ""))
+        for entry, own in zip(release["mechanisms"], owns, strict=True)
+    ]
 
 
-def _noise(body: Body) -> list[Any]:
-    return [entry["mechanism"] for entry in body["mechanisms"]]
+def _has_same_mechanisms(recorded: Body, corrected: Body) -> bool:
+    """Return whether only labels, attributes, and units that were left out differ."""
+    return recorded.get("by") == corrected.get("by") and all(
+        old["mechanism"] == new["mechanism"] and old.get("unit", new.get("unit")) == new.get("unit")
+        for old, new in zip(recorded["mechanisms"], corrected["mechanisms"], strict=True)
+    )
 
 
 def is_counted(rule: Rule, mechanism: PlacedMechanism) -> bool:
-    """Return whether a mechanism is charged to a rule in any block."""
-    return mechanism.unknown or twin.matches(rule, mechanism)
+    """Return whether a mechanism is charged to a rule in any block: it may match the rule."""
+    return mechanism.unknown or all(may_match(text, mechanism) for text in rule.predicates)
+
+
+def may_match(predicate: str, mechanism: PlacedMechanism) -> bool:
+    """Return whether a predicate holds, or has no answer because a label is unknown."""
+    try:
+        return twin.predicate(predicate)(mechanism)
+    except KeyError:
+        return True
 
 
 def predicate_fails(rules: Sequence[Rule], mechanisms: Sequence[Mechanism]) -> bool:
@@ -284,25 +345,35 @@ def resolve_mechanisms(policy_text: str, body_text: str) -> list[PlacedMechanism
 
     A partition that is also an attribute counts as used where it selects.
     """
-    policy, body, resolved = json.loads(policy_text), json.loads(body_text), []
+    policy, body = json.loads(policy_text), json.loads(body_text)
     for entry in body["mechanisms"]:
         labels = label_values(policy["schema"]["labels"], entry.get("labels", {}))
-        used, stated = frozenset(entry.get("attributes", ())), entry.get("unit", "user")
-        is_known = used <= policy["schema"]["attributes"].keys() and stated in policy["units"]
+        has_unit = entry["unit"] in policy["units"] if "unit" in entry else len(policy["units"]) < 2
+        is_known = set(entry.get("attributes", ())) <= policy["schema"]["attributes"].keys()
         boxes = rule_blocks.region(policy, entry)
-        if labels is None or boxes is None or not is_known:
+        if labels is None or boxes is None or not (is_known and has_unit):
             return None
-        used |= {n for box in boxes for n in box} & policy["schema"]["attributes"].keys()
-        fields = text(entry["mechanism"])
-        orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
-        costs = {
-            unit: cost(fields, steps(policy["units"], stated, unit, entry), orders)
-            for unit in policy["units"]
-        }
-        kind = entry["mechanism"]["kind"]
-        plain = Mechanism(used, labels, kind, body.get("by", ""), costs)
-        resolved.append(PlacedMechanism(**vars(plain), boxes=boxes, time=entry.get("time")))
-    return resolved
+    owns = recorded_release.complete(policy, body)
+    return [
+        place(policy, entry, own, body.get("by", ""))
+        for entry, own in zip(body["mechanisms"], owns, strict=True)
+    ]
+
+
+def place(policy: PolicyDict, entry: Body, own: Body, by: str) -> PlacedMechanism:
+    """Return a mechanism with its meaning under a policy that has its partitions."""
+    boxes = rule_blocks.region(policy, entry) or ()
+    used = frozenset(own["attributes"])
+    used |= {n for box in boxes for n in box} & policy["schema"]["attributes"].keys()
+    fields = text(entry["mechanism"])
+    orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
+    costs = {
+        unit: cost(fields, steps(own, unit, definition.get("period"), entry), orders)
+        for unit, definition in policy["units"].items()
+    }
+    labels = recorded_release.known_labels(policy["schema"]["labels"], own["labels"])
+    plain = Mechanism(used, labels, entry["mechanism"]["kind"], by, costs)
+    return PlacedMechanism(**vars(plain), boxes=boxes, time=entry.get("time"))
 
 
 def label_values(definitions: Body, labels: Body) -> dict[str, Any] | None:
@@ -321,14 +392,14 @@ def label_values(definitions: Body, labels: Body) -> dict[str, Any] | None:
     return values if labels.keys() <= definitions.keys() else None
 
 
-def steps(units: Mapping[str, Any], stated: str, unit: str, entry: Body) -> int | None:
-    """Return the number of stated units that must be removed to remove the data of one `unit`.
+def steps(own: Body, unit: str, period: str | None, entry: Body) -> int | None:
+    """Return the number of recorded units that must be removed to remove the data of one `unit`.
 
     A stated unit that also holds other data that is read is removed and its other part is added
     again (two steps). If the mechanism is additive, removing the part takes one step.
     """
-    src, dst = units[stated].get("period"), units[unit].get("period")
-    if stated == unit:
+    src, dst = own["period"], period
+    if (own["unit"], src) == (unit, dst):
         return 1
     if dst is None and not is_closed(entry):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dpolicy.decisions.completion import Reading
-from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.decisions.resolution import complete_or_none, resolve_or_reject
 from dpolicy.errors import (
     DPolicyError,
     InvalidValue,
@@ -39,7 +39,7 @@ from dpolicy.ledger.events import (
     release_body_in,
 )
 from dpolicy.ledger.store import LedgerStore
-from dpolicy.pdp.commands import meaning_text
+from dpolicy.pdp.charge_groups import NO_MEANING
 from dpolicy.pdp.journal import read_event
 from dpolicy.pdp.ledger_state import (
     RESERVED,
@@ -58,6 +58,8 @@ from dpolicy.pdp.request_evaluation import (
     require_reservation,
 )
 from dpolicy.releases.body import Body, release_from_body
+from dpolicy.releases.meaning import meaning_to_text
+from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 
@@ -304,15 +306,26 @@ def choose_reading(meaning: str | None) -> Reading:
 def _check_meaning(
     state: LedgerState, release: str, body: Body, meaning: str | None
 ) -> Iterator[str]:
-    """Check that the recorded meaning is that of the release under the active policy."""
+    """Check that the recorded meaning is that of the release under the active policy.
+
+    Another check reports a release that the policy cannot resolve.
+    """
     if meaning is None:
         return
     try:
-        is_same = meaning_text(state, release_from_body(body)) == meaning
-    except (InvalidValue, KeyError):
-        is_same = False
-    if not is_same:
+        expected = _complete_text(state, release_from_body(body))
+    except InvalidValue:
+        return
+    if expected not in (None, meaning):
         yield f"`{release}` has another meaning under the active policy than its record"
+
+
+def _complete_text(state: LedgerState, release: Release) -> str | None:
+    """Return the meaning of a release now; None if the active policy cannot resolve it."""
+    if state.policy is None:
+        return NO_MEANING
+    meaning = complete_or_none(release, state.policy)
+    return None if meaning is None else meaning_to_text(meaning)
 
 
 def _check_raises(check: Callable[[], object]) -> Iterator[str]:
