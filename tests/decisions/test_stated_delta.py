@@ -130,7 +130,7 @@ def test_budgets_print_a_second_bar_for_delta(tmp_path: Path) -> None:
     point.close()
     first, second = CliRunner().invoke(dpolicy, arguments).stdout.splitlines()
     assert "52 %" in first and "exceeded" not in first
-    assert "200%" in second and second.endswith(
+    assert "200 %" in second and second.endswith(
         "stated δ 2e-09 of 1e-09, the part of δ 1e-08 kept for stated leaks  exceeded"
     )
 
