@@ -45,3 +45,19 @@ def test_submit_reports_an_invalid_release_as_json(
     assert exit_code(["submit", str(release), *ledger, "--format", "json"]) == 3
     output = json.loads(capsys.readouterr().out)
     assert [problem["code"] for problem in output["diagnostics"]] == ["R002"]
+
+
+def test_cost_requires_a_unit_if_the_policy_has_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, release = tmp_path / "policy.yaml", tmp_path / "release.yaml"
+    policy.write_text(
+        "dpolicy: 1\naccounting: {delta: 1e-7}\nunits: {user: {}, user-day: {period: day}}\n"
+        "policies: [{name: g, kind: custom, when: always, unit: user, budget: {epsilon: 1}}]\n",
+        "utf-8",
+    )
+    text = "release: a\nmechanisms: [{mechanism: {kind: gaussian, sigma: 10}}]\n"
+    release.write_text(text, "utf-8")
+    assert exit_code(["cost", str(release), "--policy", str(policy)]) == 3
+    assert "`unit` is required; units of the policy: user, user-day" in capsys.readouterr().err
+    assert exit_code(["cost", str(release)]) == 0

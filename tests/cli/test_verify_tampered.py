@@ -463,7 +463,11 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
         8,
         "`unused` was recorded as expired before its expiry time",
     ),
-    "a relabelling lowers the cost": (append_relabelling(epsilon=1), 11, "other mechanisms"),
+    "a relabelling lowers the cost": (
+        append_relabelling(epsilon=1),
+        11,
+        "must keep the mechanisms",
+    ),
     "a relabelling contains another id": (
         append_relabelling(name="late"),
         11,

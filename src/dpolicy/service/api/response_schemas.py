@@ -83,7 +83,7 @@ _ENDED_RESERVATION: JsonSchema = {
 }
 _PROPOSAL: JsonSchema = {
     "proposal": _COUNT,
-    "kind": {"enum": ["release", "void", "policy"]},
+    "kind": {"enum": ["release", "void", "relabelling", "policy"]},
     "about": _TEXT,
     "by": _TEXT,
     "at": _TEXT,
@@ -140,7 +140,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "decision": {"enum": ["pending"]},
             "proposal": _COUNT,
             "about": _TEXT,
-            "kind": {"enum": ["release", "void", "policy"]},
+            "kind": {"enum": ["release", "void", "relabelling", "policy"]},
         }
     ),
     "Releases": _response(

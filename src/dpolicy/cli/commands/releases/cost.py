@@ -116,7 +116,7 @@ def _costs(
 ) -> dict[str, CostReport]:
     units = _units(request, compiled)
     names = [unit.name for unit in units]
-    stated = request.unit or _default_unit(names)
+    stated = request.unit or _only_unit(request, names, compiled)
     for name in (stated, *request.restatements):
         if name not in names:
             hint = suggest(name, names) or ""
@@ -133,8 +133,17 @@ def _costs(
     return dict(zip(names, costs, strict=True))
 
 
-def _default_unit(names: list[str]) -> str:
-    return "user" if "user" in names else names[0]
+def _only_unit(request: MechanismRequest, names: list[str], compiled: CompiledPolicy | None) -> str:
+    """Return the unit of a mechanism that states none: `user`, or the only unit of the policy.
+
+    Raise `ReleaseRejected` if the policy has several units, as `submit` does.
+    """
+    if compiled is None:
+        return "user"
+    if len(names) > 1:
+        message = f"`unit` is required; units of the policy: {', '.join(names)}"
+        raise ReleaseRejected([InvalidValue("R001", f"`{request.name}`: {message}")])
+    return names[0]
 
 
 def _units(request: MechanismRequest, compiled: CompiledPolicy | None) -> tuple[PrivacyUnit, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.errors import DPolicyError
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import PolicyProposed, RelabellingProposed, ReleaseProposed, VoidProposed
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.ledger_state import Proposal
@@ -33,6 +34,7 @@ class PendingProposal:
     decision: Decision | None = None
     candidate: CandidatePolicy | None = None
     problem: str = ""
+    correction: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -42,6 +44,7 @@ class PendingProposal:
             "current-decision": None if self.decision is None else self.decision.as_json(),
             "candidate": self.candidate.as_json() if self.candidate else None,
             "problem": self.problem,
+            "correction": self.correction,
         }
 
 
@@ -95,8 +98,11 @@ def _evaluate_proposal(
             return PendingProposal(
                 proposal, event.because, candidate=preview_policy(decision_point, event.sources)
             )
-        case VoidProposed() | RelabellingProposed():
+        case VoidProposed():
             return PendingProposal(proposal, event.because)
+        case RelabellingProposed():
+            correction = encode_canonical(event.body).decode("utf-8")
+            return PendingProposal(proposal, event.because, correction=correction)
     return PendingProposal(proposal, "")
 
 
