@@ -320,11 +320,11 @@ class Agreement(RuleBasedStateMachine):
         return matches[0]
 
     def _same_balance(self, balance: RuleStatus) -> Rule:
-        """Compare a rule at its block with the largest loss; of the exceeded blocks, if any."""
+        """Compare a rule at its most used block; of the exceeded blocks, if any."""
         rules = {identity(r): r for r in self.model.rules("policies")}
         it = rules[balance.rule.name, balance.rule.unit, False]
         statuses = self.model.costs_by_block(it, self.model.counted_mechanisms(it))
-        status = self.model.worst_block(it, self.model.overspent_blocks(it) or statuses)
+        status = self.model.most_used_block(it, self.model.overspent_blocks(it) or statuses)
         displayed_location = balance.as_json().get("at")
         assert displayed_location is None or self._is_place(displayed_location, status, statuses), (
             it.name,
@@ -357,9 +357,8 @@ class Agreement(RuleBasedStateMachine):
             real = real * real if key == "mu" else real
             assert -1e-13 <= real - float(exact) <= 1e-9, (it.name, key, real, float(exact))
         delta = float(sum((d for _, d in costs), Fraction(0)))
-        if "epsilon" in displayed:  # a δ of 1 or more gives no protection and is not displayed
-            visible = delta if delta < 1 else 0.0
-            assert isclose(displayed.get("delta", 0.0), visible, rel_tol=1e-6, abs_tol=1e-30)
+        if "epsilon" in displayed:  # a δ of more than 1 gives no less protection than 1
+            assert isclose(displayed["delta"], min(delta, 1.0), rel_tol=1e-6, abs_tol=1e-30)
 
     def _compare_conflicts(self, statuses: Iterable[object], policy: dict[str, Any]) -> set[str]:
         balances = [b for b in statuses if isinstance(b, RuleStatus)]
