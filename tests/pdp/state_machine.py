@@ -330,11 +330,11 @@ class Agreement(RuleBasedStateMachine):
         return matches[0]
 
     def _same_balance(self, balance: RuleStatus) -> Rule:
-        """Compare a rule at its block with the largest loss; of the exceeded blocks, if any."""
+        """Compare a rule at its most used block; of the exceeded blocks, if any."""
         rules = {identity(r): r for r in self.model.rules("policies")}
         it = rules[balance.rule.name, balance.rule.unit, False]
         statuses = self.model.costs_by_block(it, self.model.counted_mechanisms(it))
-        status = self.model.worst_block(it, self.model.overspent_blocks(it) or statuses)
+        status = self.model.most_used_block(it, self.model.overspent_blocks(it) or statuses)
         displayed_location = balance.as_json().get("at")
         assert displayed_location is None or self._is_place(displayed_location, status, statuses), (
             it.name,

@@ -17,7 +17,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache
 from itertools import compress
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from mpmath import mp
@@ -132,6 +132,32 @@ class Model:
             return first is None, first or Fraction(0)
 
         return max(among, key=number)
+
+    def most_used_block(self, rule: Rule, among: Sequence[BlockStatus]) -> BlockStatus:
+        """Return the first block with the largest used share: of ε, ρ, μ or Rényi, or of δ.
+
+        Without a stated δ it is the block with the largest displayed loss.
+        """
+        deltas = {id(status): self._stated_delta(rule, status) for status in among}
+        if rule.delta is None or not any(deltas.values()):
+            return self.worst_block(rule, among)
+
+        def number(status: BlockStatus) -> tuple[float, Fraction]:
+            spent = displayed_loss(rule, status.spent, grid(self.policy))
+            first = next(iter(spent.values()))
+            if first is None:
+                return inf, Fraction(0)
+            limits = [limit for key, limit in rule.budget.items() if key != "delta"]
+            shares = [_share(x, y) for x, y in zip(spent.values(), limits, strict=True)]
+            return max(*shares, _share(deltas[id(status)], rule.delta or Fraction(0))), first
+
+        return max(among, key=number)
+
+    def _stated_delta(self, rule: Rule, status: BlockStatus) -> Fraction:
+        """Return the sum of the stated δ; an unbounded loss states none."""
+        spent = displayed_loss(rule, status.spent, grid(self.policy))
+        delta = sum((delta for _, delta in status.spent), Fraction(0))
+        return Fraction(0) if delta >= 1 and None in spent.values() else delta
 
     def verdict(self, body: Body) -> Verdict:
         """Return the verdict for a release after all charged ones."""
@@ -313,6 +339,13 @@ def total(costs: Sequence[Cost], key: Key) -> Fraction | None:
     """Return the sum in one certificate; None if infinite."""
     values = [amounts.get(key) for amounts, _ in costs]
     return None if None in values else sum((x for x in values if x is not None), Fraction(0))
+
+
+def _share(amount: Fraction | None, limit: Fraction) -> float:
+    """Return the used share of a limit; infinite above a limit of 0."""
+    if amount is None or (amount and not limit):
+        return inf
+    return float(amount / limit) if amount else 0.0
 
 
 def displayed_loss(

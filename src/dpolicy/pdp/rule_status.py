@@ -20,7 +20,7 @@ from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import InvariantBroken
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.privacy.budget import budget_limits, budget_to_json
-from dpolicy.privacy.loss import Loss
+from dpolicy.privacy.loss import INFINITE, Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
 from dpolicy.releases.decision import DisplayedLoss, stated_delta
 from dpolicy.releases.python.budget_table import status_line
@@ -208,8 +208,8 @@ def _find_largest_loss(
     cells = violating if len(violating) else touching
     formatter, losses = section.formatter_for(number), segments.columns(cells).T
     sizes = formatter.ranking_keys(losses)
-    if losses[:, -1].any():
-        shares = np.nan_to_num(formatter.used_shares(losses), nan=0.0)
+    if np.nan_to_num(formatter.delta_shares(losses)).any():
+        shares = np.where(sizes >= INFINITE, np.inf, formatter.used_shares(losses))
         cells, sizes = cells[shares == shares.max()], sizes[shares == shares.max()]
     point = segments.first_point(cells[sizes == sizes.max()], region) or ()
     return point, segments.amounts_at(point)
