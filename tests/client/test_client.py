@@ -162,7 +162,7 @@ def test_every_problem_is_decoded_to_its_error() -> None:
 def read_global_spending(server: Server) -> float:
     """Return the displayed ε that the rule `global` has spent."""
     with dpolicy.Client(server.url, token("udo")) as auditor:
-        spent = {status.rule: status.spent["epsilon"] for status in auditor.budgets()}
+        spent = {status.name: status.spent["epsilon"] for status in auditor.budgets()}
     return spent["global"] or 0.0
 
 

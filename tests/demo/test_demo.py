@@ -60,7 +60,7 @@ def test_the_sample_ledger_has_every_kind_of_release(sample_store: MemoryStore) 
     assert [p.subject for p in point.proposals.values()] == ["student-travel-index"]
     assert all(balance.holds for balance in point.budgets())
     candidate = compile_policy([Source("policy.yaml", candidate_text())])
-    assert [c.rule.name for c in point.conflicts(candidate)] == ["attribute[home-zone] × standard"]
+    assert [c.name for c in point.conflicts(candidate)] == ["attribute[home-zone] × standard"]
 
 
 def test_the_ledger_verifies(sample_store: MemoryStore) -> None:

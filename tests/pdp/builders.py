@@ -8,6 +8,7 @@ from typing import Any
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -40,6 +41,14 @@ def started(*policies: str, store: LedgerStore | None = None, **more: str) -> De
     point = DecisionPoint(store or MemoryStore())
     point.apply(policy(*policies or (GLOBAL,), **more))
     return point
+
+
+def exceeded_rules(point: DecisionPoint, candidate: CompiledPolicy) -> list[RuleStatus]:
+    """Return the rules of a candidate policy that recorded releases exceed."""
+    conflicts = point.conflicts(candidate)
+    exceeded = [conflict for conflict in conflicts if isinstance(conflict, RuleStatus)]
+    assert len(exceeded) == len(conflicts), "the candidate redefines a name"
+    return exceeded
 
 
 def noise(**parameters: Any) -> dict[str, Any]:

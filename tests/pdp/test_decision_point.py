@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tests.pdp.builders import exceeded_rules
 
 from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
 from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
@@ -108,7 +109,7 @@ def test_the_smallest_budget_does_not_depend_on_the_candidate_budget(epsilon: st
     made, _ = point(ALL, "{epsilon: 90000}")
     for number in range(20):
         made.submit(request(f"r{number}", "views", kind="gaussian", sigma=2))
-    (conflict,) = made.conflicts(policy(ALL, f"{{epsilon: {epsilon}}}"))
+    (conflict,) = exceeded_rules(made, policy(ALL, f"{{epsilon: {epsilon}}}"))
     assert smallest_sufficient_budget(conflict)["epsilon"] == pytest.approx(15.4, abs=0.1)
 
 
@@ -116,11 +117,11 @@ def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:
     made, _ = point(ALL, "{epsilon: 9, delta: 1e-3}")
     leaky = {"kind": "declared", "epsilon": 1, "delta": Fraction("5e-8")}
     assert made.submit(request("a", "views", **leaky)).allowed
-    (conflict,) = made.conflicts(policy(ALL, "{epsilon: 9, delta: 1e-7}"))
+    (conflict,) = exceeded_rules(made, policy(ALL, "{epsilon: 9, delta: 1e-7}"))
     smallest = smallest_sufficient_budget(conflict)
     again = policy(ALL, f"{{epsilon: {smallest['epsilon']}, delta: {smallest['delta']}}}")
     assert made.conflicts(again) == []
-    (native,) = made.conflicts(policy(ALL, "{rho: 9}"))
+    (native,) = exceeded_rules(made, policy(ALL, "{rho: 9}"))
     assert smallest_sufficient_budget(native) == {"rho": None}
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from tests.pdp.builders import GLOBAL, HEAD, ZIP, body, mechanism, policy, pure, started
+from tests.pdp.builders import (
+    GLOBAL,
+    HEAD,
+    ZIP,
+    body,
+    exceeded_rules,
+    mechanism,
+    policy,
+    pure,
+    started,
+)
 
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
@@ -24,7 +34,7 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
             point.apply(tighter, accept=accept)
         names = {c.rule.name for c in refused.value.conflicts if isinstance(c, RuleStatus)}
         assert names == {"global", "zips"} - set(accept)
-    conflicts = {c.rule.name: c for c in point.conflicts(tighter)}
+    conflicts = {c.rule.name: c for c in exceeded_rules(point, tighter)}
     assert conflicts["global"].spenders == ("a", "b")
     assert conflicts["zips"].spenders == ("a",)
     assert smallest_sufficient_budget(conflicts["global"]) == {"epsilon": 1.75}
@@ -43,7 +53,7 @@ def test_the_smallest_sufficient_budget_is_enough_and_one_quantum_less_is_not(bu
     point = started(rule("30"))
     for number in range(3):
         point.import_past(body(f"r{number}", mechanism(kind="laplace", scale="0.7")))
-    conflict = point.conflicts(policy(rule("0.1")))[0]
+    conflict = exceeded_rules(point, policy(rule("0.1")))[0]
     (least,) = smallest_sufficient_budget(conflict).values()
     assert least is not None
     exact = Fraction(repr(least))
@@ -95,18 +105,18 @@ def test_a_new_unit_charges_old_releases_through_group_privacy() -> None:
     days = {"time": {"from": "2026-01-30", "to": "2026-02-02"}, "unit": "user-day"}
     point.submit(body("r", {**mechanism(rho="0.01"), **days}))
     added = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 0.15}}\n")
-    conflict = point.conflicts(added)[0]
+    conflict = exceeded_rules(point, added)[0]
     assert conflict.spent == {"rho": 0.16}  # four days, squared
     static = policy("  - {name: u, kind: custom, when: always, unit: user, budget: {rho: 999}}\n")
     point.import_past(body("static", {**mechanism(rho="0.01"), "unit": "user-day"}))
-    assert point.conflicts(static)[0].spent == {"rho": None}  # unknown is infinite, never zero
+    assert exceeded_rules(point, static)[0].spent == {"rho": None}  # unknown: infinite
 
 
 def test_an_unresolvable_release_is_charged_to_every_rule() -> None:
     point = started()
     point.submit(pure("a", "0.1", "zip"))
     without_zip = policy(GLOBAL, head=HEAD.replace("zip: {risk: high}, ", ""))
-    assert [c.spent["epsilon"] for c in point.conflicts(without_zip)] == [None]
+    assert [c.spent["epsilon"] for c in exceeded_rules(point, without_zip)] == [None]
 
 
 def test_the_ledger_contains_release_bodies_and_no_balance() -> None:
