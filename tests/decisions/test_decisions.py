@@ -246,7 +246,8 @@ def test_displayed_losses_exceed_the_budget_exactly_if_the_rule_is_exceeded(
     point = started(RULES, each=CAP)
     for number, (fields, zips) in enumerate(requests):
         attributes = ["zip"] if zips else []
-        request = body(f"r{number}", {"mechanism": fields, "attributes": attributes})
+        stated = {"mechanism": fields, "unit": "user", "attributes": attributes}
+        request = body(f"r{number}", stated)
         decision = point.submit(request)
         assert decision.allowed == (not decision.exceeded_rules)
         for reason in decision.reasons:

@@ -284,7 +284,7 @@ def test_without_comparing_answers_a_forged_one_would_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Canary of the test above."""
-    monkeypatch.setattr(audit, "_outline", lambda _: ())
-    monkeypatch.setattr(audit, "_has_same_reasons", lambda *_: True)
+    monkeypatch.setattr(audit, "decision_outline", lambda _: ())
+    monkeypatch.setattr(audit, "has_same_reasons", lambda *_: True)
     with pytest.raises(AssertionError):
         test_an_answer_is_compared_as_a_whole()

@@ -170,6 +170,21 @@ class MeaningModel:
             for day in POINTS
         )
 
+    def recorded_loss(self, unit: str) -> float:
+        """Return the largest ρ for a unit by the recorded definitions of partitions alone.
+
+        It is a lower bound of every charge to a rule for everything: no policy may charge less.
+        """
+        countries = {country for meaning in self.meanings for country in meaning.countries or ()}
+        return max(
+            sum(
+                self._cost(meaning, unit)
+                for meaning in self.meanings
+                if meaning.countries is None or country in meaning.countries
+            )
+            for country in countries or {""}
+        )
+
     def _may_match(self, meaning: Meaning, rule: str) -> bool:
         """Return whether a release matches a rule, or may: its label has no value of today."""
         if not rule.startswith("stage ") or meaning.stage not in self.now.stages:
