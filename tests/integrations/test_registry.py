@@ -32,6 +32,7 @@ from dpolicy.integrations.registry import (
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.loss_arrays import add_saturating, row_to_loss
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
+from dpolicy.releases.meaning import write_out
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_format import node_to_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -199,7 +200,7 @@ def test_an_import_charges_every_rule_at_least_what_the_release_did(
     )
     assert not problems and body is not None
     assert charges_at_least(parse_request(body), release, policy)
-    assert body == release.body
+    assert body == write_out(release.body, complete_meaning(release, policy))
 
 
 def test_the_comparison_of_charges_can_fail() -> None:
