@@ -18,6 +18,7 @@ from jsonschema import Draft7Validator
 
 from dpolicy.balances.enforced_policy import enforce
 from dpolicy.cli.main import exit_code
+from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import complete_or_none, resolve_or_reject
 from dpolicy.integrations.registry import (

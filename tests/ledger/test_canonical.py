@@ -141,7 +141,9 @@ NEW_EVENTS: dict[str, Event] = {
         name: replace(OLD_EVENTS[name], **{field: ADDED_VALUES[field]})
         for name, (field, _) in ADDED_FIELDS.items()
     },
-    "relabelling-proposed": RelabellingProposed(AT, "ana", "a wrong label", "views-1", BODY),
+    "relabelling-proposed": RelabellingProposed(
+        AT, "ana", "a wrong label", "views-1", BODY, MEANING
+    ),
 }
 #: An event of each kind in its newest format.
 EVENTS: dict[str, Event] = OLD_EVENTS | NEW_EVENTS

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.ledger.records import chain_records, last_head, seeded_random
 from tests.pdp.builders import GLOBAL, HEAD, body, mechanism, policy, pure
+from tests.pdp.test_meanings import without_meanings
 
 from dpolicy.cli.commands.ledger import verify as command
 from dpolicy.cli.main import exit_code
@@ -64,7 +65,7 @@ def history() -> tuple[DecisionPoint, MemoryStore, Days]:
 def problems(*events: Event) -> list[str]:
     """Return the findings after events were appended without the decision point."""
     _, store, _ = history()
-    records: list[Record] = list(store.records_after(0))
+    records: list[Record] = without_meanings(store.records_after(0))
     for event in events:
         records.append(next_record(records[-1], event))
     findings = audit_ledger(MemoryStore(records)).findings
@@ -141,7 +142,7 @@ def test_a_relabelling_is_compared_with_the_last_charge() -> None:
     committed = ReleaseCommitted(NOW, "", "held", pure("held", "0.25", "zip"))
     again = ReleaseRelabelled(NOW, "", "x", "held", pure("held", "0.25", "views"))
     _, store, _ = history()
-    records = list(store.records_after(0))
+    records = without_meanings(store.records_after(0))
     for event in (committed, again, replace(again, body=pure("held", "0.5", "views"))):
         records.append(next_record(records[-1], event))
     assert [finding.sequence for finding in audit_ledger(MemoryStore(records)).findings] == [7]

@@ -24,14 +24,17 @@ from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseDecided,
     ReleaseImported,
+    ReleaseRelabelled,
     from_bytes,
     next_record,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.redefinition import Redefinition
+from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -445,3 +448,148 @@ def test_a_replay_reads_the_recorded_unit() -> None:
     for ledger in (point, reopened(point)):
         impact = replay_under_policy(candidate, ledger.records())
         assert (impact.replayed, impact.denied, impact.unreadable) == (1, (), ())
+
+
+# Acts after a policy change
+
+
+def daily_then(*later: CompiledPolicy) -> DecisionPoint:
+    """Return a decision point on which `a` is reserved for a user-day; then policies change."""
+    point = DecisionPoint(":memory:")
+    point.apply(policy(DAY, DAILY))
+    assert point.reserve(gaussian(time=JANUARY)).allowed
+    for candidate in later:
+        point.apply(candidate)
+    return point
+
+
+USER_ONLY = policy(rule="when: always, unit: user, budget: {rho: 1000}")
+
+
+def test_a_commit_of_the_same_body_keeps_the_meaning_of_the_reservation() -> None:
+    point = daily_then(USER_ONLY)
+    assert charged(point) == 480.5
+    point.commit("a", used=gaussian(time=JANUARY))
+    assert charged(point) == 480.5
+    assert audit_ledger(point._journal.store).findings == ()
+
+
+def test_a_commit_that_the_active_policy_reads_otherwise_is_refused() -> None:
+    point = daily_then(USER_ONLY)
+    less = gaussian(time=JANUARY)
+    less["mechanisms"][0]["mechanism"]["sigma"] = 2
+    with pytest.raises(OperationRejected, match="reads the used release otherwise"):
+        point.commit("a", used=less)
+    point.commit("a")
+    assert charged(point) == 480.5
+
+
+def test_a_unit_cannot_be_corrected_alone_under_add_remove() -> None:
+    """No rule of the active policy is about users, but a later policy has one."""
+    point = DecisionPoint(":memory:")
+    point.apply(policy(DAY, DAILY))
+    point.submit(gaussian(time=JANUARY))
+    point.apply(policy(f"{DAY}, user: {{}}", DAILY))
+    with pytest.raises(OperationRejected, match="may lower a charge"):
+        point.relabel(gaussian(unit="user", time=JANUARY), because="left out")
+
+
+def test_a_smaller_unit_can_be_stated_alone_under_change() -> None:
+    change = ", relation: change"
+    unlimited = "when: always, unit: user, budget: {rho: 1000}"
+    point = DecisionPoint(":memory:")
+    point.apply(policy(accounting=change, rule=unlimited))
+    assert point.submit(gaussian(time=JANUARY)).allowed
+    point.apply(policy(f"user: {{}}, {DAY}", unlimited, accounting=change))
+    point.relabel(gaussian(unit="user-day", time=JANUARY), because="it was stated for a day")
+    assert charged(point) == 480.5
+    assert audit_ledger(point._journal.store).findings == ()
+
+
+def test_a_proposal_keeps_the_meaning_that_it_had() -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(DAY, DAILY))
+    waiting = point.propose(gaussian(time=JANUARY), by="ana")
+    assert isinstance(waiting, Proposal)
+    point.apply(USER_ONLY)
+    with pytest.raises(OperationRejected, match="otherwise than when it was proposed"):
+        point.approve(waiting.number, by="otto")
+    point.apply(policy(DAY, DAILY))
+    assert point.approve(waiting.number, by="otto")
+
+
+LEFT_OUT = """
+dpolicy: 1
+accounting: {delta: 1e-7}
+schema: {labels: {m: {values: [x, y]}}}
+policies:
+  - {name: y, kind: custom, when: 'labels.m == "y"', unit: user, budget: {rho: 1}}
+  - {name: stated, kind: custom, when: 'has(labels.m)', unit: user, budget: {rho: 1}}
+  - {name: left-out, kind: custom, when: '!has(labels.m)', unit: user, budget: {rho: 9}}
+  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 9}}
+"""
+
+
+@pytest.mark.parametrize("removed", ["none", "name: stated"])
+def test_a_pruned_rule_that_may_match_is_charged_through_its_witness(removed: str) -> None:
+    """`stated` implies `y`, but not for a release whose label is left out."""
+    text = "\n".join(line for line in LEFT_OUT.splitlines() if removed not in line)
+    point = DecisionPoint(":memory:")
+    point.apply(compile_policy([Source("policy.yaml", text)]))
+    noise = {"kind": "gaussian", "sigma": 0.75}
+    point.import_past({"release": "a", "mechanisms": [{"mechanism": noise}]})
+    labelled = {"mechanism": noise, "labels": {"m": "y"}}
+    assert not point.submit({"release": "b", "mechanisms": [labelled]}).allowed
+
+
+# Damaged and forged records
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda event: replace(event, meaning=None),
+        lambda event: replace(event, meaning=(event.meaning or "").replace('"user"', "3")),
+        lambda event: replace(event, meaning=(event.meaning or "").replace("[]", "[1]")),
+        lambda event: replace(event, meaning='{"calendar":"gregorian"}'),
+    ],
+)
+def test_a_damaged_meaning_is_a_finding(forge: Any) -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(labels=TEAM))
+    point.submit(gaussian())
+    first, second = point.records()
+    forged = next_record(first, forge(from_bytes(second.payload)))
+    assert audit_ledger(MemoryStore([first, forged])).findings
+
+
+def test_a_meaning_must_define_all_names_of_the_release() -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(f"user: {{}}, {DAY}"))
+    point.submit(gaussian(unit="user-day", also={"user": {"sensitivity": 2}}, time=JANUARY))
+    first, second = point.records()
+    event = from_bytes(second.payload)
+    assert isinstance(event, ReleaseDecided)
+    plain = json.loads(event.meaning or "")
+    del plain["units"]["user"]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    forged = next_record(first, replace(event, meaning=text))
+    findings = audit_ledger(MemoryStore([first, forged])).findings
+    assert findings and all("meaning" in finding.problem for finding in findings)
+
+
+def test_a_record_of_an_older_format_after_a_newer_one_is_a_finding() -> None:
+    point = relabelled()
+    records = list(point.records())
+    body = correction(labels={"team": "maps"})
+    old: Event = ReleaseRelabelled("2026-11-18T00:00:00+00:00", "eve", "x", "a", body)
+    report = audit_ledger(MemoryStore([*records, next_record(records[-1], old)]))
+    assert any("older format" in finding.problem for finding in report.findings)
+
+
+def test_a_batch_fills_the_author() -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(rule="when: 'by == \"alice\"', unit: user, budget: {rho: 1}"))
+    release = release_from_plain(gaussian())
+    point.submit_batch(lambda state: [release], by="alice")
+    assert charged(point) == 0.5

@@ -317,7 +317,7 @@ def test_a_ledger_of_format_1_continues_in_formats_2_and_3(tmp_path: Path) -> No
     decision = point.approve(proposed(point, "new", "0.125").number, "ben")
     assert isinstance(decision, Decision) and decision.allowed
     formats = [json.loads(r.payload)["format"] for r in store.records_after(len(records))]
-    assert formats == [2, 2, 3]
+    assert formats == [3, 2, 3]
     assert audit_ledger(store).findings == ()
     point.close()
 

@@ -98,7 +98,7 @@ EVENT_FIELDS: Mapping[str, Mapping[str, ValueCheck]] = {
         "reserve": is_boolean,
     },
     "void-proposed": _VOID,
-    "relabelling-proposed": _RECORDED_RELEASE,
+    "relabelling-proposed": {**_RECORDED_RELEASE, "meaning": is_text},
     "policy-proposed": _POLICY,
     "proposal-answered": {
         "at": is_text,
@@ -120,7 +120,10 @@ EVENT_FORMATS: Mapping[str, int] = {
 #: defaults that complete a policy text (`policy/defaults.py`).
 ADDED_FIELDS: Mapping[str, tuple[str, ValueCheck]] = {
     **dict.fromkeys(
-        ("release-decided", "release-committed", "release-imported", "release-relabelled"),
+        (
+            *("release-decided", "release-committed", "release-imported", "release-relabelled"),
+            "release-proposed",
+        ),
         ("meaning", is_text),
     ),
     **dict.fromkeys(("policy-applied", "policy-proposed"), ("defaults", _is_record_number)),
@@ -161,6 +164,8 @@ def check_event(payload: Any, *, with_body: bool = True) -> str:
     for field, is_valid in checks.items():
         if (with_body or field != "body") and not is_valid(payload[field]):
             raise LedgerDamaged(f"record `{name}` has an invalid `{field}`")
+    if name == "release-committed" and "meaning" in payload and payload["body"] is None:
+        raise LedgerDamaged("record `release-committed` has a `meaning` without a `body`")
     if payload.get("reserved") and payload["expires"] is None:
         raise LedgerDamaged("reservation record has no expiry time")
     return str(name)

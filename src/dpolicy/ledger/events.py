@@ -125,6 +125,7 @@ class ReleaseProposed:
     release: str
     body: Mapping[str, Any]
     reserve: bool
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class RelabellingProposed:
     because: str
     release: str
     body: Mapping[str, Any]
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)

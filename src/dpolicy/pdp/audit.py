@@ -53,6 +53,7 @@ from dpolicy.pdp.recorded_answers import decision_outline, has_same_reasons, par
 from dpolicy.pdp.relabelling import find_forbidden_change, lowers_charge
 from dpolicy.pdp.request_evaluation import (
     ensure_not_pending,
+    ensure_same_statements,
     ensure_within_reservation,
     evaluate_release,
     require_reservation,
@@ -88,6 +89,7 @@ def audit_ledger(store: LedgerStore) -> AuditReport:
     state = LedgerState()
     findings: list[AuditFinding] = []
     approved: Event | None = None
+    has_new_format = False
     try:
         for record in store.records_after(0):
             check_chain(state.head, record)
@@ -96,7 +98,9 @@ def audit_ledger(store: LedgerStore) -> AuditReport:
             problems = [
                 *_check_event(state, event, store, approved),
                 *_check_executed(approved, event),
+                *(_check_format(event, approved) if has_new_format else ()),
             ]
+            has_new_format = has_new_format or is_new_format(event)
             findings += [AuditFinding(record.sequence, problem) for problem in problems]
             state.fold([record])
             approved = _find_approved_event(event, store)
@@ -144,6 +148,32 @@ def _check_event(
             yield from _check_proposal(state, event, store)
         case ProposalAnswered():
             yield from _check_answer(state, event)
+
+
+def is_new_format(event: Event) -> bool:
+    """Return whether an event has a field that format 3 added."""
+    return getattr(event, "meaning", None) is not None or (
+        getattr(event, "defaults", None) is not None
+    )
+
+
+def _check_format(event: Event, approved: Event | None) -> Iterator[str]:
+    """Check that a record is not older in format than the records before it.
+
+    A policy that was proposed in an older format keeps the defaults of its proposal.
+    """
+    match event:
+        case ReleaseDecided() | ReleaseImported() | ReleaseRelabelled() | ReleaseProposed():
+            is_old = event.meaning is None
+        case ReleaseCommitted():
+            is_old = event.body is not None and event.meaning is None
+        case PolicyApplied() | PolicyProposed():
+            executes_old = isinstance(approved, PolicyProposed) and approved.defaults is None
+            is_old = event.defaults is None and not executes_old
+        case _:
+            is_old = False
+    if is_old:
+        yield "the record has an older format than a record before it"
 
 
 def _check_relabelling(
@@ -222,8 +252,10 @@ def _check_executed(proposal: Event | None, event: Event | None) -> Iterator[str
             expected_reserved = proposal.reserve and event.allowed
             is_done = (proposal.by, expected_reserved) == (event.by, event.reserved)
             is_done = is_done and encode_canonical(proposal.body) == encode_canonical(event.body)
+            is_done = is_done and proposal.meaning in (None, event.meaning)
         case RelabellingProposed(), ReleaseRelabelled():
             is_done = (proposal.by, proposal.because) == (event.by, event.because)
+            is_done = is_done and proposal.meaning == event.meaning
             is_done = is_done and encode_canonical(proposal.body) == encode_canonical(event.body)
         case VoidProposed(), ReleaseVoided():
             expected = (proposal.by, proposal.release, proposal.because)
@@ -275,6 +307,9 @@ def _check_end(
         used, reading = release_from_body(event.body), choose_reading(event.meaning)
         yield from _check_raises(lambda: ensure_within_reservation(state, entry, used, reading))
         yield from _check_meaning(state, event.release, event.body, event.meaning)
+        if event.meaning is not None:
+            meaning = event.meaning
+            yield from _check_raises(lambda: ensure_same_statements(state, entry, meaning))
 
 
 def _check_id(release: str, body: Body) -> Iterator[str]:

@@ -213,7 +213,12 @@ class SpendingTotals:
     def _find_bases(self, resolved: ResolvedChargeGroup | None) -> Set[int]:
         if resolved is None:
             return set(range(len(self.section.compiled.rules.bases)))
-        return {base for match in resolved.matches for base in match.base_scopes}
+        width = self.section.compiled.rules.width
+        return {
+            base
+            for match in resolved.matches
+            for base in (*match.base_scopes, *(number // width for number in match.witnesses))
+        }
 
 
 def resolve_charge_group(

@@ -14,6 +14,7 @@ from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseCommitted,
@@ -33,6 +34,7 @@ from dpolicy.pdp.request_evaluation import (
     choose_offer,
     decide_mechanisms,
     ensure_not_pending,
+    ensure_same_statements,
     ensure_within_reservation,
     explain_verdict,
     id_taken_error,
@@ -70,6 +72,19 @@ def ensure_policy(state: LedgerState, expected_policy: ExpectedPolicy) -> None:
     if (active and active.digest) != (expected and expected.digest):
         raise OperationRejected(
             "the active policy changed during the request; review it and retry", "policy-changed"
+        )
+
+
+def ensure_same_meaning(state: LedgerState, release: Release, proposed: str | None) -> None:
+    """Raise `OperationRejected` unless a proposed release still means what it did.
+
+    A proposal of format 2 has no meaning and is not checked.
+    """
+    if proposed is not None and meaning_text(state, release) != proposed:
+        raise OperationRejected(
+            f"the active policy reads `{release.id}` otherwise than when it was proposed; reject "
+            "the proposal, and propose it again",
+            "policy-changed",
         )
 
 
@@ -150,7 +165,8 @@ def decide_batch(
 
     Raise `InvariantBroken` if one is denied: the round selected releases that do not fit.
     """
-    decisions = tuple(decide_release(log, release, by, reserve=False) for release in releases)
+    authored = [require_author(release, by) for release in releases]
+    decisions = tuple(decide_release(log, release, by, reserve=False) for release in authored)
     denied = [d.release for d in decisions if not (d.allowed or d.replayed)]
     if denied:
         raise InvariantBroken(f"the round selected `{denied[0]}`, which is denied")
@@ -166,8 +182,11 @@ def commit_reservation(log: WriteTransaction, release: str, used: Release | None
         raise OperationRejected(f"the used release has the id `{used.id}`, not `{release}`")
     charged = release_body_in(log.event(entry.charge_record))
     used = require_author(used, charged.get("by", ""))
+    if encode_canonical(used.body) == encode_canonical(charged):
+        return log.append(ReleaseCommitted(log.timestamp, by, release, None))
     ensure_within_reservation(log.state, entry, used)
     meaning = meaning_text(log.state, used)
+    ensure_same_statements(log.state, entry, meaning)
     return log.append(ReleaseCommitted(log.timestamp, by, release, used.body, meaning))
 
 

@@ -333,7 +333,7 @@ class LedgerState:
         if number is None:
             check_body(body)
             if meaning not in PENDING_MEANINGS:
-                check_meaning(meaning, len(body["mechanisms"]))
+                check_meaning(meaning, body)
             number = self._group_numbers[key] = len(self.charge_groups)
             self.charge_groups.append(ChargeGroup(*key))
         return number

@@ -54,7 +54,8 @@ def propose_release(
             raise rejected_release_error(release.id)
         return earlier
     resolve_or_reject(release, active_policy(log.state))
-    event = ReleaseProposed(log.timestamp, by, release.id, release.body, reserve)
+    meaning = commands.meaning_text(log.state, release)
+    event = ReleaseProposed(log.timestamp, by, release.id, release.body, reserve, meaning)
     return _append_proposal(log, event)
 
 
@@ -78,7 +79,8 @@ def propose_relabelling(log: WriteTransaction, release: Release, because: str, b
             f"release `{release.id}` has another open correction, proposal {earlier.number}",
             "pending",
         )
-    event = RelabellingProposed(log.timestamp, by, because, release.id, release.body)
+    meaning = commands.meaning_text(log.state, release)
+    event = RelabellingProposed(log.timestamp, by, because, release.id, release.body, meaning)
     return _append_proposal(log, event)
 
 
@@ -115,9 +117,9 @@ def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) 
                 log, proposed.release, proposed.because, proposal.by
             )
         case RelabellingProposed() as proposed:
-            effect = relabelling.relabelled_event(
-                log, release_from_body(proposed.body), proposed.because, proposal.by
-            )
+            corrected = release_from_body(proposed.body)
+            commands.ensure_same_meaning(log.state, corrected, proposed.meaning)
+            effect = relabelling.relabelled_event(log, corrected, proposed.because, proposal.by)
         case PolicyProposed() as proposed:
             policy = compile_recorded_policy(proposed)
             effect = commands.policy_applied_event(
@@ -139,6 +141,7 @@ def _approve_release(
             f"release `{release.id}` is already recorded; reject this proposal", "id-taken"
         )
     mechanisms = resolve_or_reject(release, active_policy(log.state))
+    commands.ensure_same_meaning(log.state, release, proposed.meaning)
     log.state.update_balances()
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)

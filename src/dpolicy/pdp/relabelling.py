@@ -19,8 +19,13 @@ from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import meaning_text
 from dpolicy.pdp.journal import WriteTransaction
 from dpolicy.pdp.ledger_state import LedgerState, ReleaseEntry
+from dpolicy.privacy.units.privacy_units import (
+    NeighbouringRelation,
+    PrivacyUnit,
+    period_within,
+)
 from dpolicy.releases.body import Body
-from dpolicy.releases.meaning import MechanismMeaning, meaning_from_text
+from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
 from dpolicy.releases.release import Release
 
 
@@ -30,7 +35,7 @@ def relabel_release(log: WriteTransaction, release: Release, because: str, by: s
     entry = log.state.entries[release.id]
     if lowers_charge(log.state, entry, release, event.meaning or ""):
         raise OperationRejected(
-            f"the correction of `{release.id}` lowers a charge; a second person must approve it "
+            f"the correction of `{release.id}` may lower a charge; a second person must approve it "
             "(`propose_relabelling`)",
             "second-person",
         )
@@ -92,18 +97,15 @@ def _fixed_fields(
 
 
 def lowers_charge(state: LedgerState, entry: ReleaseEntry, release: Release, meaning: str) -> bool:
-    """Return whether a correction could lower a charge, now or under another policy.
+    """Return whether a correction may lower a charge, now or under another policy.
 
-    It does not if it keeps every attribute and every recorded label, and if no rule of the active
-    policy is charged less.
+    It does not if it keeps every recorded statement or makes it larger (`_is_at_least`), and if no
+    rule of the active policy is charged less.
     """
     recorded = state.charge_groups[entry.charge_group].meaning
-    if recorded in PENDING_MEANINGS or meaning in PENDING_MEANINGS:
+    if recorded in PENDING_MEANINGS or meaning in PENDING_MEANINGS or state.enforced is None:
         return True
-    pairs = zip(
-        meaning_from_text(recorded).mechanisms, meaning_from_text(meaning).mechanisms, strict=True
-    )
-    if not all(_keeps_statements(old, new) for old, new in pairs) or state.enforced is None:
+    if not _is_at_least(meaning_from_text(meaning), meaning_from_text(recorded)):
         return True
     section = state.enforced.cumulative
     old_charges = state.charges_for_release(entry)
@@ -114,10 +116,42 @@ def lowers_charge(state: LedgerState, entry: ReleaseEntry, release: Release, mea
     return not charges_at_most(section, old_charges, new_charges)
 
 
-def _keeps_statements(old: MechanismMeaning, new: MechanismMeaning) -> bool:
-    """Return whether a correction keeps all attributes and labels of a mechanism.
+def _is_at_least(new: ReleaseMeaning, old: ReleaseMeaning) -> bool:
+    """Return whether a corrected meaning costs no unit less than the recorded one.
 
-    A label that was unknown or left out may match every rule, so that stating it can lower a charge
-    too.
+    All attributes, labels, relations and definitions must stay; attributes may be added. A label
+    that was unknown or left out may match every rule, so stating it can lower a charge.
     """
-    return set(old.attributes) <= set(new.attributes) and old.labels == new.labels
+    return (
+        all(new.partitions.get(name) == recorded for name, recorded in old.partitions.items())
+        and all(
+            set(before.attributes) <= set(after.attributes)
+            and before.labels == after.labels
+            and before.relation == after.relation
+            and _is_smaller_unit(new.units[after.unit], old.units[before.unit], after.relation)
+            for after, before in zip(new.mechanisms, old.mechanisms, strict=True)
+        )
+        and _keeps_restatements(new, old)
+    )
+
+
+def _is_smaller_unit(new: PrivacyUnit, old: PrivacyUnit, relation: NeighbouringRelation) -> bool:
+    """Return whether a statement for `new` costs no unit less than the same one for `old`.
+
+    Under `change`, a smaller period needs at least as many steps to every unit. Under `add-remove`,
+    a part of a unit takes two steps, so a smaller period can cost less.
+    """
+    if (new.entity, new.period) == (old.entity, old.period):
+        return True
+    is_within = new.entity == old.entity and period_within(new.period, old.period)
+    return is_within and relation is NeighbouringRelation.CHANGE
+
+
+def _keeps_restatements(new: ReleaseMeaning, old: ReleaseMeaning) -> bool:
+    """Return whether units that both meanings define have the same definition."""
+    common = new.units.keys() & old.units.keys()
+    return all(
+        (new.units[name].entity, new.units[name].period)
+        == (old.units[name].entity, old.units[name].period)
+        for name in common
+    )

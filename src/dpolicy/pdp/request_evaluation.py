@@ -39,10 +39,12 @@ from dpolicy.ledger.events import (
     event_author,
     release_body_in,
 )
+from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.ledger_state import DENIED, RESERVED, VOIDED, LedgerState, ReleaseEntry
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.meaning import has_statements, meaning_from_text
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
@@ -232,6 +234,23 @@ def ensure_within_reservation(
     if not charges_at_most(enforced.cumulative, charges, state.charges_for_release(entry)):
         raise OperationRejected(
             "the used release costs more than the reservation", "more-than-reserved"
+        )
+
+
+def ensure_same_statements(state: LedgerState, entry: ReleaseEntry, used: str) -> None:
+    """Raise `OperationRejected` unless a used release means what its reservation meant.
+
+    `used` is the meaning of the used release. Each of its mechanisms must have the unit, relation
+    and labels of a reserved one, with the same definitions. Then no later policy lowers a charge.
+    """
+    recorded = state.charge_groups[entry.charge_group].meaning
+    if recorded in PENDING_MEANINGS or not has_statements(
+        meaning_from_text(used), meaning_from_text(recorded)
+    ):
+        raise OperationRejected(
+            "the active policy reads the used release otherwise than the reservation; commit it "
+            "without `used`",
+            "policy-changed",
         )
 
 

@@ -136,37 +136,88 @@ def _stated_labels(own: MechanismMeaning) -> dict[str, Any]:
     return {"labels": stated} if stated else {}
 
 
-def check_meaning(text: str, mechanisms: int) -> None:
-    """Raise `LedgerDamaged` unless a text is the meaning of so many mechanisms."""
-    if len(meaning_from_text(text).mechanisms) != mechanisms:
+def has_statements(part: ReleaseMeaning, whole: ReleaseMeaning) -> bool:
+    """Return whether each mechanism of `part` has the statements of a mechanism of `whole`.
+
+    The statements are unit, relation and labels. Units and partitions that both use must have the
+    same definitions.
+    """
+    statements = [(own.unit, own.relation, own.labels) for own in whole.mechanisms]
+    return (
+        all((own.unit, own.relation, own.labels) in statements for own in part.mechanisms)
+        and all(_is_same(unit, whole.units.get(name, unit)) for name, unit in part.units.items())
+        and all(whole.partitions.get(name, p) == p for name, p in part.partitions.items())
+    )
+
+
+def _is_same(first: PrivacyUnit, second: PrivacyUnit) -> bool:
+    return (first.entity, first.period) == (second.entity, second.period)
+
+
+def check_meaning(text: str, body: Mapping[str, Any]) -> None:
+    """Raise `LedgerDamaged` unless a text can be the meaning of a release body.
+
+    It must have all mechanisms of the body, and define all units and partitions that they name.
+    """
+    meaning = meaning_from_text(text)
+    mechanisms = body["mechanisms"]
+    units = {name for fields in mechanisms for name in fields.get("also", {})}
+    selected = {name for fields in mechanisms for box in fields.get("where", ()) for name in box}
+    if (
+        len(meaning.mechanisms) != len(mechanisms)
+        or not units <= meaning.units.keys()
+        or not selected <= meaning.partitions.keys()
+    ):
         raise LedgerDamaged("record has a `meaning` of other mechanisms")
 
 
 def _meaning_from_plain(plain: dict[str, Any]) -> ReleaseMeaning:
+    """Return the meaning of plain values. Raise `TypeError` or `ValueError` for other values."""
     units = {
         name: PrivacyUnit(
-            name, unit["entity"], parse_period(unit["period"]) if "period" in unit else None
+            name, _text(unit["entity"]), parse_period(unit["period"]) if "period" in unit else None
         )
         for name, unit in plain["units"].items()
     }
     partitions = {
         name: RecordedPartition(
-            partition["kind"] == "values", partition["stable"], tuple(partition["of"])
+            partition["kind"] == "values", _flag(partition["stable"]), _texts(partition["of"])
         )
         for name, partition in plain["partitions"].items()
     }
     mechanisms = tuple(
         MechanismMeaning(
-            mechanism["unit"],
+            _text(mechanism["unit"]),
             NeighbouringRelation(mechanism["relation"]),
-            tuple(mechanism["attributes"]),
-            {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in mechanism["labels"].items()
-            },
+            _texts(mechanism["attributes"]),
+            {name: _label(value) for name, value in mechanism["labels"].items()},
         )
         for mechanism in plain["mechanisms"]
     )
     if any(mechanism.unit not in units for mechanism in mechanisms):
         raise LedgerDamaged("record has a `meaning` with an undefined unit")
     return ReleaseMeaning(units, partitions, mechanisms)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError("not a list of texts")
+    return tuple(_text(value) for value in values)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("not a truth value")
+    return value
+
+
+def _label(value: object) -> LabelValue:
+    if value is None:
+        return None
+    return _texts(value) if isinstance(value, list) else _text(value)

@@ -9,7 +9,7 @@ lookup takes time in the number of matching rules.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,14 @@ Pattern = tuple[tuple[bool, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class ScopeMatch:
-    """Base scopes and settings that a mechanism matches; they determine its rules."""
+    """Base scopes and settings that a mechanism matches; they determine its rules.
+
+    `witnesses` are further kept rules: those that imply a pruned rule that may match.
+    """
 
     base_scopes: tuple[int, ...]
     pattern: Pattern
+    witnesses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,25 @@ class RuleIndex:
         """Return the base scopes and settings that match or whose predicate fails.
 
         A recorded release is charged to all of them: if its record has no statement about a label,
-        every value of the label is possible.
+        every value of the label is possible. A pruned rule may match although the rule that implies
+        it does not, because the implication holds for predicates that do not fail. The release is
+        then charged to the implying rule.
         """
-        return self._match(predicate_input, _possibly_matches)
+        try:
+            return self.match(predicate_input)
+        except PredicateFailed:
+            match = self._match(predicate_input, _possibly_matches)
+            return replace(match, witnesses=self._find_witnesses(predicate_input, match.pattern))
+
+    def _find_witnesses(self, predicate_input: PredicateInput, pattern: Pattern) -> tuple[int, ...]:
+        """Return the kept rules that imply, or are, the rules that may match."""
+        combinations = np.flatnonzero(_combine(pattern))
+        witnesses: set[int] = set()
+        for number, base in enumerate(self.rules.bases):
+            if _possibly_matches(base.predicate, predicate_input):
+                possible = number * self.rules.width + combinations
+                witnesses.update(self.pruned.implied_by[possible].tolist())
+        return tuple(sorted(witnesses))
 
     def _match(
         self, predicate_input: PredicateInput, test: Callable[[Predicate, PredicateInput], bool]
@@ -81,10 +101,14 @@ class RuleIndex:
     def rules_for_match(self, match: ScopeMatch) -> NDArray[np.intp]:
         """Return the kept rules of a match, in increasing order."""
         parts = [self.rules_for_base(base, match.pattern) for base in match.base_scopes]
+        if match.witnesses:
+            return np.unique(np.concatenate([*parts, np.array(match.witnesses, dtype=np.intp)]))
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
 
     def contains(self, match: ScopeMatch, number: int) -> bool:
         """Return whether a kept rule is among the rules of a match."""
+        if number in match.witnesses:
+            return True
         base, combination = divmod(number, self.rules.width)
         if base not in match.base_scopes:
             return False
@@ -98,14 +122,19 @@ class RuleIndex:
         """Return the kept rules of one base scope under the settings that match."""
         numbers = self._kept_by_base.get((base, pattern))
         if numbers is None:
-            combinations = np.ones(1, dtype=bool)
-            for axis in pattern:
-                combinations = np.logical_and.outer(combinations, np.array(axis)).reshape(-1)
             start = base * self.rules.width
             kept = self.pruned.kept[start : start + self.rules.width]
-            numbers = start + np.flatnonzero(kept & combinations)
+            numbers = start + np.flatnonzero(kept & _combine(pattern))
             self._kept_by_base[base, pattern] = numbers
         return numbers
+
+
+def _combine(pattern: Pattern) -> NDArray[np.bool_]:
+    """Return which combinations of settings match, numbered as in `RuleProduct`."""
+    combinations = np.ones(1, dtype=bool)
+    for axis in pattern:
+        combinations = np.logical_and.outer(combinations, np.array(axis)).reshape(-1)
+    return combinations
 
 
 def _possibly_matches(predicate: Predicate, predicate_input: PredicateInput) -> bool:
