@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -67,6 +68,8 @@ class Session:
                     self._run_command(command, block)
             case "python", _:
                 self._run_python(block)
+            case "pycon", _:
+                self._run_python_session(block)
             case _:
                 raise AssertionError(f"line {block.line}: nothing runs this block")
 
@@ -82,6 +85,9 @@ class Session:
     def _check_options(self, command: Command) -> None:
         """Check that a command exists and has the options that the page uses."""
         words = shlex.split(command.text, comments=True)
+        if words[0] == "make":
+            self._capture(f"make --dry-run --directory {ROOT} {words[1]}")
+            return
         name = words[:2]
         help_text = self._capture(f"{shlex.join(name)} --help")
         for option in (word for word in words if word.startswith("--")):
@@ -123,6 +129,15 @@ class Session:
             exec(compile(source, f"page:{block.line}", "exec"), self._variables)
         self._printed = printed.getvalue()
 
+    def _run_python_session(self, block: Block) -> None:
+        test = doctest.DocTestParser().get_doctest(block.text, {}, "page", None, block.line - 1)
+        test.globs = self._variables  # shared with later blocks, so not a copy
+        differences: list[str] = []
+        with contextlib.chdir(self._directory):
+            runner = doctest.DocTestRunner(verbose=False)
+            runner.run(test, out=differences.append, clear_globs=False)
+        assert test.examples and not differences, "".join(differences)
+
     def _compare(self, expected: str, printed: str, line: int) -> None:
         shown = printed.replace(self._port, PORT)
         assert is_output(expected, shown), f"line {line}: the page and the output differ\n{shown}"
@@ -134,9 +149,10 @@ class Session:
 
 
 def _expected_codes(printed: str) -> tuple[int, ...]:
-    """Return the valid exit codes: a denial or a conflict that is printed ends with code 2."""
-    is_refused = re.search(r"^(denied|conflict)\b", printed, re.MULTILINE)
-    return (2,) if is_refused else (0,)
+    """Return the valid exit codes: 2 for a printed denial or conflict, 3 for a printed error."""
+    if re.search(r"^(denied|conflict)\b", printed, re.MULTILINE):
+        return (2,)
+    return (3,) if re.search(r"^\S+:\d+:\d+: error [A-Z]\d{3}: ", printed, re.MULTILINE) else (0,)
 
 
 def _free_port() -> int:

@@ -66,6 +66,11 @@ def block(text: str, language: str = "console", directive: str = "") -> Block:
         block("false\n", "sh"),
         block("assert False\n", "python"),
         block("{}\n", "json"),
+        block("denied  a\n", ""),
+        block("make test\n"),
+        block("$ make no-such-target\n", directive="long: takes minutes"),
+        block(">>> 1 + 1\n3\n", "pycon"),
+        block("1 + 1\n", "pycon"),
         block("$ dpolicy rules --no-such-option\n", directive="long: takes minutes"),
     ],
 )
@@ -81,6 +86,8 @@ def test_a_page_is_one_session(tmp_path: Path) -> None:
         session.run(block("number = 2\n", "python"))
         session.run(block("print(number)\n", "python"))
         session.run(block("2\n", "text", "output"))
+        session.run(block(">>> number += 1\n", "pycon"))
+        session.run(block(">>> number\n3\n", "pycon"))
 
 
 def test_commands_and_outputs() -> None:
