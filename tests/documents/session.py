@@ -44,9 +44,7 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for server in self._servers:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.communicate(timeout=60)
+        self._stop_servers()
 
     def run(self, block: Block) -> None:
         """Run a block; raise `AssertionError` if it fails or prints something else."""
@@ -107,7 +105,8 @@ class Session:
         return done.stdout
 
     def _start_server(self, command: str) -> None:
-        """Start a server and wait until it prints its address."""
+        """Start a server in place of the one before, and wait until it prints its address."""
+        self._stop_servers()
         server = subprocess.Popen(
             ["bash", "-c", f"exec {command} --port {self._port}"],
             cwd=self._directory,
@@ -121,6 +120,12 @@ class Session:
         assert server.stdout is not None
         self._printed = server.stdout.readline()
         _wait_for_port(int(self._port))
+
+    def _stop_servers(self) -> None:
+        while self._servers:
+            server = self._servers.pop()
+            os.killpg(server.pid, signal.SIGTERM)
+            server.communicate(timeout=60)
 
     def _run_python(self, block: Block) -> None:
         printed = io.StringIO()
