@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import shlex
-import subprocess
-import sys
 from collections import Counter
 from datetime import date
 from fractions import Fraction
@@ -355,41 +352,6 @@ def test_daily_page_views_stay_within_the_budgets_for_a_year() -> None:
 def parse_decimals(parameters: dict[str, Any]) -> dict[str, object]:
     """Convert floats to the exact decimals of the text."""
     return {k: Fraction(str(v)) if isinstance(v, float) else v for k, v in parameters.items()}
-
-
-# The pages
-
-
-@pytest.mark.parametrize("page", PAGES, ids=relative_name)
-def test_the_commands_of_a_page_print_what_the_page_contains(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "examples").symlink_to(EXAMPLES)
-    monkeypatch.chdir(tmp_path)
-    text = page.read_text("utf-8")
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for command in block.splitlines():
-            assert run_command(shlex.split(command)) == 0, command
-    printed = capfd.readouterr().out
-    for block in re.findall(r"^\n((?:    .*\n|\n)+)", text, re.MULTILINE):
-        for line in block.splitlines():
-            assert line.removeprefix("    ") in printed
-
-
-def run_command(words: list[str]) -> int:
-    """Run a command of a page: `dpolicy …`, `python …`, or `python … > file`."""
-    if words[0] == "dpolicy":
-        return exit_code(words[1:])
-    command, target = (words[:-2], Path(words[-1])) if ">" in words else (words, None)
-    assert command[0] == "python"
-    done = subprocess.run(
-        [sys.executable, *command[1:]], capture_output=True, text=True, check=True
-    )
-    if target is None:
-        print(done.stdout)
-    else:
-        target.write_text(done.stdout, "utf-8")
-    return done.returncode
 
 
 def test_the_overview_lists_the_number_of_rules() -> None:

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
         light = running.new_page(color_scheme="light", viewport=viewport)
         dark = running.new_page(color_scheme="dark", viewport=viewport)
         dark.goto(url)
-        capture(dark, directory / "overview-dark.png", 860)
+        capture(dark, directory / "overview-dark.png", 838)
         capture_documented_pages(light, url, directory)
         if arguments:
             for name, path in OTHER_PAGES.items():
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 def capture_documented_pages(page: Page, url: str, directory: Path) -> None:
     """Write the screenshots in light colours that the docs use."""
     page.goto(url)
-    capture(page, directory / "overview.png", 1000)
+    capture(page, directory / "overview.png", 917)
     page.goto(f"{url}{RULE}")
     capture(page, directory / "rule.png")
     page.goto(f"{url}/releases/home-zone-heat-map")
@@ -71,11 +71,11 @@ def capture_documented_pages(page: Page, url: str, directory: Path) -> None:
     capture(page, directory / "candidate.png", 1400)
     page.goto(f"{url}/policy")
     box = page.get_by_text("policies:", exact=True).last.bounding_box()
-    capture(page, directory / "policy.png", 640, int(box["y"]) - 16 if box else 0)
+    capture(page, directory / "policy.png", 626, int(box["y"]) - 4 if box else 0)
     page.goto(f"{url}/rounds?example=1")
     page.get_by_label("Strategy").select_option("price")
     submit(page, "Select")
-    capture(page, directory / "round.png", 1000)
+    capture(page, directory / "round.png", 954)
 
 
 def submit(page: Page, button: str) -> None:

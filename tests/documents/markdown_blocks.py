@@ -5,11 +5,13 @@ A page is a session. Its blocks run in order, in one empty directory:
     console     commands after `$ `, each with the lines that it prints
     sh          commands that must succeed; their output is not on the page
     python      code; it shares its variables with the earlier blocks of the page
+    pycon       a Python session: statements after `>>> `, each with what it prints
     text, yaml, json   after `<!-- output -->`: what the block before printed;
                        after `<!-- file: NAME -->`: a file of the session;
                        after `<!-- part: NAME -->`: the next part of a file
 
-Commands after `<!-- long: REASON -->` do not run; they must exist and have the options.
+Commands after `<!-- long: REASON -->` do not run; they must exist and have the options. A block
+without a language, or a console block without a command, fails.
 
 In an output, `…` stands for any text of a line, and a line `…` for any lines.
 """
@@ -24,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<directive>[^\n]+?) -->\n)?^```(?P<language>[a-z]+)\n(?P<text>.*?)^```$",
+    r"(?:^<!-- (?P<directive>[^\n]+?) -->\n)?^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -61,8 +63,9 @@ def read_commands(block: Block) -> Iterator[Command]:
         for line in block.text.replace("\\\n", "").splitlines():
             yield Command(line, "")
         return
-    parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
-    for part in parts[1:]:
+    before, *parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    assert not before, f"line {block.line}: a console block begins with `$ `"
+    for part in parts:
         command, output = _split_command(part)
         yield Command(command, output)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -43,9 +44,7 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for server in self._servers:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.communicate(timeout=60)
+        self._stop_servers()
 
     def run(self, block: Block) -> None:
         """Run a block; raise `AssertionError` if it fails or prints something else."""
@@ -67,6 +66,8 @@ class Session:
                     self._run_command(command, block)
             case "python", _:
                 self._run_python(block)
+            case "pycon", _:
+                self._run_python_session(block)
             case _:
                 raise AssertionError(f"line {block.line}: nothing runs this block")
 
@@ -82,6 +83,9 @@ class Session:
     def _check_options(self, command: Command) -> None:
         """Check that a command exists and has the options that the page uses."""
         words = shlex.split(command.text, comments=True)
+        if words[0] == "make":
+            self._capture(f"make --dry-run --directory {ROOT} {words[1]}")
+            return
         name = words[:2]
         help_text = self._capture(f"{shlex.join(name)} --help")
         for option in (word for word in words if word.startswith("--")):
@@ -101,7 +105,8 @@ class Session:
         return done.stdout
 
     def _start_server(self, command: str) -> None:
-        """Start a server and wait until it prints its address."""
+        """Start a server in place of the one before, and wait until it prints its address."""
+        self._stop_servers()
         server = subprocess.Popen(
             ["bash", "-c", f"exec {command} --port {self._port}"],
             cwd=self._directory,
@@ -116,12 +121,27 @@ class Session:
         self._printed = server.stdout.readline()
         _wait_for_port(int(self._port))
 
+    def _stop_servers(self) -> None:
+        while self._servers:
+            server = self._servers.pop()
+            os.killpg(server.pid, signal.SIGTERM)
+            server.communicate(timeout=60)
+
     def _run_python(self, block: Block) -> None:
         printed = io.StringIO()
         source = "\n" * (block.line - 1) + block.text.replace(PORT, self._port)
         with contextlib.chdir(self._directory), contextlib.redirect_stdout(printed):
             exec(compile(source, f"page:{block.line}", "exec"), self._variables)
         self._printed = printed.getvalue()
+
+    def _run_python_session(self, block: Block) -> None:
+        test = doctest.DocTestParser().get_doctest(block.text, {}, "page", None, block.line - 1)
+        test.globs = self._variables  # shared with later blocks, so not a copy
+        differences: list[str] = []
+        with contextlib.chdir(self._directory):
+            runner = doctest.DocTestRunner(verbose=False)
+            runner.run(test, out=differences.append, clear_globs=False)
+        assert test.examples and not differences, "".join(differences)
 
     def _compare(self, expected: str, printed: str, line: int) -> None:
         shown = printed.replace(self._port, PORT)
@@ -134,9 +154,10 @@ class Session:
 
 
 def _expected_codes(printed: str) -> tuple[int, ...]:
-    """Return the valid exit codes: a denial or a conflict that is printed ends with code 2."""
-    is_refused = re.search(r"^(denied|conflict)\b", printed, re.MULTILINE)
-    return (2,) if is_refused else (0,)
+    """Return the valid exit codes: 2 for a printed denial or conflict, 3 for a printed error."""
+    if re.search(r"^(denied|conflict)\b", printed, re.MULTILINE):
+        return (2,)
+    return (3,) if re.search(r"^\S+:\d+:\d+: error [A-Z]\d{3}: ", printed, re.MULTILINE) else (0,)
 
 
 def _free_port() -> int:

@@ -43,6 +43,13 @@ def test_a_page_with_data_has_the_one_example_that_a_test_runs(name: str) -> Non
     assert re.search(rf'run_example\(\s*"{Path(name).stem}"', tests)
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_to_a_file_has_a_target(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert ":" in target or (page.parent / target).exists(), target
+
+
 def test_there_are_pages_with_examples() -> None:
     assert len(PAGES) > 40
     assert set(PAGES) >= GENERATED | WITH_DATA
@@ -66,6 +73,12 @@ def block(text: str, language: str = "console", directive: str = "") -> Block:
         block("false\n", "sh"),
         block("assert False\n", "python"),
         block("{}\n", "json"),
+        block("denied  a\n", ""),
+        block("make test\n"),
+        block("$ make no-such-target\n", directive="long: takes minutes"),
+        block(">>> 1 + 1\n3\n", "pycon"),
+        block("1 + 1\n", "pycon"),
+        block("$ dpolicy check examples/web-analytics/mistakes/no-catch-all.yaml\n"),
         block("$ dpolicy rules --no-such-option\n", directive="long: takes minutes"),
     ],
 )
@@ -81,6 +94,8 @@ def test_a_page_is_one_session(tmp_path: Path) -> None:
         session.run(block("number = 2\n", "python"))
         session.run(block("print(number)\n", "python"))
         session.run(block("2\n", "text", "output"))
+        session.run(block(">>> number += 1\n", "pycon"))
+        session.run(block(">>> number\n3\n", "pycon"))
 
 
 def test_commands_and_outputs() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.policy.diagnose import diagnostic_codes
 
 from dpolicy.errors import PolicyRejected
+from dpolicy.policy.json_schema import policy_schema
 from dpolicy.policy.parser import policy_files
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.diagnostics import Diagnostic
@@ -134,6 +136,13 @@ def test_errors_of_all_files_are_reported_in_file_order(tmp_path: Path) -> None:
 def test_a_syntax_error_in_one_file_rejects_the_policy_set(tmp_path: Path) -> None:
     diagnostics = load_rejected(write_files(tmp_path, a__yaml=BASE, b__yaml="dpolicy: 1\n\tbad\n"))
     assert [d.code for d in diagnostics] == ["P001"]
+
+
+def test_the_schema_of_editors_beside_a_policy_is_not_a_policy(tmp_path: Path) -> None:
+    write_files(tmp_path, a__yaml=BASE)
+    (tmp_path / "policy.schema.json").write_text(json.dumps(policy_schema()), "utf-8")
+    assert policy_files(tmp_path) == [tmp_path / "a.yaml"]
+    assert policy_files(tmp_path / "policy.schema.json") == [tmp_path / "policy.schema.json"]
 
 
 def test_a_directory_without_policies_is_rejected(tmp_path: Path) -> None:

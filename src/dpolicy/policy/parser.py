@@ -42,17 +42,24 @@ POLICY_KEYS = {"dpolicy", "policies", "each-release", "accounting", "units", "sc
 #: Suffixes of policy files; other files in a policy directory are ignored.
 SUFFIXES = (".yaml", ".yml", ".json")
 
+#: Ending of JSON Schemas, which editors keep beside policy files.
+SCHEMA_ENDING = ".schema.json"
+
 
 def policy_files(path: Path) -> list[Path]:
     """Return the file, or the policy and case files of a directory. Raise `OSError` if none."""
     if not path.is_dir():
         return [path]
-    files = sorted(
-        file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
-    )
+    files = sorted(file for file in path.iterdir() if _is_policy_file(file))
     if not files:
         raise FileNotFoundError(ENOENT, "no policy file in this directory", str(path))
     return files
+
+
+def _is_policy_file(file: Path) -> bool:
+    """Return whether a file of a policy directory belongs to the policy set."""
+    is_schema = file.name.lower().endswith(SCHEMA_ENDING)
+    return file.suffix.lower() in SUFFIXES and not is_schema and file.is_file()
 
 
 def read_sources(path: Path) -> list[Source]:
