@@ -82,12 +82,12 @@ _RELEASE_EXPLANATIONS = {
     "R008": f"A selection may have {MAX_BOXES:,} boxes, and the mechanisms of a release may divide "
     f"the blocks of a rule into {MAX_DISJOINT_CHARGES} regions. Each of them costs time in every "
     "later decision.",
-    "R009": "Rules read the author of the release. The author that a request names fills it, or must "
-    "equal it.",
+    "R009": "Rules read the author of the release. The author that a request names fills it, or "
+    "must equal it.",
     "R010": "With `add-remove`, a neighbouring database has one answer less, and the number of "
     "answers is no secret.",
-    "R011": "A noise multiplier is relative to how much one unit changes a sum, which depends on the "
-    "relation ([releases](releases.md)). Libraries state it for `add-remove`.",
+    "R011": "A noise multiplier is relative to how much one unit changes a sum, which depends on "
+    "the relation ([releases](releases.md)). Libraries state it for `add-remove`.",
 }
 
 _REGISTRY_EXPLANATIONS = {

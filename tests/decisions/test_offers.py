@@ -280,3 +280,15 @@ def test_the_advice_on_a_denial_costs_a_fixed_number_of_decisions(
     mechanisms = [gaussian(f"0.{n + 10}", *(["zip"] if n % 2 else [])) for n in range(40)]
     assert point.check(body("r", *mechanisms)).counter_offers
     assert 0 < calls <= MAX_TRIALS
+
+
+def test_a_release_with_many_boxes_gets_no_offers() -> None:
+    """The search would take time in the boxes of all mechanisms, for each decision."""
+    point = started("  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 0.1}}\n")
+    boxes = [{"age": {"from": 2 * n, "to": 2 * n}} for n in range(60)]
+    fields = {"mechanism": {"kind": "gaussian", "sigma": 1}, "unit": "user", "where": boxes}
+    for count, has_offers in ((4, True), (5, False)):
+        mechanisms = [{**fields, "name": f"m{n}"} for n in range(count)]
+        decision = point.check({"release": "r", "mechanisms": mechanisms})
+        assert not decision.allowed
+        assert bool(decision.counter_offers) is has_offers

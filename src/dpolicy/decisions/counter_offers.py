@@ -26,6 +26,10 @@ MAX_OFFER_MECHANISMS = 64
 #: Number of attributes that the search removes in turn.
 MAX_OFFER_ATTRIBUTES = 32
 
+#: Largest number of selected boxes of a release for which counter-offers are searched: each
+#: decision takes time in the boxes of all mechanisms.
+MAX_OFFER_BOXES = 256
+
 #: Largest noise factor of a counter-offer.
 MAX_OFFER_NOISE_FACTOR = Fraction(1000)
 
@@ -42,7 +46,7 @@ def find_counter_offers(
 
     Return none if the release is allowed, uncovered, or a predicate failed on it.
     """
-    if verdict.allowed or verdict.predicate_errors or verdict.uncovered:
+    if verdict.allowed or verdict.predicate_errors or verdict.uncovered or has_many_boxes(body):
         return ()
 
     def is_allowed(changed: Body) -> bool:
@@ -54,6 +58,12 @@ def find_counter_offers(
         return not problems and decide(enforced, balances, mechanisms, today).allowed
 
     return search_counter_offers(body, is_allowed)
+
+
+def has_many_boxes(body: Body) -> bool:
+    """Return whether a release selects too many boxes to search for counter-offers."""
+    boxes = (len(fields.get("where", ())) for fields in body["mechanisms"])
+    return sum(max(1, count) for count in boxes) > MAX_OFFER_BOXES
 
 
 def search_counter_offers(

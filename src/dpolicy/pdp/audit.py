@@ -393,5 +393,7 @@ def _check_decision(state: LedgerState, event: ReleaseDecided) -> Iterator[str]:
         yield f"`{event.release}` was {status}, and should not have been"
     elif recorded is not None and decision_outline(recorded) != decision_outline(recomputed):
         yield f"the answer to `{event.release}` differs from the recomputed decision"
-    elif recorded is not None and not has_same_reasons(recorded, recomputed):
+    elif recorded is not None and not has_same_reasons(
+        recorded, recomputed, with_offers=event.meaning is not None
+    ):
         yield f"the answer to `{event.release}` has other reasons than the recomputed decision"

@@ -24,15 +24,18 @@ def decision_outline(decision: Decision) -> tuple[object, ...]:
     return (*result, decision.uncovered, decision.predicate_errors, sorted(decision.exceeded_rules))
 
 
-def has_same_reasons(recorded: Decision, recomputed: Decision) -> bool:
-    """Return whether two decisions with the same outline have the same reasons and offers.
+def has_same_reasons(recorded: Decision, recomputed: Decision, *, with_offers: bool) -> bool:
+    """Return whether two decisions with the same outline have the same reasons.
+
+    With `with_offers`, they must have the same counter-offers too. A version may improve the search
+    for offers, so the offers of records of other versions are not compared.
 
     The history of a process, such as voided releases, determines the order of reasons, which of
     equally tight rules are reported, and which of equal locations and spenders. These may differ.
     """
     first, second = _comparable_reasons(recorded), _comparable_reasons(recomputed)
     return (
-        recorded.counter_offers == recomputed.counter_offers
+        (not with_offers or recorded.counter_offers == recomputed.counter_offers)
         and len(recorded.reasons) == len(first) == len(second)
         and (recorded.allowed or first.keys() == second.keys())
         and all(_is_same(first[rule], second[rule]) for rule in first.keys() & second.keys())

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.completion import Reading
-from dpolicy.decisions.counter_offers import find_counter_offers
+from dpolicy.decisions.counter_offers import find_counter_offers, has_many_boxes
 from dpolicy.decisions.decide import (
     Verdict,
     charges_at_most,
@@ -118,7 +118,7 @@ def add_advice(state: LedgerState, release: Release, decision: Decision) -> Deci
 
     The balances of the state must be updated.
     """
-    if decision.allowed or state.enforced is None:
+    if decision.allowed or state.enforced is None or has_many_boxes(release.body):
         return decision
     new_id = suggest_id(state, release.id)
     return advise(decision_trials(state), release.body, decision, new_id)
@@ -143,7 +143,8 @@ def choose_offer(
         raise OperationRejected(
             f"release `{release.id}` was {entry.status}; help: submit a denied release with --offer"
         )
-    offers = find_offers(decision_trials(state), release.body)
+    is_searched = not has_many_boxes(release.body)
+    offers = find_offers(decision_trials(state), release.body) if is_searched else ()
     if not 1 <= number <= len(offers):
         raise OperationRejected(
             f"`{release.id}` has {len(offers)} counter-offers now, and no number {number}; "

@@ -37,7 +37,7 @@ class Diagnostic:
         return Severity.WARNING if self.code.startswith("P1") else Severity.ERROR
 
     def __str__(self) -> str:
-        head = f"{self.span}: {self.severity} {self.code}: {_replace_unprintable(self.message)}"
+        head = f"{self.span}: {self.severity} {self.code}: {replace_unprintable(self.message)}"
         number = str(self.span.line)
         gutter = " " * len(number)
         line = self.span.source.line(self.span.line)
@@ -45,10 +45,10 @@ class Diagnostic:
         printed = [head]
         if text.strip():
             caret = " " * start + "^" * width
-            source_line = f"{number} | {_replace_unprintable(text)}"
+            source_line = f"{number} | {replace_unprintable(text)}"
             printed += [f"{gutter} |", source_line, f"{gutter} | {caret}"]
         if self.help:
-            printed.append(f"help: {_replace_unprintable(self.help)}")
+            printed.append(f"help: {replace_unprintable(self.help)}")
         return "\n".join(printed)
 
     def as_json(self) -> dict[str, object]:
@@ -64,7 +64,7 @@ class Diagnostic:
         }
 
 
-def _replace_unprintable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Replace unprintable characters, so that a text cannot control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 

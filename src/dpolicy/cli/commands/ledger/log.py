@@ -17,6 +17,7 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.ledger.store_address import open_existing
 from dpolicy.pdp.audit import records_with_events
+from dpolicy.text.diagnostics import replace_unprintable
 
 
 @click.command()
@@ -30,7 +31,9 @@ def command(ledger: str, format_: str) -> int:
             if format_ == "json":
                 click.echo(record.payload.decode("utf-8"))
             else:
-                click.echo(f"{record.sequence:>6}  {event.at}  {_event_text(event)}")
+                click.echo(
+                    f"{record.sequence:>6}  {event.at}  {replace_unprintable(_event_text(event))}"
+                )
     finally:
         store.close()
     return 0
