@@ -319,6 +319,7 @@ def set_committed_body(release: str, epsilon: Fraction | int) -> Callable[[Event
     def edit(events: Events) -> None:
         mechanism = {"mechanism": {"kind": "declared", "epsilon": epsilon}, "attributes": ["zip"]}
         events[5]["body"] = {"release": release, "mechanisms": [mechanism]}
+        events[5] |= {"format": 3, "meaning": events[4]["meaning"]}
 
     return edit
 
@@ -339,7 +340,7 @@ def append_relabelling(
         cost = {"kind": "declared", "epsilon": Fraction(epsilon, 1000)}
         entry = {**mechanism, **({"mechanism": cost} if epsilon else {}), **fields}
         body = {"release": name, "by": "ana", "mechanisms": [entry]}
-        kept = {key: events[2][key] for key in ("at", "by", "format", "release")}
+        kept = {key: events[2][key] for key in ("at", "by", "format", "release", "meaning")}
         event = {**kept, "event": "release-relabelled", "because": because, "body": body}
         events.append(event)
 
@@ -507,7 +508,7 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
         5,
         "has an invalid `expires`",
     ),
-    "an event has an unknown format": (update_event(3, format=3), 3, "format 3"),
+    "an event has an unknown format": (update_event(3, format=4), 3, "format 4"),
     "an event has the format of other event types": (
         update_event(3, format=2),
         3,

@@ -340,7 +340,7 @@ def test_an_analyst_sees_only_their_own_releases(people: str) -> None:
     assert send_request(f"{people}/releases/of-colleague", None, headers).status == 403
     assert send_request(f"{people}/check?release=of-colleague", None, headers).status == 403
     assert send_request(f"{people}/check?release=of-analyst", None, headers).status == 200
-    large = "release: large\nmechanisms: [{mechanism: {kind: declared, epsilon: 5}}]"
+    large = "release: large\nmechanisms: [{unit: user, mechanism: {kind: declared, epsilon: 5}}]"
     decision = send_request(f"{people}/check", [("text", large)], headers).json["decision"]
     assert decision["reasons"][0]["spent-most"] == ["of-analyst"]
     rule = send_request(f"{people}/rule?name=global&unit=user", None, headers).json

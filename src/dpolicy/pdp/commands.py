@@ -43,7 +43,7 @@ from dpolicy.pdp.request_evaluation import (
     recorded_decision,
     require_reservation,
 )
-from dpolicy.releases.authors import require_author
+from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
@@ -165,7 +165,7 @@ def decide_batch(
 
     Raise `InvariantBroken` if one is denied: the round selected releases that do not fit.
     """
-    authored = [require_author(release, by) for release in releases]
+    authored = [fill_author(release, by) for release in releases]
     decisions = tuple(decide_release(log, release, by, reserve=False) for release in authored)
     denied = [d.release for d in decisions if not (d.allowed or d.replayed)]
     if denied:
