@@ -59,17 +59,33 @@ def _amount_text(amount: float | None) -> str:
 
 
 def describe_changes(changes: Mapping[str, Mapping[str, Any]], body: Body) -> str:
-    """Return changed parameters, with the values of `body` before; one mechanism needs no name."""
+    """Return changed parameters, with the values of `body` before; one mechanism needs no name.
+
+    A parameter of a restatement has the name `also.UNIT.PARAMETER`.
+    """
     stated = {
-        name: fields["mechanism"]
+        name: flatten_parameters({**fields["mechanism"], "also": fields.get("also", {})})
         for name, fields in zip(mechanism_names(body), body["mechanisms"], strict=True)
     }
     is_single = len(stated) == 1 and "name" not in body["mechanisms"][0]
     return "; ".join(
         ("" if is_single else f"{name}: ")
-        + ", ".join(_describe_change(stated.get(name, {}), key, new) for key, new in values.items())
+        + ", ".join(
+            _describe_change(stated.get(name, {}), key, new)
+            for key, new in flatten_parameters(values).items()
+        )
         for name, values in changes.items()
     )
+
+
+def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a mechanism and of its restatements in one mapping."""
+    restated = {
+        f"also.{unit}.{key}": value
+        for unit, fields in parameters.get("also", {}).items()
+        for key, value in fields.items()
+    }
+    return {**{key: value for key, value in parameters.items() if key != "also"}, **restated}
 
 
 def _describe_change(before: Mapping[str, Any], key: str, new: Any) -> str:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from dpolicy.privacy.number_text import DIGITS, format_down, format_share, format_up
 from dpolicy.releases.decision import DisplayedLoss, Reason
+from dpolicy.releases.texts.denial_text import flatten_parameters
 from dpolicy.releases.texts.stated_delta import delta_help, delta_numbers, reason_delta_text
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.dashboard.pages.charts import (
@@ -200,6 +201,7 @@ def _environment() -> Environment:
     )
     templates.filters.update(
         percent=format_share,
+        flat=flatten_parameters,
         amount=format_amount,
         amounts=format_amounts,
         limit=format_down,
