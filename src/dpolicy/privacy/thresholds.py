@@ -127,7 +127,8 @@ def conversion_amounts(
     """Return the amount, in quanta, that converts a loss in each certificate to ε.
 
     The minimum of loss plus amount, at least 0, is the smallest ε whose thresholds would hold, for
-    the split of δ of this budget. An amount is below 0 if δ is large. With `anchored` the split depends on ε (theory 8).
+    the split of δ of this budget. An amount is below 0 if δ is large. With `anchored`
+    the split depends on ε (theory 8).
     """
     weights = _order_weights(budget, profile, tuple(orders), leaks)
     costs = [(order, conversion_cost(order, budget.delta, weight)) for order, weight in weights]

@@ -45,7 +45,8 @@ def _print_exceeded_rules(conflicts: Sequence[RuleStatus]) -> None:
         click.echo(f"conflict  {rule.name}  unit {rule.unit}  {budget}")
         if conflict.binding in ("delta", "both"):
             delta, stated = stated_delta(conflict.spent), budget_to_json(rule.budget)
-            click.echo(f"  {spent_delta_text(delta, conflict.delta_limit, stated)}")
+            text = spent_delta_text(delta, conflict.delta_limit, stated, "exceeds")
+            click.echo(f"  {text}")
         need = f"recorded releases need a budget of at least {smallest}"
         if not is_smallest(conflict):
             need = f"a budget of {smallest} is enough for recorded releases; less may be"
