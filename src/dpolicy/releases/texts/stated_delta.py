@@ -75,8 +75,16 @@ def delta_help(decision: Decision) -> str | None:
     exceeded = [reason for reason in decision.reasons if reason.exceeds_delta]
     if not exceeded:
         return None
+    is_spent = not any(reason.stated_deltas[1] for reason in exceeded)
     if all(reason.delta_limit == 0 for reason in exceeded):
+        if is_spent:
+            return "use a budget in ε with a δ; recorded releases state δ, and this one allows none"
         return "use a mechanism kind without δ, or a budget in ε with a δ"
+    if is_spent:
+        return (
+            "raise `accounting: {leaks}`; recorded releases already exceed the part of δ kept for "
+            "stated leaks, and this release states none"
+        )
     return "state a smaller δ, use a mechanism kind without δ, or raise `accounting: {leaks}`"
 
 
