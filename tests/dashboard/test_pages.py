@@ -258,6 +258,22 @@ def test_per_release_and_implied_rules_have_pages(fetch: Fetch) -> None:
     assert implied.status == 200 and "is implied and not checked separately" in implied.text
 
 
+def test_a_denial_without_a_recorded_offer_links_to_the_try_page() -> None:
+    team = "  - {name: t, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: {epsilon: 9}}\n"
+    point = DecisionPoint(MemoryStore())
+    point.apply(policy(GLOBAL, team))
+    assert not point.submit(body("label", mechanism((), epsilon="0.5"))).allowed
+    stated = {**mechanism((), epsilon="0.1", delta="5e-8"), "labels": {"team": "maps"}}
+    assert not point.submit(body("delta", stated)).allowed
+    with serve_in_thread(create_app(point, local_access), 0) as (url, _):
+        for name in ("label", "delta"):
+            text = send_request(f"{url}/releases/{name}", None, {"Accept": "text/html"}).text
+            assert "neither more noise" not in text and f"/check?release={name}" in text
+            assert ("Rules that would be exceeded" in text) == (name == "delta")
+            path = f"{url}/check?release={name}"
+            assert send_request(path, None, {"Accept": "text/html"}).status == 200
+
+
 @pytest.mark.parametrize("query", ["page=0", "page=99999999999", "page=x", "page=-1", "q=%00%ff"])
 def test_odd_queries(fetch: Fetch, query: str) -> None:
     for path in ("/", "/releases", "/log"):

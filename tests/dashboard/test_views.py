@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from itertools import pairwise
@@ -42,7 +43,7 @@ from dpolicy.service.dashboard.views.rule_page import (
     find_rule,
     rule_key,
 )
-from dpolicy.service.dashboard.views.rule_status_row import RuleKey
+from dpolicy.service.dashboard.views.rule_status_row import RuleKey, RuleStatusRow
 
 TODAY = NOW.date()
 
@@ -361,3 +362,11 @@ def test_shares_of_unlimited_and_renyi_budgets() -> None:
     shares = {s.rule.name: s.share for row in read_overview(point).rows for s in row.statuses}
     assert shares["free"] is None
     assert shares["r"] == pytest.approx(0.25)
+
+
+def test_what_is_left_is_a_difference_of_decimals() -> None:
+    key = RuleKey("all", "user")
+    row = RuleStatusRow(key, (), {"epsilon": 1}, {"epsilon": 0.3}, 0.3, True, {}, None)
+    assert row.as_json()["left"] == 0.7
+    row = replace(row, budget={"epsilon": 1.1}, spent={"epsilon": 0.4}, delta_limit=1e-9)
+    assert row.as_json()["left"] == 0.7 and row.as_json()["delta"]["left"] == 1e-9

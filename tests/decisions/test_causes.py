@@ -12,6 +12,7 @@ from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.texts.stated_delta import delta_help
 
 CHANGE = HEAD.replace("user: {}", "user: {relation: change}")
 RHO = "  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 0.1}}\n"
@@ -55,6 +56,31 @@ def test_the_filter_is_the_cause_only_where_one_order_is_enough() -> None:
     point = started(GLOBAL)
     assert cause(point.check(one(noise(kind="gaussian", sigma="2.8")))) == "filter"
     assert cause(point.check(one(noise(kind="gaussian", sigma="1")))) == ""
+
+
+def test_the_filter_is_no_cause_if_stated_delta_is_exceeded() -> None:
+    point = started(EPSILON)
+    point.import_past(body("past", {"mechanism": noise(epsilon=1, delta="5e-8"), "unit": "user"}))
+    decision = point.check(one(noise(kind="gaussian", sigma="5")))
+    assert decision.reasons[0].binding == "delta"
+    assert cause(decision) == ""
+    help_ = delta_help(decision) or ""
+    assert "recorded releases already exceed" in help_ and "state a smaller δ" not in help_
+
+
+def test_the_filter_is_no_cause_if_the_rule_does_not_split_delta() -> None:
+    rule = (
+        "  - {name: each, kind: custom, when: always, unit: user, profile: static,"
+        " budget: {epsilon: 2}}\n"
+    )
+    point = started(GLOBAL.replace("2}}", "90}}"), each=rule)
+    sigmas = [Fraction(n, 100) for n in range(200, 300)]
+    denied = [
+        d
+        for d in (point.check(one(noise(kind="gaussian", sigma=float(s)))) for s in sigmas)
+        if not d.allowed
+    ]
+    assert denied and {cause(decision) for decision in denied} == {""}
 
 
 def test_causes_are_not_recorded() -> None:

@@ -18,6 +18,7 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import decision_trials
 from dpolicy.releases.edits import total_variance, with_more_noise
 from dpolicy.releases.release_parser import release_from_plain
+from dpolicy.releases.texts.denial_text import describe_changes
 
 RHO = "  - {name: all, kind: custom, when: always, unit: user, budget: {rho: 0.5}}\n"
 ZIPS = ZIP % "{rho: 0.2}"
@@ -263,6 +264,31 @@ def test_restatements_are_scaled_too() -> None:
     }
     (offer,) = started(RHO).check(body("r", fields)).counter_offers
     assert offer["release"]["mechanisms"][0]["also"]["user"]["rho"] == pytest.approx(0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("rho", ["0.015", "0.6"])
+def test_an_offer_states_every_changed_number_of_a_restatement(rho: str) -> None:
+    days = RHO.replace("unit: user,", "units: [user, user-day],")
+    fields = {
+        "mechanism": noise(rho=rho),
+        "unit": "user-day",
+        "also": {"user": {"rho": Fraction("0.4123456") if rho == "0.6" else Fraction("0.9")}},
+        "name": "m",
+    }
+    point, request = started(days), body("r", fields)
+    offer = best_offer(point, request)
+    stated = offer["mechanisms"]["m"]
+    changed = offer["release"]["mechanisms"][0]
+    assert stated == {"rho": changed["mechanism"]["rho"], "also": changed["also"]}
+    assert f"also.user.rho {float(fields['also']['user']['rho'])} → " in describe_changes(
+        offer["mechanisms"], request
+    )
+    pasted = {
+        **fields,
+        "mechanism": noise(rho=stated["rho"]),
+        "also": {"user": {"rho": Fraction(str(stated["also"]["user"]["rho"]))}},
+    }
+    assert point.submit(body("pasted", pasted)).allowed
 
 
 def test_the_advice_on_a_denial_costs_a_fixed_number_of_decisions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import delta_share, loss_share, used_share
 from dpolicy.releases.decision import Decision, Reason
+from dpolicy.releases.texts.denial_text import describe_denial
 from dpolicy.releases.texts.stated_delta import delta_help, delta_numbers, reason_delta_text
+from dpolicy.service.dashboard.pages.rendering import format_amount, format_amounts
 
 ZIP = "  - {name: %s, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
 ALL = "  - {name: all, kind: custom, when: always, unit: user%s, budget: %s}\n"
@@ -243,4 +246,31 @@ def test_a_conflict_in_delta_says_so(tmp_path: Path) -> None:
     point.close()
     text.write_text(HEAD + "policies:\n" + ALL % ("", EPSILON), "utf-8")
     output = CliRunner().invoke(dpolicy, ["apply", str(text), "--ledger", str(ledger)]).output
-    assert "stated δ 1e-09 of 7.12824e-10, the part of δ 1e-08 kept for stated leaks" in output
+    assert "stated δ 1e-09 exceeds 7.12824e-10, the part of δ 1e-08 kept for stated leaks" in output
+
+
+def test_python_texts_compare_a_stated_delta_with_its_own_limit() -> None:
+    point = started(ALL % ("", EPSILON))
+    request = stated("a", "0.1", "1e-9")
+    denied = point.check(request)
+    kept = "exceeds 7.12824e-10, the part of δ 1e-08 kept for stated leaks"
+    recorded = replace(denied.reasons[0], after={"delta": 1e-9, "epsilon": 0.1})
+    change = f"ε 0 → 0.1 of 6, stated δ 0 → 1e-09 {kept}"
+    for reason in (denied.reasons[0], recorded):
+        assert change in describe_denial(replace(denied, reasons=(reason,)), request)
+        assert "ε 0 → ε 0.1 of" in repr(reason) and kept in repr(reason)
+    assert kept in denied._repr_html_()
+    point.import_past(request)
+    (status,) = point.budgets()
+    assert "ε 0.1 of ε 6" in repr(status) and "stated δ 1e-09 of 7.12824e-10, the" in repr(status)
+
+
+def test_a_full_rule_has_no_text_above_its_budget() -> None:
+    point = started(ALL % ("", "{rho: 0.1234561}"))
+    decision = point.submit(body("a", mechanism(("views",), rho="0.1234561")))
+    assert decision.allowed
+    (status,), (reason,) = point.budgets(), decision.reasons
+    for text in (repr(status), repr(point.budgets()), repr(reason), decision._repr_html_()):
+        assert "0.123457" not in text and "0.1234561" in text
+    assert format_amounts(reason.after, reason.budget) == "ρ 0.1234561"
+    assert format_amount(0.1234561, 0.1234561) == "0.1234561"

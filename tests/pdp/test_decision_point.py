@@ -14,7 +14,8 @@ from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.policy_changes.conflicts import find_exceeded_rules, smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.conflicts import find_exceeded_rules
+from dpolicy.pdp.policy_changes.sufficient_budget import is_smallest, smallest_sufficient_budget
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -113,6 +114,21 @@ def test_the_smallest_budget_does_not_depend_on_the_candidate_budget(epsilon: st
     assert smallest_sufficient_budget(conflict)["epsilon"] == pytest.approx(15.4, abs=0.1)
 
 
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_a_sufficient_anchored_budget_splits_delta_by_its_own_epsilon(epsilon: str) -> None:
+    anchored = ALL.replace("delta: 1e-7", "delta: 1e-7, profile: anchored")
+    made = DecisionPoint(MemoryStore())
+    made.apply(policy(anchored, "{epsilon: 90000}"))
+    for number in range(3):
+        made.submit(request(f"r{number}", "views", kind="gaussian", sigma=2.5))
+    (conflict,) = exceeded_rules(made, policy(anchored, f"{{epsilon: {epsilon}}}"))
+    least = smallest_sufficient_budget(conflict)["epsilon"]
+    assert least is not None
+    assert made.conflicts(policy(anchored, f"{{epsilon: {least}}}")) == []
+    assert made.conflicts(policy(anchored, f"{{epsilon: {least * 0.93}}}"))
+    assert not is_smallest(conflict)
+
+
 def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:
     made, _ = point(ALL, "{epsilon: 9, delta: 1e-3}")
     leaky = {"kind": "declared", "epsilon": 1, "delta": Fraction("5e-8")}
@@ -121,6 +137,8 @@ def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:
     smallest = smallest_sufficient_budget(conflict)
     again = policy(ALL, f"{{epsilon: {smallest['epsilon']}, delta: {smallest['delta']}}}")
     assert made.conflicts(again) == []
+    less = policy(ALL, f"{{epsilon: {smallest['epsilon'] - 2e-12}, delta: {smallest['delta']}}}")
+    assert made.conflicts(less)
     (native,) = exceeded_rules(made, policy(ALL, "{rho: 9}"))
     assert smallest_sufficient_budget(native) == {"rho": None}
 

@@ -204,6 +204,30 @@ def test_a_target_with_a_policy_is_what_its_filter_admits(commands: Commands) ->
     assert larger["sigma"] == filtered["sigma"]
 
 
+def test_the_exact_epsilon_is_that_of_the_protected_unit(commands: Commands) -> None:
+    text = POLICY.replace("accounting: {", "accounting: {relation: change, ")
+    assert text != POLICY
+    Path("change.yaml").write_text(text, "utf-8")
+    line = "calibrate --kind gaussian --relation add-remove --policy change.yaml --format json"
+    answer = json.loads(commands.run(line)[0])
+    release = (
+        "release: r\nmechanisms:\n"
+        f"  - {{mechanism: {{kind: gaussian, sigma: {answer['sigma']}}}, relation: add-remove}}\n"
+    )
+    Path("r.yaml").write_text(release, "utf-8")
+    cost = json.loads(commands.run("cost r.yaml --policy change.yaml --format json")[0])
+    assert answer["epsilon"] == cost["mechanisms"][0]["units"]["user"]["epsilon"]
+
+
+def test_an_infinite_loss_fills_the_bar(commands: Commands) -> None:
+    past = "release: past\nmechanisms: [{mechanism: {kind: declared, renyi: {1.5: 1}}}]\n"
+    Path("past.yaml").write_text(past, "utf-8")
+    commands.run("import past.yaml --ledger ledger.db")
+    out, _ = commands.run("budgets --ledger ledger.db")
+    bar, share, *_ = out.split()
+    assert set(bar) == {"█"} and share == "∞" and "exceeded" in out
+
+
 def test_the_texts_name_what_binds_and_what_the_number_is(commands: Commands) -> None:
     out, err = commands.run("calibrate --kind gaussian --ledger ledger.db")
     assert out.startswith("sigma: 2.0")

@@ -20,7 +20,7 @@ from tests.pdp.builders import (
 from dpolicy.errors import OperationRejected, PolicyConflicts
 from dpolicy.ledger.events import ReleaseDecided, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.sufficient_budget import smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 
 

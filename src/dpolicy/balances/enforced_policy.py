@@ -190,9 +190,9 @@ def _context_name(unit: PrivacyUnit, units: Mapping[str, PrivacyUnit]) -> str:
     return unit.name if units.get(unit.name, unit) == unit else f"{unit.name} (recorded)"
 
 
-def enforce(policy: CompiledPolicy) -> EnforcedPolicy:
-    """Compile a policy for enforcement."""
-    certificates = certificates_for(policy)
+def enforce(policy: CompiledPolicy, more: Certificates = ()) -> EnforcedPolicy:
+    """Compile a policy for enforcement; losses have its certificates and `more`."""
+    certificates = tuple(sorted({*certificates_for(policy), *more}))
     space = build_partition_space(policy)
     cumulative = _enforce_section(policy, policy.cumulative, space, certificates)
     each_release = _enforce_section(policy, policy.each_release, space, certificates)

@@ -47,7 +47,10 @@ from dpolicy.releases.decision import DisplayedLoss
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DisplayedNumber:
-    """One number of a displayed loss: the minimum over `columns` of amount + `added`, in quanta."""
+    """One number of a displayed loss, in quanta: the minimum over `columns` of amount + `added`.
+
+    It is at least 0: `added` may be negative.
+    """
 
     name: str
     columns: LossArray
@@ -56,7 +59,9 @@ class DisplayedNumber:
 
     def quanta(self, rows: LossArray) -> LossArray:
         """Return the number for each row, in quanta."""
-        minimum: LossArray = (rows[:, self.columns] + self.added).min(axis=1)
+        amounts = rows[:, self.columns]
+        sums = np.where(amounts >= INFINITE, INFINITE, amounts + self.added)
+        minimum: LossArray = np.maximum(sums.min(axis=1), 0)
         return minimum
 
 
@@ -113,7 +118,7 @@ class LossFormatter:
         limits = budget_limits(self.budget)
         if not limits:
             return np.full(len(rows), np.nan)
-        spent = {f.name: f.quanta(rows) / QUANTA_PER_UNIT for f in self.figures}
+        spent = {f.name: _to_units(f.quanta(rows)) for f in self.figures}
         if isinstance(self.budget, Gdp):
             spent = {name: np.sqrt(amounts) for name, amounts in spent.items()}
         shares = [_shares(spent[name], float(limit)) for name, limit in limits.items()]
@@ -134,6 +139,11 @@ def is_unbounded(rows: LossArray) -> NDArray[np.bool_]:
     """Return for each row whether it is infinite in every certificate, so that δ is 1."""
     smallest: LossArray = rows[:, :-1].min(axis=1)
     return (smallest >= INFINITE) & (rows[:, -1] >= DELTA_QUANTA)
+
+
+def _to_units(quanta: LossArray) -> NDArray[np.float64]:
+    """Return amounts in units; an infinite amount is `inf`."""
+    return np.asarray(np.where(quanta >= INFINITE, np.inf, quanta / QUANTA_PER_UNIT), np.float64)
 
 
 def _shares(amounts: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

@@ -31,6 +31,7 @@ from dpolicy.pdp.charge_groups import (
     complete_recorded,
 )
 from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
+from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.meaning import check_meaning
 from dpolicy.releases.regions import Point
@@ -202,9 +203,10 @@ class LedgerState:
             ):
                 yield release
 
-    def with_policy(self, policy: CompiledPolicy) -> LedgerState:
+    def with_policy(self, policy: CompiledPolicy, more: Certificates = ()) -> LedgerState:
         """Return the state under another policy, with updated balances.
 
+        Balances have the certificates of the policy and `more`.
         The result shares entries and charge groups with this state: read it only while this state
         does not change, and do not fold into it.
         """
@@ -215,7 +217,7 @@ class LedgerState:
             charge_groups=self.charge_groups,
             month=self.today,
         )
-        other._change_policy(policy)
+        other._change_policy(policy, more)
         other.update_balances()
         return other
 
@@ -368,8 +370,8 @@ class LedgerState:
             raise LedgerDamaged(f"record answers unknown proposal {number}")
         self.proposals[number] = self.proposals[number]._replace(open=False, approved=approved)
 
-    def _change_policy(self, policy: CompiledPolicy) -> None:
-        self.enforced = enforce(policy)
+    def _change_policy(self, policy: CompiledPolicy, more: Certificates = ()) -> None:
+        self.enforced = enforce(policy, more)
         self._legacy_meanings = {}
         self._totals = SpendingTotals(self.enforced)
         self._changed_groups = set(range(len(self.charge_groups)))

@@ -6,7 +6,7 @@ A rule with segments is reported at the block with the largest loss.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, islice
 from math import inf
@@ -19,6 +19,7 @@ from dpolicy.balances.balances import Balances, RuleNumbers
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.errors import InvariantBroken
 from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.policy.model import Accounting
 from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import INFINITE, Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
@@ -39,7 +40,8 @@ class RuleStatus:
     """Status of one rule: budget, balance, whether it is satisfied, top spenders and location.
 
     `delta_limit` is the limit of stated δ, None without one. `binding` is the quantity that is
-    exceeded or most used: the notion of the budget, `delta` or `both`.
+    exceeded or most used: the notion of the budget, `delta` or `both`. `accounting` are the options
+    of the policy.
     """
 
     rule: Rule
@@ -48,8 +50,9 @@ class RuleStatus:
     holds: bool
     spenders: tuple[str, ...]
     location: Mapping[str, str | int]
-    delta_limit: float | None = None
-    binding: str | None = None
+    delta_limit: float | None
+    binding: str | None
+    accounting: Accounting = field(compare=False)
 
     @property
     def name(self) -> str:
@@ -177,6 +180,7 @@ def _build_status(
     state: LedgerState, table: RuleStatusTable, position: int, *, with_spenders: bool
 ) -> RuleStatus:
     section, number = table.section, int(table.numbers[position])
+    accounting = Accounting() if state.policy is None else state.policy.accounting
     point, row = table.worst_points.get(position), table.losses[position]
     formatter, binding = section.formatter_for(number), section.binding_quantity(number, row)
     return RuleStatus(
@@ -188,6 +192,7 @@ def _build_status(
         table.location(position),
         formatter.displayed_delta_limit,
         binding,
+        accounting,
     )
 
 

@@ -93,18 +93,15 @@ def unreachable_target_error(kind: str, epsilon: Fraction) -> InvalidValue:
     return InvalidValue("M019", f"no noise of `{kind}` meets ε {format_down(epsilon)} at this δ")
 
 
-def smallest_epsilon(
-    fields: Mapping[str, object],
-    delta: Fraction,
-    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE,
-) -> float | None:
-    """Return the smallest known ε of a mechanism alone, for the unit that it is stated for.
+def smallest_epsilon(fields: Mapping[str, object], delta: Fraction) -> float | None:
+    """Return the smallest known ε of a mechanism alone, under add-remove for its unit.
 
     Raise `InvalidValue` with the first problem of its parameters.
     """
     mechanism, problems = parse_mechanism(fields)
     if mechanism is None:
         raise problems[0]
+    relation = NeighbouringRelation.ADD_REMOVE
     context = GroupContext((PrivacyUnit("user", "user", None, relation),))
     return report_costs(mechanism, 0, {}, relation, context, ())[0].epsilon(delta)
 

@@ -126,12 +126,13 @@ def conversion_amounts(
 ) -> tuple[tuple[Certificate, int], ...]:
     """Return the amount, in quanta, that converts a loss in each certificate to ε.
 
-    The minimum of loss plus amount is the smallest ε whose thresholds would hold, for the split of
-    δ of this budget. With `anchored` the split depends on ε (theory 8).
+    The minimum of loss plus amount, at least 0, is the smallest ε whose thresholds would hold, for
+    the split of δ of this budget. An amount is below 0 if δ is large. With `anchored`
+    the split depends on ε (theory 8).
     """
     weights = _order_weights(budget, profile, tuple(orders), leaks)
     costs = [(order, conversion_cost(order, budget.delta, weight)) for order, weight in weights]
-    return ((PURE, 0), *((renyi(o), quanta_up(max(cost, Fraction(0)))) for o, cost in costs))
+    return ((PURE, 0), *((renyi(order), quanta_up(cost)) for order, cost in costs))
 
 
 def implies_bound(tighter: BudgetBound, looser: BudgetBound) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpolicy.releases.texts.amount_text import budget_text, location_text, loss_text
+from dpolicy.releases.texts.stated_delta import reason_delta_text
 from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 
 #: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.
@@ -72,12 +73,12 @@ class Reason:
         return None if self.leaks is None else self.leaks["limit"]
 
     def __repr__(self) -> str:
-        change = f"{loss_text(self.spent)} → {loss_text(self.after)} of {budget_text(self.budget)}"
+        spent, after = loss_text(self.spent, self.budget), loss_text(self.after, self.budget)
+        change = f"{spent} → {after} of {budget_text(self.budget)}"
         place = location_text(self.location)
         exceeded = "" if self.holds else "exceeded"
-        return one_line(
-            self, self.rule, f"unit {self.unit}", place and f"at {place}", change, exceeded
-        )
+        parts = (self.rule, f"unit {self.unit}", place and f"at {place}", change, exceeded)
+        return one_line(self, *parts, reason_delta_text(self) or "")
 
     def _repr_html_(self) -> str:
         return html_line(repr(self))
@@ -174,17 +175,18 @@ class Decision:
         )
 
     def _repr_html_(self) -> str:
-        header = ("rule", "unit", "at", "before", "after", "budget", "alone", "")
+        header = ("rule", "unit", "at", "before", "after", "budget", "alone", "", "stated δ")
         rows = [
             (
                 reason.rule,
                 reason.unit,
                 location_text(reason.location),
-                loss_text(reason.spent),
-                loss_text(reason.after),
+                loss_text(reason.spent, reason.budget),
+                loss_text(reason.after, reason.budget),
                 budget_text(reason.budget),
-                loss_text(reason.cost),
+                loss_text(reason.cost, reason.budget),
                 "" if reason.holds else "exceeded",
+                reason_delta_text(reason) or "",
             )
             for reason in self.reasons
         ]

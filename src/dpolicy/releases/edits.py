@@ -53,7 +53,7 @@ def has_noise(request: Body) -> bool:
     )
 
 
-def with_noise_factors(body: Body, factors: Sequence[float]) -> dict[str, Any]:
+def with_noise_factors(body: Body, factors: Sequence[Fraction | float]) -> dict[str, Any]:
     """Return the body with the noise of each mechanism scaled by its own factor.
 
     Restatements for other units are scaled too. A mechanism with the factor 1 stays as it is; every
@@ -85,17 +85,6 @@ def _scale_fields(
         if name in exponents
         else value
         for name, value in fields.items()
-    }
-
-
-def with_rounded_noise(body: Body) -> dict[str, Any]:
-    """Return the body with short noise parameters: none has less noise than before."""
-    return {
-        **body,
-        "mechanisms": [
-            _scale_request(request, Fraction(1)) if has_noise(request) else request
-            for request in body["mechanisms"]
-        ],
     }
 
 
@@ -151,16 +140,30 @@ def mechanism_names(body: Body) -> tuple[str, ...]:
     return tuple(names if len(set(names)) == len(names) else positions)
 
 
-def changed_parameters(before: Body, after: Body) -> dict[str, dict[str, Fraction]]:
-    """Return the parameters that differ between two bodies, by the name of the mechanism."""
-    changes: dict[str, dict[str, Fraction]] = {}
+#: A changed number by its parameter; `also` has those of the restatements, by unit.
+Changes = dict[str, Any]
+
+
+def changed_parameters(before: Body, after: Body) -> dict[str, Changes]:
+    """Return the parameters that differ between two bodies, by the name of the mechanism.
+
+    Parameters of restatements are under `also`, by unit.
+    """
+    changes: dict[str, Changes] = {}
     pairs = zip(before["mechanisms"], after["mechanisms"], strict=True)
     for name, (old, new) in zip(mechanism_names(before), pairs, strict=True):
-        different = {
-            key: value
-            for key, value in new["mechanism"].items()
-            if value != old["mechanism"].get(key)
+        different = _different_values(old["mechanism"], new["mechanism"])
+        stated = old.get("also", {})
+        restated = {
+            unit: _different_values(stated.get(unit, {}), fields)
+            for unit, fields in new.get("also", {}).items()
         }
+        if any(restated.values()):
+            different["also"] = {unit: values for unit, values in restated.items() if values}
         if different:
             changes[name] = different
     return changes
+
+
+def _different_values(before: Body, after: Body) -> Changes:
+    return {key: value for key, value in after.items() if value != before.get(key)}

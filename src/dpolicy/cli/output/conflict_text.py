@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from dpolicy.cli.output.decision_text import location_text
-from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
+from dpolicy.pdp.policy_changes.sufficient_budget import is_smallest, smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.number_text import ALL_DIGITS, format_up
@@ -45,8 +45,12 @@ def _print_exceeded_rules(conflicts: Sequence[RuleStatus]) -> None:
         click.echo(f"conflict  {rule.name}  unit {rule.unit}  {budget}")
         if conflict.binding in ("delta", "both"):
             delta, stated = stated_delta(conflict.spent), budget_to_json(rule.budget)
-            click.echo(f"  {spent_delta_text(delta, conflict.delta_limit, stated)}")
-        click.echo(f"  recorded releases need a budget of at least {smallest}  {rule.base.span}")
+            text = spent_delta_text(delta, conflict.delta_limit, stated, "exceeds")
+            click.echo(f"  {text}")
+        need = f"recorded releases need a budget of at least {smallest}"
+        if not is_smallest(conflict):
+            need = f"a budget of {smallest} is enough for recorded releases; less may be"
+        click.echo(f"  {need}  {rule.base.span}")
         click.echo(f"  largest spenders: {', '.join(conflict.spenders)}")
     count = "1 rule is" if len(conflicts) == 1 else f"{len(conflicts)} rules are"
     remedy = "accept each with --accept, or raise its budget"

@@ -22,7 +22,7 @@ from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA
 from dpolicy.privacy.number_text import format_up
-from dpolicy.privacy.thresholds import conversion_cost
+from dpolicy.privacy.thresholds import Profile, conversion_cost
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.body import Body, release_from_body
 
@@ -129,13 +129,20 @@ def _with_unit(
 
 
 def _epsilon_of_best_order(limit: RuleLimit) -> Fraction | None:
-    """Return the ε after the release with all of δ at one order, if it is within the budget."""
-    budget = limit.section.compiled.rules[limit.number].budget
-    if not isinstance(budget, EpsilonDelta):
+    """Return the ε after the release with all of δ at one order, if it is within the budget.
+
+    Return None if stated δ is exceeded, or if the rule does not split its δ between orders.
+    """
+    rule = limit.section.compiled.rules[limit.number]
+    budget = rule.budget
+    if not isinstance(budget, EpsilonDelta) or rule.base.profile is Profile.STATIC:
         return None
     maximum = limit.section.bounds.maximum
     spent = maximum[limit.section.compiled.rules.bound_numbers[limit.number]] - limit.room
-    after = (spent + limit.cost).tolist()
+    row = spent + limit.cost
+    if limit.section.binding_quantity(limit.number, row) != "epsilon":
+        return None
+    after = row.tolist()
     delta = budget.delta - Fraction(after[-1], DELTA_QUANTA)
     if delta <= 0:
         return None

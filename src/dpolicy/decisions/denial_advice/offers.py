@@ -23,9 +23,10 @@ from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.edits import (
     changed_parameters,
+    has_noise,
     total_variance,
     with_more_noise,
-    with_rounded_noise,
+    with_noise_factors,
     without_attribute,
     without_mechanism,
 )
@@ -113,18 +114,29 @@ def _delta_offers(trials: DecisionTrials, body: Body) -> Iterator[Offer]:
 
 
 def _complete_factor(trials: DecisionTrials, body: Body, outline: Mapping[str, Any]) -> Offer:
-    """Complete an offer of more noise; use short parameters if they are allowed too."""
-    exact = with_more_noise(body, Fraction(repr(outline["factor"]))) or body
-    short = with_rounded_noise(exact)
-    return Offer(outline, short if trials.is_allowed(short) else exact)
+    """Complete an offer of more noise.
+
+    Scale restatements too and use short parameters, if that is allowed. Otherwise, the offer is the
+    release for which the search accepted the factor.
+    """
+    short = _scale_all(body, outline["factor"])
+    if trials.is_allowed(short):
+        return Offer(outline, short)
+    return Offer(outline, with_more_noise(body, Fraction(repr(outline["factor"]))) or body)
+
+
+def _scale_all(body: Body, factor: float) -> Body:
+    """Return the body with all noise scaled and rounded, with the noise of restatements."""
+    if not all(map(has_noise, body["mechanisms"])):
+        return body
+    return with_noise_factors(body, [Fraction(repr(factor))] * len(body["mechanisms"]))
 
 
 def with_parameters(body: Body, outline: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded counter-offer with the parameters that its factor gives, if it has one."""
     if "factor" not in outline:
         return dict(outline)
-    scaled = with_more_noise(body, Fraction(repr(outline["factor"]))) or body
-    return Offer(outline, with_rounded_noise(scaled)).as_json(body, None)
+    return Offer(outline, _scale_all(body, outline["factor"])).as_json(body, None)
 
 
 def _complete_omission(body: Body, outline: Mapping[str, Any]) -> Offer:

@@ -11,9 +11,12 @@ from typing import Any
 
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.policy_changes.redefinitions import find_redefinitions
+from dpolicy.pdp.policy_changes.sufficient_budget import (
+    is_smallest,
+    searched_certificates,
+    smallest_sufficient_budget,
+)
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
-from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.privacy.cost_report import round_up_to_printed_float
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -22,31 +25,16 @@ PolicyConflict = Redefinition | RuleStatus
 
 def find_all_conflicts(state: LedgerState, candidate: CompiledPolicy) -> list[PolicyConflict]:
     """Return the redefined names of a candidate policy, then the rules that are exceeded."""
-    return [
-        *find_redefinitions(state, candidate),
-        *find_exceeded_rules(state.with_policy(candidate)),
-    ]
+    exceeded = find_exceeded_rules(state.with_policy(candidate))
+    if not all(map(is_smallest, exceeded)):
+        more = searched_certificates(candidate.accounting)
+        exceeded = find_exceeded_rules(state.with_policy(candidate, more))
+    return [*find_redefinitions(state, candidate), *exceeded]
 
 
 def find_exceeded_rules(state: LedgerState) -> list[RuleStatus]:
     """Return the kept rules of the active policy that recorded releases exceed."""
     return [status for status in rule_statuses(state) if not status.holds]
-
-
-def smallest_sufficient_budget(status: RuleStatus) -> dict[str, float | None]:
-    """Return the smallest budget that recorded releases satisfy, in the notion of the rule's own.
-
-    A value is None if no budget of this notion is enough: the loss is infinite, or it has a δ-side
-    and the budget allows none.
-    """
-    budget, bound = status.rule.budget, status.rule.bound
-    delta = status.loss.delta
-    spent = {key: value for key, value in status.spent.items() if key != "delta"}
-    if not delta or bound.delta is None or delta <= bound.delta:
-        return spent
-    if isinstance(budget, EpsilonDelta) and bound.delta:
-        return {**spent, "delta": round_up_to_printed_float(delta * budget.delta / bound.delta)}
-    return dict.fromkeys(spent)
 
 
 def conflicts_to_json(conflicts: Iterable[object]) -> dict[str, list[dict[str, Any]]]:

@@ -8,8 +8,10 @@ from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, overload
 
-from dpolicy.privacy.number_text import format_down, format_share
+from dpolicy.privacy.number_text import format_down, format_share, format_up
+from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.texts.amount_text import budget_amounts, budget_text, location_text, loss_text
+from dpolicy.releases.texts.stated_delta import spent_delta_text
 from dpolicy.text.summaries import html_table, one_line, text_table
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class Budgets(list[Status]):
                 format_share(used_part(status)),
                 status.name,
                 status.unit,
-                loss_text(status.spent),
+                _spent_cell(status),
                 _budget_cell(status),
                 location_text(status.location),
                 "" if status.holds else "exceeded",
@@ -113,10 +115,11 @@ class Budgets(list[Status]):
 
 def status_line(status: StatusRow) -> str:
     """Return a status in one short line."""
-    amounts = f"{loss_text(status.spent)} of {budget_text(status.budget)}"
+    amounts = f"{loss_text(status.spent, status.budget)} of {budget_text(status.budget)}"
+    delta = spent_delta_text(stated_delta(status.spent), status.delta_limit, status.budget)
     place = location_text(status.location)
     parts = (status.name, f"unit {status.unit}", place and f"at {place}", amounts)
-    return one_line(status, *parts, "" if status.holds else "exceeded")
+    return one_line(status, *parts, "" if status.holds else "exceeded", delta or "")
 
 
 def used_part(status: StatusRow) -> Fraction | float:
@@ -135,6 +138,12 @@ def used_part(status: StatusRow) -> Fraction | float:
         elif limit > 0:
             parts.append(Fraction(repr(loss)) / Fraction(repr(limit)))
     return max(parts)
+
+
+def _spent_cell(status: StatusRow) -> str:
+    """Return the text of a loss, with the sum of stated δ if there is any."""
+    text, delta = loss_text(status.spent, status.budget), stated_delta(status.spent)
+    return f"{text}, stated δ {format_up(delta)}" if delta else text
 
 
 def _budget_cell(status: StatusRow) -> str:

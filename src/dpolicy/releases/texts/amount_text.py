@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
-from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.number_text import format_down, format_up_within
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
 
 
-def loss_text(loss: Mapping[str, float | None]) -> str:
-    """Return a loss, rounded up: `ε 1.5`; an unknown loss is infinite."""
+def loss_text(loss: Mapping[str, float | None], budget: Mapping[str, Any] | str) -> str:
+    """Return a loss without stated δ, rounded up: `ε 1.5`; an unknown loss is infinite."""
     return ", ".join(
-        f"{_symbol(notion)} {'∞' if value is None else format_up(value)}"
-        for notion, value in loss.items()
+        f"{_symbol(notion)} {amount}" for notion, amount in loss_amounts(loss, budget).items()
     )
+
+
+def loss_amounts(
+    loss: Mapping[str, float | None], budget: Mapping[str, Any] | str
+) -> dict[str, str]:
+    """Return the text of each number of a loss without stated δ, which has a limit of its own.
+
+    A number within the budget has a text within it.
+    """
+    limits = dict(budget_amounts(budget))
+    return {
+        notion: "∞" if value is None else format_up_within(value, limits.get(notion, inf))
+        for notion, value in loss.items()
+        if notion != "delta"
+    }
 
 
 def budget_text(budget: Mapping[str, Any] | str) -> str:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.number_text import format_down
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision, Reason
 from dpolicy.releases.edits import mechanism_names
+from dpolicy.releases.texts.amount_text import budget_amounts, loss_amounts
+from dpolicy.releases.texts.stated_delta import reason_delta_text
 
 #: Largest number of exceeded rules that a message describes.
 MAX_RULES = 3
 
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ"}
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
 
 
 def describe_denial(decision: Decision, body: Body) -> str:
@@ -38,38 +40,49 @@ def describe_denial(decision: Decision, body: Body) -> str:
 def _describe_reason(reason: Reason) -> str:
     """Return rule, unit, place, and the loss before and after the release."""
     place = "".join(f", {name} {value}" for name, value in reason.location.items())
-    losses = ", ".join(_describe_losses(reason))
+    delta = reason_delta_text(reason)
+    losses = ", ".join([*_describe_losses(reason), *([] if delta is None else [delta])])
     cause = f" ({reason.cause})" if reason.cause else ""
     return f"{reason.rule} (unit {reason.unit}{place}) {losses}{cause}"
 
 
 def _describe_losses(reason: Reason) -> Iterator[str]:
     budget = reason.budget if isinstance(reason.budget, Mapping) else {}
-    limits = {f"renyi {order}": value for order, value in budget.get("renyi", {}).items()}
-    for notion, after in reason.after.items():
-        before = reason.spent.get(notion)
-        change = f"{_amount_text(before)} → {_amount_text(after)}"
-        limit = {**budget, **limits}.get(notion)
-        of = "" if limit is None else f" of {format_down(limit)}"
-        yield f"{_SYMBOLS.get(notion, notion)} {change}{of}"
-
-
-def _amount_text(amount: float | None) -> str:
-    return "∞" if amount is None else format_up(amount)
+    limits = dict(budget_amounts(budget))
+    spent = loss_amounts(reason.spent, budget)
+    for notion, after in loss_amounts(reason.after, budget).items():
+        of = f" of {format_down(limits[notion])}" if notion in limits else ""
+        yield f"{_SYMBOLS.get(notion, notion)} {spent.get(notion, '∞')} → {after}{of}"
 
 
 def describe_changes(changes: Mapping[str, Mapping[str, Any]], body: Body) -> str:
-    """Return changed parameters, with the values of `body` before; one mechanism needs no name."""
+    """Return changed parameters, with the values of `body` before; one mechanism needs no name.
+
+    A parameter of a restatement has the name `also.UNIT.PARAMETER`.
+    """
     stated = {
-        name: fields["mechanism"]
+        name: flatten_parameters({**fields["mechanism"], "also": fields.get("also", {})})
         for name, fields in zip(mechanism_names(body), body["mechanisms"], strict=True)
     }
     is_single = len(stated) == 1 and "name" not in body["mechanisms"][0]
     return "; ".join(
         ("" if is_single else f"{name}: ")
-        + ", ".join(_describe_change(stated.get(name, {}), key, new) for key, new in values.items())
+        + ", ".join(
+            _describe_change(stated.get(name, {}), key, new)
+            for key, new in flatten_parameters(values).items()
+        )
         for name, values in changes.items()
     )
+
+
+def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a mechanism and of its restatements in one mapping."""
+    restated = {
+        f"also.{unit}.{key}": value
+        for unit, fields in parameters.get("also", {}).items()
+        for key, value in fields.items()
+    }
+    return {**{key: value for key, value in parameters.items() if key != "also"}, **restated}
 
 
 def _describe_change(before: Mapping[str, Any], key: str, new: Any) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpolicy.privacy.number_text import format_down, format_up
-from dpolicy.releases.decision import Decision, Reason
+
+if TYPE_CHECKING:
+    from dpolicy.releases.decision import Decision, Reason
 
 #: Significant digits of a δ and of its limit.
 DIGITS = 6
@@ -53,17 +55,19 @@ def reason_delta_text(reason: Reason) -> str | None:
 
 
 def spent_delta_text(
-    spent: float, limit: float | None, budget: Mapping[str, Any] | str
+    spent: float, limit: float | None, budget: Mapping[str, Any] | str, relation: str = "of"
 ) -> str | None:
-    """Return the sum of stated δ that was spent on a rule; None if there is none."""
+    """Return the sum of stated δ that was spent on a rule; None if there is none.
+
+    `relation` is the word between the sum and its limit.
+    """
     if not spent:
         return None
     if not limit:
         return _no_limit_text(spent, limit, budget)
     digits = _digits(spent, limit)
-    return (
-        f"stated δ {format_up(spent, digits)} of {_kept_text(format_down(limit, digits), budget)}"
-    )
+    kept = _kept_text(format_down(limit, digits), budget)
+    return f"stated δ {format_up(spent, digits)} {relation} {kept}"
 
 
 def delta_help(decision: Decision) -> str | None:
@@ -71,8 +75,16 @@ def delta_help(decision: Decision) -> str | None:
     exceeded = [reason for reason in decision.reasons if reason.exceeds_delta]
     if not exceeded:
         return None
+    is_spent = not any(reason.stated_deltas[1] for reason in exceeded)
     if all(reason.delta_limit == 0 for reason in exceeded):
+        if is_spent:
+            return "use a budget in ε with a δ; recorded releases state δ, and this one allows none"
         return "use a mechanism kind without δ, or a budget in ε with a δ"
+    if is_spent:
+        return (
+            "raise `accounting: {leaks}`; recorded releases already exceed the part of δ kept for "
+            "stated leaks, and this release states none"
+        )
     return "state a smaller δ, use a mechanism kind without δ, or raise `accounting: {leaks}`"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 
 import click
 
@@ -67,20 +67,24 @@ def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
 def _status_text(status: RuleStatus, width: int) -> str:
     """Format the use of a budget, and in a second line the use of its δ if a δ is stated."""
     rule, exceeded = status.rule, "" if status.holds else "  exceeded"
+    loss_mark = exceeded if status.binding != "delta" else ""
     spent = format_loss(status.spent, budget_to_json(rule.budget))
     line = (
-        f"{_bar(loss_share(status))}  {rule.name:<{width}}  {rule.unit}  "
+        f"{_bar(loss_share(status), bool(loss_mark))}  {rule.name:<{width}}  {rule.unit}  "
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
-        f"{exceeded if status.binding != 'delta' else ''}"
+        f"{loss_mark}"
     )
     delta = stated_delta(status.spent)
     text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
     if text is None:
         return line
     mark = exceeded if status.binding in ("delta", "both") else ""
-    return f"{line}\n{_bar(delta_share(status))}  {text}{mark}"
+    return f"{line}\n{_bar(delta_share(status), bool(mark))}  {text}{mark}"
 
 
-def _bar(share: Fraction | None) -> str:
+def _bar(share: Fraction | None, is_exceeded: bool) -> str:
+    """Draw a used share. It is ∞ if the budget is exceeded and the share is not a finite number."""
+    if share is None and is_exceeded:
+        return "█" * _WIDTH + f" {format_share(inf):>8}"
     filled = min(_WIDTH if share and share >= 1 else _WIDTH - 1, ceil((share or 0) * _WIDTH))
     return "█" * filled + "░" * (_WIDTH - filled) + f" {format_share(share):>8}"

@@ -25,10 +25,13 @@ from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_me
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.privacy.calibration import CALIBRATED_PARAMETERS, calibrate_noise, smallest_epsilon
+from dpolicy.privacy.calibration import CALIBRATED_PARAMETERS, calibrate_noise
+from dpolicy.privacy.cost_report import report_costs
 from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.releases.decision import Decision, Reason
-from dpolicy.rules.compiler import load_policy
+from dpolicy.releases.release import Release
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 #: Parameters of a mechanism that the command takes as options.
 _PARAMETERS = ("sensitivity", "count", "sampling_rate", "steps", "queries", "participations")
@@ -145,9 +148,7 @@ def _calibrate_to_ledger(
         delta = _DEFAULT_DELTA if delta is None else delta
         budget = None if target[0] is None else EpsilonDelta(target[0], delta)
         noise = calibrate_mechanism(state, fields, by, budget)
-        relation = complete_meaning(noise.release, enforced.policy).mechanisms[0].relation
-        mechanism = noise.release.body["mechanisms"][0]["mechanism"]
-        return noise, smallest_epsilon(mechanism, delta, relation), delta
+        return noise, _exact_epsilon(noise.release, enforced.policy, delta), delta
 
     try:
         noise, epsilon, delta = read_state(ledger, compiled, calibrate)
@@ -166,6 +167,23 @@ def _calibrate_to_ledger(
         if not noise.binding:
             print_note("no rule denies less noise" if target[0] is None else "binding  --epsilon")
     return 0
+
+
+def _exact_epsilon(release: Release, policy: CompiledPolicy, delta: Fraction) -> float | None:
+    """Return the exact ε of a release with one mechanism, for the unit that it is stated for."""
+    request, meaning = release.mechanisms[0], complete_meaning(release, policy).mechanisms[0]
+    units, covers = tuple(policy.units.values()), policy.vocabulary.covers
+    context = GroupContext(units, request.additive, request.days_read, covers)
+    position = list(policy.units).index(meaning.unit)
+    reports = report_costs(
+        request.mechanism,
+        position,
+        request.restatements,
+        meaning.relation,
+        context,
+        policy.accounting.orders,
+    )
+    return reports[position].epsilon(delta)
 
 
 def _noise_json(noise: CalibratedNoise, epsilon: float | None, delta: Fraction) -> dict[str, Any]:

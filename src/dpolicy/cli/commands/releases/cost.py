@@ -16,7 +16,7 @@ from dpolicy.decisions.filter_costs import FilterCost
 from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.pdp.dry_runs.cost_preview import CostPreview, preview_costs
 from dpolicy.pdp.request_evaluation import active_policy
-from dpolicy.privacy.budget import EpsilonDelta
+from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
 from dpolicy.privacy.cost_report import CostReport, report_costs, round_up_to_printed_float
 from dpolicy.privacy.mechanisms.registry import find_relation_problems
@@ -26,6 +26,7 @@ from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.releases.release_parser import load_release
+from dpolicy.releases.texts.amount_text import loss_amounts
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.did_you_mean import suggest
 
@@ -227,9 +228,8 @@ def _report_text(cost: CostReport, delta: Fraction) -> str:
 def _filter_text(filter_cost: FilterCost, delta: Fraction) -> str:
     rule, count = filter_cost.rule, filter_cost.rule_count - 1
     amounts = ", ".join(
-        f"{_SYMBOLS.get(notion, notion)} {'∞' if amount is None else format_up(amount)}"
-        for notion, amount in filter_cost.cost.items()
-        if notion != "delta"
+        f"{_SYMBOLS.get(notion, notion)} {amount}"
+        for notion, amount in loss_amounts(filter_cost.cost, budget_to_json(rule.budget)).items()
     )
     method = "for"
     if isinstance(rule.budget, EpsilonDelta) and filter_cost.profile is not None:

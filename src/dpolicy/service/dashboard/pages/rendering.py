@@ -18,8 +18,16 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpolicy.privacy.number_text import DIGITS, format_down, format_share, format_up
+from dpolicy.privacy.number_text import (
+    DIGITS,
+    format_down,
+    format_share,
+    format_up,
+    format_up_within,
+)
 from dpolicy.releases.decision import DisplayedLoss, Reason
+from dpolicy.releases.texts.amount_text import loss_amounts
+from dpolicy.releases.texts.denial_text import flatten_parameters
 from dpolicy.releases.texts.stated_delta import delta_help, delta_numbers, reason_delta_text
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.dashboard.pages.charts import (
@@ -114,9 +122,14 @@ def _with_query(query: Mapping[str, str], **changes: str | int | None) -> str:
     return "?" + urlencode({key: value for key, value in merged.items() if value not in (None, "")})
 
 
-def format_amount(value: float | None) -> str:
-    """Format one number of a loss, rounded up; None is infinite."""
-    return "∞" if value is None else format_up(value)
+def format_amount(value: float | None, limit: float | None = None) -> str:
+    """Format one number of a loss, rounded up, but not above a limit that it is within.
+
+    A loss of None is infinite, and a limit of None is none.
+    """
+    if value is None:
+        return "∞"
+    return format_up(value) if limit is None else format_up_within(value, limit)
 
 
 def format_remainder(value: float | None) -> str:
@@ -124,12 +137,13 @@ def format_remainder(value: float | None) -> str:
     return "∞" if value is None else format_down(value, DIGITS)
 
 
-def format_amounts(displayed_loss: DisplayedLoss) -> str:
-    """Format a loss with the symbols of its notions, without δ."""
+def format_amounts(
+    displayed_loss: DisplayedLoss, budget: Mapping[str, Any] | str = "unlimited"
+) -> str:
+    """Format a loss with the symbols of its notions, without δ; `budget` has their limits."""
     return ", ".join(
-        f"{NOTION_SYMBOLS.get(notion, notion)} {format_amount(value)}"
-        for notion, value in displayed_loss.items()
-        if notion != "delta"
+        f"{NOTION_SYMBOLS.get(notion, notion)} {amount}"
+        for notion, amount in loss_amounts(displayed_loss, budget).items()
     )
 
 
@@ -200,6 +214,7 @@ def _environment() -> Environment:
     )
     templates.filters.update(
         percent=format_share,
+        flat=flatten_parameters,
         amount=format_amount,
         amounts=format_amounts,
         limit=format_down,

@@ -15,8 +15,8 @@ import numpy as np
 
 from dpolicy.errors import PolicyRejected
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.policy_changes.conflicts import smallest_sufficient_budget
 from dpolicy.pdp.policy_changes.impact import PolicyImpact, replay_under_policy
+from dpolicy.pdp.policy_changes.sufficient_budget import is_smallest, smallest_sufficient_budget
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 from dpolicy.releases.redefinition import Redefinition
@@ -88,7 +88,7 @@ class PolicyPage:
 class ConflictRow:
     """Rule of a candidate that recorded releases already exceed.
 
-    `required` is the smallest sufficient budget.
+    `required` is a sufficient budget, and `is_smallest` whether no smaller one is.
     """
 
     rule: RuleKey
@@ -97,6 +97,7 @@ class ConflictRow:
     location: Mapping[str, str | int]
     spenders: tuple[str, ...]
     source: str
+    is_smallest: bool
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -224,4 +225,5 @@ def _build_conflict_row(conflict: RuleStatus) -> ConflictRow:
         conflict.location,
         conflict.spenders,
         str(rule.base.span),
+        is_smallest(conflict),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isfinite, isnan
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpolicy.pdp.rule_status import RuleStatusTable
 from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.cost_report import round_down_to_printed_float
 from dpolicy.releases.decision import DisplayedLoss, stated_delta
 from dpolicy.releases.texts.stated_delta import spent_delta_text
 
@@ -83,7 +85,7 @@ class RuleStatusRow:
     @property
     def delta_remaining(self) -> float | None:
         """Return what is left of the limit of stated δ, at least 0; None without a limit."""
-        return None if self.delta_limit is None else max(0.0, self.delta_limit - self.delta_spent)
+        return None if self.delta_limit is None else _subtract(self.delta_limit, self.delta_spent)
 
     @property
     def binding_symbol(self) -> str:
@@ -107,7 +109,7 @@ class RuleStatusRow:
         """Return the limit minus the spent amount, at least 0; None if either is None."""
         if self.limit is None or self.spent_amount is None:
             return None
-        return max(0.0, self.limit - self.spent_amount)
+        return _subtract(self.limit, self.spent_amount)
 
     @property
     def notion_symbol(self) -> str:
@@ -136,6 +138,12 @@ class RuleStatusRow:
             "at": dict(self.location),
             "renews": self.period,
         }
+
+
+def _subtract(limit: float, spent: float) -> float:
+    """Return what is left of a limit, at least 0 and rounded down; floats are their decimals."""
+    left = Fraction(repr(float(limit))) - Fraction(repr(float(spent)))
+    return max(0.0, round_down_to_printed_float(left))
 
 
 def build_rule_status_row(table: RuleStatusTable, position: int) -> RuleStatusRow:
