@@ -230,10 +230,11 @@ def allocate_call(
 
 
 def apply_call(
-    policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str
+    policy: CompiledPolicy | str | Path, accept: Sequence[str] | str, because: str
 ) -> ApiCall[int]:
-    """Build the call that activates a policy set."""
-    request = {"sources": _policy_sources(policy), "accept": list(accept), "because": because}
+    """Build the call that activates a policy set; a text `accept` is one name."""
+    names = [accept] if isinstance(accept, str) else list(accept)
+    request = {"sources": _policy_sources(policy), "accept": names, "because": because}
     return ApiCall("POST", "/v1/policies:apply", _decode_sequence, encode_canonical(request))
 
 

@@ -197,7 +197,7 @@ class DecisionPoint:
     def apply(
         self,
         policy: CompiledPolicy | str | Path,
-        accept: Sequence[str] = (),
+        accept: Sequence[str] | str = (),
         by: str = "",
         because: str = "",
         *,
@@ -205,7 +205,8 @@ class DecisionPoint:
     ) -> int:
         """Activate a policy; return the record number.
 
-        Raise `PolicyConflicts` unless all conflicts are accepted by name.
+        Raise `PolicyConflicts` unless all conflicts are accepted by name. A text is one name;
+        a name that is no conflict is an error.
         """
         compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
         return self._write(
@@ -288,7 +289,7 @@ class DecisionPoint:
         )
 
     def propose_policy(
-        self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
+        self, policy: CompiledPolicy, accept: Sequence[str] | str, by: str, because: str = ""
     ) -> Proposal:
         """Propose a policy. Raise `PolicyConflicts` as `apply` does."""
         return self._write(
