@@ -37,6 +37,7 @@ from dpolicy.pdp.request_evaluation import (
     explain_verdict,
     id_taken_error,
     is_same_request,
+    is_written_out,
     parse_request,
     recorded_decision,
     require_reservation,
@@ -251,10 +252,16 @@ def _ensure_conflicts(names: frozenset[str], conflicts: Sequence[str]) -> None:
 
 
 def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Charge a release that has already happened; a repeated import returns its record."""
+    """Charge a release that has already happened; a repeated import returns its record.
+
+    An exported release, which has everything written out, is the release that it was exported from.
+    """
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        if not is_same_request(log.event(entry.request_record), release):
+        is_recorded = is_same_request(log.event(entry.request_record), release) or is_written_out(
+            log.state, entry, log.event(entry.charge_record), release.body
+        )
+        if not is_recorded:
             raise id_taken_error(log.state, release.id)
         if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(
