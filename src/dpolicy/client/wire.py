@@ -293,8 +293,10 @@ def _release_path(release: str) -> str:
 def _policy_sources(policy: CompiledPolicy | str | Path) -> list[dict[str, str]]:
     """Return name and text of each file of a policy set; read them if `policy` is a path."""
     from dpolicy.policy.parser import read_sources
+    from dpolicy.text.source_files import to_path
 
-    sources = read_sources(Path(policy)) if isinstance(policy, str | Path) else policy.sources
+    stated = getattr(policy, "sources", None)  # those of a compiled policy
+    sources = read_sources(to_path(policy)) if stated is None else stated
     return [{"name": source.name, "text": source.text} for source in sources]
 
 
