@@ -10,6 +10,7 @@ import pytest
 from tests.pdp.builders import GLOBAL, body, mechanism, policy
 
 import dpolicy
+from dpolicy.cli.main import exit_code
 from dpolicy.client import wire
 from dpolicy.errors import PolicyConflicts
 from dpolicy.pdp.decision_point import DecisionPoint
@@ -74,3 +75,41 @@ def test_conflicts_are_named_in_the_message() -> None:
     assert str(one) == "the policy has a conflict with recorded releases: `rule-0`"
     listed = "`rule-0`, `rule-1`, `rule-2`, `rule-3`, `rule-4`, and 2 more"
     assert str(many) == f"the policy has 7 conflicts with recorded releases: {listed}"
+
+
+def test_a_list_is_printed_as_its_author_wrote_it() -> None:
+    for value, text in (([5], "[5]"), ({"a": [1, "b"]}, "{a: [1, b]}")):
+        noise = {"kind": "gaussian", "sigma": value}
+        with pytest.raises(dpolicy.MalformedRelease) as rejected:
+            DecisionPoint(":memory:").check({"release": "r", "mechanisms": [{"mechanism": noise}]})
+        assert f"`sigma` must be a number, not `{text}`" in str(rejected.value)
+
+
+@pytest.mark.parametrize("by", ["ana, bob", "<ana>"])
+def test_an_invalid_identity_names_the_valid_characters(by: str) -> None:
+    with pytest.raises(dpolicy.MalformedRelease, match=r"P011.*\n? *.*with spaces and \. : / @ \|"):
+        DecisionPoint(":memory:").check({**body("r", mechanism(epsilon=1)), "by": by})
+
+
+@pytest.mark.parametrize("text", ["dpolicy: 1\n", "# a policy\n" * 1000])
+def test_a_text_file_is_not_a_damaged_ledger(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    assert exit_code(["budgets", "--ledger", str(file)]) == 5
+    printed = capsys.readouterr().err
+    assert "is not a ledger but another file" in printed and "damaged" not in printed
+
+
+def test_gaussian_noise_needs_a_delta(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["calibrate", "--kind", "gaussian", "--epsilon", "1"]) == 64
+    assert "meets ε 1 at δ 0; help: pass --delta" in capsys.readouterr().err
+
+
+def test_a_correction_that_no_rule_reads_may_lower_a_charge() -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(GLOBAL))
+    point.submit(body("r", mechanism(("views", "zip"), epsilon="0.1")))
+    with pytest.raises(dpolicy.OperationRejected, match="of `r` may lower a charge; a second"):
+        point.relabel(body("r", mechanism(("views",), epsilon="0.1")), "views alone")

@@ -30,7 +30,7 @@ def relabel_release(log: WriteTransaction, release: Release, because: str, by: s
     entry = log.state.entries[release.id]
     if lowers_charge(log.state, entry, release, event.meaning or ""):
         raise OperationRejected(
-            f"the correction of `{release.id}` lowers a charge; a second person must approve it "
+            f"the correction of `{release.id}` may lower a charge; a second person must approve it "
             "(`propose_relabelling`)",
             "second-person",
         )

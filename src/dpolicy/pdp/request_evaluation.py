@@ -145,8 +145,9 @@ def choose_offer(
         )
     offers = find_offers(decision_trials(state), release.body)
     if not 1 <= number <= len(offers):
+        count = "1 counter-offer" if len(offers) == 1 else f"{len(offers)} counter-offers"
         raise OperationRejected(
-            f"`{release.id}` has {len(offers)} counter-offers now, and no number {number}; "
+            f"`{release.id}` has {count} now, and no number {number}; "
             "help: look at the offers with `dpolicy submit --dry-run`",
         )
     offer = offers[number - 1]
