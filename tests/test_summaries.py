@@ -11,6 +11,7 @@ from tests.pdp.builders import GLOBAL, HEAD, body, mechanism, policy
 
 import dpolicy
 from dpolicy.client.wire import RemoteRuleStatus
+from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.integrations.gate import Gate, GatedObject
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.decision import Decision
@@ -44,13 +45,14 @@ def public_objects() -> list[Any]:
     gate = Gate(point, by="ana", attributes=attributes, unit="user")
     candidate = {**body("c", mechanism(epsilon="0.1")), "utility": 1}
     too_large = {**body("d", mechanism(epsilon="50")), "utility": 1}
+    offer = SubmittedOffer(request, denied)
     result = dpolicy.allocate(point, [release_from_plain(b) for b in (candidate, too_large)])
     return [
         *(next(point.records()), compiled.cumulative, point.enforced_policy),
         *(point, compiled, release, *release.mechanisms[:1], denied, denied.reasons[0], allowed),
         *(status, status.rule, RemoteRuleStatus.from_json(status.as_json())),
         *(gate, gate.reserve("run", mechanism(epsilon="0.1")), Reader(gate)),
-        *(result, result.not_selected[0]),
+        *(result, result.not_selected[0], offer),
         dpolicy.Client("http://ana:secret@127.0.0.1:1/", "token-of-ana"),
         dpolicy.AsyncClient("http://127.0.0.1:1"),
     ]
@@ -110,3 +112,18 @@ def test_a_line_has_a_maximum_length() -> None:
         "<table><caption>&lt;c&gt;</caption><thead><tr><th>a</th></tr></thead>"
         "<tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>"
     )
+
+
+def test_a_client_that_read_no_record_prints_none() -> None:
+    assert repr(dpolicy.Client("http://127.0.0.1:1")) == "<Client http://127.0.0.1:1>"
+
+
+def test_a_submitted_offer_is_true_exactly_if_its_release_is_allowed() -> None:
+    point = DecisionPoint(":memory:")
+    point.apply(policy(GLOBAL))
+    submitted = point.submit_offer(body("big", mechanism(kind="laplace", scale="0.1")), 1)
+    assert submitted
+    assert repr(submitted) == "<SubmittedOffer big-2 allowed, record 2>"
+    denied = replace(submitted, decision=replace(submitted.decision, allowed=False))
+    assert not denied
+    assert "denied" in denied._repr_html_()

@@ -13,6 +13,8 @@
     ├── PolicyConflicts     a policy conflicts with recorded releases; carries the conflicts
     ├── LedgerDamaged       the ledger does not verify, or has a newer format
     ├── LedgerUnavailable   the ledger cannot be opened or cannot guarantee durability
+    ├── FileUnreadable      a file cannot be read; it is an `OSError`, too
+    │   └── FileMissing        a file does not exist; it is a `FileNotFoundError`, too
     └── InvariantBroken     an internal check failed; the process must stop
 
 The decision point returns a denial as a value. Only a gate raises it (`Denied`), because the gate
@@ -23,6 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+#: Number of names that a message lists.
+_MAX_NAMES = 5
 
 
 class DPolicyError(Exception):
@@ -158,8 +163,11 @@ class PolicyConflicts(DPolicyError):
     """
 
     def __init__(self, conflicts: Sequence[object]) -> None:
-
-        super().__init__(f"the policy has {len(conflicts)} conflicts with recorded releases")
+        count = "a conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
+        names = [f"`{getattr(conflict, 'name', conflict)}`" for conflict in conflicts]
+        rest = [f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
+        listed = ", ".join([*names[:_MAX_NAMES], *rest])
+        super().__init__(f"the policy has {count} with recorded releases: {listed}")
         self.conflicts = tuple(conflicts)
 
 
@@ -169,6 +177,14 @@ class LedgerDamaged(DPolicyError):
 
 class LedgerUnavailable(DPolicyError):
     """A ledger that cannot be opened, or not with the promised durability."""
+
+
+class FileUnreadable(DPolicyError, OSError):
+    """A file that cannot be read, such as a directory."""
+
+
+class FileMissing(FileUnreadable, FileNotFoundError):
+    """A file that does not exist."""
 
 
 class InvariantBroken(DPolicyError):

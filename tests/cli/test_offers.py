@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from dpolicy.cli.commands.releases.submit import _submit_command
 from dpolicy.cli.main import exit_code
 
 POLICY = """
@@ -48,6 +51,37 @@ def test_offers_are_numbered_and_can_be_submitted(
         "  histogram: sigma 0.5 → 1",
         "allowed  pv-big-2",
     ]
+
+
+def test_the_printed_command_runs_as_it_is(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DPOLICY_LEDGER")
+    Path("ledger.db").rename("my ledger.db")
+    Path("big.yaml").rename("big one.yaml")
+    arguments = ["submit", "big one.yaml", "--ledger", "my ledger.db", "--by", "ana"]
+    assert exit_code(arguments) == 2
+    printed = re.search(r"submit with: (dpolicy .*)\)$", capsys.readouterr().out, re.MULTILINE)
+    assert printed is not None
+    assert exit_code(shlex.split(printed[1])[1:]) == 0
+    assert "allowed  pv-big-2" in capsys.readouterr().out
+
+
+def test_the_printed_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "postgresql://ana:p%40ss@db/ledger"
+    printed = _submit_command(Path("a.yaml"), address, "", False)
+    assert printed == "dpolicy submit a.yaml --ledger postgresql://ana:PASSWORD@db/ledger"
+    monkeypatch.setenv("DPOLICY_LEDGER", address)
+    assert _submit_command(Path("a.yaml"), address, "", True) == "dpolicy submit a.yaml --reserve"
+
+
+def test_a_missing_ledger_option_names_the_variable(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DPOLICY_LEDGER")
+    assert exit_code(["submit", "big.yaml"]) == 64
+    message = "Missing option '--ledger'; help: pass it, or set DPOLICY_LEDGER"
+    assert message in capsys.readouterr().err
 
 
 def test_the_json_has_the_submitted_release(

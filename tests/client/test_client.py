@@ -114,6 +114,8 @@ def test_an_officer_imports_plans_applies_and_allocates(server: Server, tmp_path
         with pytest.raises(PolicyConflicts) as conflict:
             olga.apply(tmp_path / "policy.yaml")
         assert conflict.value.conflicts
+        with pytest.raises(OperationRejected, match="no conflict `glob`; conflicts: "):
+            olga.apply(tmp_path / "policy.yaml", accept="glob")
         assert olga.apply(compile_policy([Source("policy.yaml", POLICY)])) > first
         assert len(olga.allocate([release_body("selected")])["selected"]) == 1
         records = list(olga.records())

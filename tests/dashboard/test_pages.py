@@ -259,7 +259,8 @@ def test_per_release_and_implied_rules_have_pages(fetch: Fetch) -> None:
 
 
 def test_a_denial_without_a_recorded_offer_links_to_the_try_page() -> None:
-    team = "  - {name: t, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: {epsilon: 9}}\n"
+    team = "  - {name: t, kind: custom, when: 'labels.team == \"ads\"', unit: user,"
+    team += " budget: {epsilon: 9}}\n"
     point = DecisionPoint(MemoryStore())
     point.apply(policy(GLOBAL, team))
     assert not point.submit(body("label", mechanism((), epsilon="0.5"))).allowed

@@ -139,7 +139,7 @@ def test_an_offer_is_submitted_under_an_unused_or_a_given_id() -> None:
 def test_an_offer_that_does_not_exist_is_refused() -> None:
     point = started(RHO)
     request = body("r", gaussian("0.5"))
-    with pytest.raises(OperationRejected, match="has 1 counter-offers now, and no number 2"):
+    with pytest.raises(OperationRejected, match="has 1 counter-offer now, and no number 2"):
         point.submit_offer(request, 2)
     allowed = body("small", gaussian("10"))
     with pytest.raises(OperationRejected, match="allowed as it is"):

@@ -22,6 +22,7 @@ from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.decide import charges_at_most, charges_by_region
 from dpolicy.decisions.resolution import complete_or_none, resolve_or_reject
 from dpolicy.integrations.registry import (
+    EMBEDDED_MEANING_PREFIX,
     EMBEDDED_RELEASE_PREFIX,
     PROBLEMS,
     RegistryImportOptions,
@@ -472,6 +473,57 @@ def test_an_entry_has_the_recorded_unit_of_its_release() -> None:
     text = entry_text(entry)
     assert "privacy_unit: household" in text
     assert not list(VALIDATOR.iter_errors(yaml.safe_load(text)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("user-day: {period: day}", "user-day: {period: month}", "the unit `user-day`"),
+        ("{country: {values: [CH, DE, FR]}}", "{zone: {values: [CH]}}", "the partition `country`"),
+    ],
+)
+def test_an_embedded_release_is_not_read_by_other_definitions(
+    old: str, new: str, name: str
+) -> None:
+    """A reader whose `user-day` is a month would charge a month the loss of one day."""
+    release = make_release(
+        {
+            "mechanism": {"kind": "declared", "rho": Fraction("0.1")},
+            "unit": "user-day",
+            "where": [{"country": ["CH"]}],
+        }
+    )
+    entry = read_entry(export_entry(release, POLICIES[0])[1])
+    text = POLICY.replace("RELATION", "add-remove").replace(
+        "budget: {epsilon: 2}", "budget: {rho: 9}"
+    )
+    same, other = (
+        compile_policy([Source("policy.yaml", policy)]) for policy in (text, text.replace(old, new))
+    )
+    assert text.replace(old, new) != text
+    assert release_body_from_entry(entry, same, RegistryImportOptions())[1] == ()
+    body, problems = release_body_from_entry(entry, other, RegistryImportOptions())
+    assert body is None
+    assert [p.code for p in problems] == ["G005"]
+    assert f"uses {name}, which this policy defines otherwise" in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("meaning", "message"),
+    [
+        ("{}", "contains no valid meaning"),
+        (f"{{}}\n{EMBEDDED_MEANING_PREFIX}{{}}", "contains 2 meanings"),
+        (
+            '{"calendar":"gregorian","mechanisms":[],"partitions":{},"units":{}}',
+            "does not define the unit `user` of the release",
+        ),
+    ],
+)
+def test_an_embedded_meaning_is_checked(meaning: str, message: str) -> None:
+    entry = entry_with_release(f"{VALID_RELEASE}\n{EMBEDDED_MEANING_PREFIX}{meaning}")
+    body, problems = release_body_from_entry(entry, POLICIES[0], RegistryImportOptions())
+    assert body is None and {p.code for p in problems} == {"G005"}
+    assert message in str(problems[0])
 
 
 # Commands

@@ -44,6 +44,25 @@ def test_a_tighter_policy_lists_conflicts_and_is_refused_unless_each_is_accepted
     assert set(point.submit(pure("c", "0.01", "zip")).exceeded_rules) == {"global", "zips"}
 
 
+def test_an_accepted_name_is_a_whole_name_of_a_conflict() -> None:
+    """A text was searched for names: `accept="not global"` accepted `global`."""
+    point = started(GLOBAL, ZIP % "{epsilon: 2}")
+    point.submit(pure("a", "1.5", "zip"))
+    tighter = policy(GLOBAL.replace("2}}", "1}}"), ZIP % "{epsilon: 2}")
+    head = point.head.sequence
+    for accept in ("not global", "glob", ("nope",), ("global", "nope")):
+        message = r"no conflict `.*`; conflicts: `global`; help: "
+        with pytest.raises(OperationRejected, match=message):
+            point.apply(tighter, accept=accept)
+        with pytest.raises(OperationRejected, match=message):
+            point.propose_policy(tighter, accept, "olga")
+    assert point.head.sequence == head
+    with pytest.raises(OperationRejected, match="no conflict `x`; the policy has no conflicts"):
+        point.apply(policy(GLOBAL), accept="x")
+    point.apply(tighter, accept="global")
+    assert point.head.sequence == head + 1
+
+
 @pytest.mark.parametrize("budget", ["epsilon: %s, delta: 0", "rho: %s", "epsilon: %s"])
 def test_the_smallest_sufficient_budget_is_enough_and_one_quantum_less_is_not(budget: str) -> None:
     def rule(amount: str) -> str:

@@ -95,6 +95,26 @@ REFUSED: list[tuple[Any, str]] = [
     (pd.Timestamp("2026-10-28", tz="Asia/Tokyo"), "P009"),
     (pd.NaT, "P009"),
     ({2: 0.1, "2": 0.3}, "P004"),
+    (np.datetime64("2026"), "P009"),
+    (np.datetime64("2026-03"), "P009"),
+    (np.datetime64("2026-03-04", "W"), "P009"),
+    (np.datetime64("NaT"), "P009"),
+    (np.timedelta64(3, "D"), "P009"),
+    (np.timedelta64(3, "M"), "P009"),
+    (np.array(["2026-03"], dtype="datetime64[M]")[0], "P009"),
+    (10**400, "M006"),
+    (Decimal("1E+400"), "M006"),
+    (Decimal("1E-999999"), "M006"),
+    (pd.Series(["age"]), "P007"),
+    ((name for name in ["age"]), "P007"),
+]
+
+#: Values whose text is too long for a test id.
+LONG_REFUSED: list[tuple[Any, str]] = [
+    (10**5000, "too large"),
+    (Fraction(10**5000, 3), "too large"),
+    (Fraction(1, 10**5000), "1000 decimal places"),
+    (Decimal("1E+999999999"), "too large"),
 ]
 
 
@@ -105,6 +125,28 @@ def test_a_value_without_one_exact_meaning_is_refused(value: Any, code: str) -> 
     with pytest.raises(dpolicy.ReleaseRejected) as rejected:
         release_from_plain({"release": "r", "mechanisms": [], "x": value})
     assert [problem.code for problem in rejected.value.problems] == [refused.value.code]
+
+
+@pytest.mark.parametrize(("value", "message"), LONG_REFUSED, ids=["a", "b", "c", "d"])
+def test_a_number_without_a_short_text_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(InvalidValue, match=rf"M006: `release\.x` .*{message}"):
+        to_plain_body({"x": value})
+
+
+def test_a_mapping_that_contains_itself_is_refused() -> None:
+    own: dict[str, Any] = {"release": "r", "mechanisms": []}
+    own["mechanisms"].append(own)
+    with pytest.raises(dpolicy.MalformedRelease, match="contains itself"):
+        release_from_plain(own)
+
+
+def test_the_messages_of_refused_values_say_what_to_pass() -> None:
+    with pytest.raises(InvalidValue, match="a month of NumPy and not a day; help: pass the first"):
+        to_plain_body(np.datetime64("2026-03"))
+    with pytest.raises(InvalidValue, match="is a `Series`, not a list; help: give a list of names"):
+        to_plain_body(pd.Series(["age"]))
+    with pytest.raises(InvalidValue, match="is too large: 1e309 or more"):
+        to_plain_body(Decimal("1E+400"))
 
 
 def test_a_malformed_release_has_its_own_error(tmp_path: Path) -> None:

@@ -17,10 +17,19 @@ from dpolicy.rules.compiler import CompiledPolicy
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+class _LedgerOption(click.Option):
+    """Option whose error names the environment variable, too."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the option and what to do, for the message of a missing option."""
+        return "'--ledger'; help: pass it, or set DPOLICY_LEDGER"
+
+
 def ledger_option(command: _Command) -> _Command:
     """Add `--ledger` to a command."""
     return click.option(
         "--ledger",
+        cls=_LedgerOption,
         envvar="DPOLICY_LEDGER",
         required=True,
         help="Ledger: a path or a postgresql:// URL; default $DPOLICY_LEDGER.",

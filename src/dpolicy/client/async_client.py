@@ -82,7 +82,11 @@ class AsyncClient(Session):
         return await self._execute(wire.show_call(release))
 
     async def apply(
-        self, policy: CompiledPolicy | str | Path, accept: Sequence[str] = (), *, because: str = ""
+        self,
+        policy: CompiledPolicy | str | Path,
+        accept: Sequence[str] | str = (),
+        *,
+        because: str = "",
     ) -> int:
         """Activate a policy and return the number of the record. Raise `PolicyConflicts` unless
         `accept` names every conflict, and `ApprovalRequired` if it needs approval.

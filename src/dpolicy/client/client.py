@@ -88,7 +88,11 @@ class Client(Session):
         return self._execute(wire.show_call(release))
 
     def apply(
-        self, policy: CompiledPolicy | str | Path, accept: Sequence[str] = (), *, because: str = ""
+        self,
+        policy: CompiledPolicy | str | Path,
+        accept: Sequence[str] | str = (),
+        *,
+        because: str = "",
     ) -> int:
         """Activate a policy and return the number of the record. Raise `PolicyConflicts` unless
         `accept` names every conflict, and `ApprovalRequired` if it needs approval.

@@ -80,7 +80,8 @@ class Session:
 
     def __repr__(self) -> str:
         address = httpx.URL(self._url).copy_with(username=None, password=None, query=None)
-        return one_line(self, str(address), f"record {self.position.sequence}")
+        sequence = self.position.sequence
+        return one_line(self, str(address), f"record {sequence}" if sequence else "")
 
     def _repr_html_(self) -> str:
         return html_line(repr(self))

@@ -230,10 +230,11 @@ def allocate_call(
 
 
 def apply_call(
-    policy: CompiledPolicy | str | Path, accept: Sequence[str], because: str
+    policy: CompiledPolicy | str | Path, accept: Sequence[str] | str, because: str
 ) -> ApiCall[int]:
-    """Build the call that activates a policy set."""
-    request = {"sources": _policy_sources(policy), "accept": list(accept), "because": because}
+    """Build the call that activates a policy set; a text `accept` is one name."""
+    names = [accept] if isinstance(accept, str) else list(accept)
+    request = {"sources": _policy_sources(policy), "accept": names, "because": because}
     return ApiCall("POST", "/v1/policies:apply", _decode_sequence, encode_canonical(request))
 
 
@@ -292,8 +293,10 @@ def _release_path(release: str) -> str:
 def _policy_sources(policy: CompiledPolicy | str | Path) -> list[dict[str, str]]:
     """Return name and text of each file of a policy set; read them if `policy` is a path."""
     from dpolicy.policy.parser import read_sources
+    from dpolicy.text.source_files import to_path
 
-    sources = read_sources(Path(policy)) if isinstance(policy, str | Path) else policy.sources
+    stated = getattr(policy, "sources", None)  # those of a compiled policy
+    sources = read_sources(to_path(policy)) if stated is None else stated
     return [{"name": source.name, "text": source.text} for source in sources]
 
 

@@ -117,7 +117,7 @@ EVENT_FORMATS: Mapping[str, int] = {
 } | {"relabelling-proposed": 3}
 
 #: The field that format 3 added to a kind of record: the meaning of a release, or the number of the
-#: defaults that complete a policy text (`policy/defaults.py`).
+#: defaults that complete a policy text (`pdp/policy_changes/recorded_policy.py`).
 ADDED_FIELDS: Mapping[str, tuple[str, ValueCheck]] = {
     **dict.fromkeys(
         (

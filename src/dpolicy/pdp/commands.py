@@ -39,6 +39,7 @@ from dpolicy.pdp.request_evaluation import (
     explain_verdict,
     id_taken_error,
     is_same_request,
+    is_written_out,
     parse_request,
     recorded_decision,
     require_reservation,
@@ -51,6 +52,10 @@ from dpolicy.rules.compiler import CompiledPolicy
 
 #: A reservation that is not ended within this time expires: it stays charged permanently.
 RESERVATION_LIFETIME = timedelta(hours=24)
+
+
+#: Number of conflicts that a message lists.
+_MAX_LISTED_CONFLICTS = 20
 
 
 class AnyPolicy:
@@ -214,7 +219,11 @@ def ensure_voidable(log: WriteTransaction, release: str, because: str) -> None:
 
 
 def apply_policy(
-    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+    log: WriteTransaction,
+    policy: CompiledPolicy,
+    accept: Sequence[str] | str,
+    by: str,
+    because: str,
 ) -> int:
     """Activate a policy. Raise `PolicyConflicts` unless all conflicts are accepted by name."""
     return log.append(policy_applied_event(log, policy, accept, by, because))
@@ -223,17 +232,24 @@ def apply_policy(
 def policy_applied_event(
     log: WriteTransaction,
     policy: CompiledPolicy,
-    accept: Sequence[str],
+    accept: Sequence[str] | str,
     by: str,
     because: str,
     defaults: int | None = NEWEST_DEFAULTS,
+    *,
+    is_approved: bool = False,
 ) -> PolicyApplied:
     """Return the event that activates a policy. Raise `PolicyConflicts`.
 
-    `defaults` is the number of the defaults with which the policy was compiled.
+    `accept` has names of conflicts; a text is one name. Raise `OperationRejected` for a name that
+    is no conflict. A conflict of an approved proposal may be gone. `defaults` is the number of the
+    defaults with which the policy was compiled.
     """
+    names = frozenset([accept] if isinstance(accept, str) else accept)
     conflicts = find_all_conflicts(log.state, policy)
-    not_accepted = [conflict for conflict in conflicts if conflict.name not in accept]
+    if not is_approved:
+        _ensure_conflicts(names, [conflict.name for conflict in conflicts])
+    not_accepted = [conflict for conflict in conflicts if conflict.name not in names]
     if not_accepted:
         raise PolicyConflicts(not_accepted)
     sources = tuple((source.name, source.text) for source in policy.sources)
@@ -241,11 +257,30 @@ def policy_applied_event(
     return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted, defaults)
 
 
+def _ensure_conflicts(names: frozenset[str], conflicts: Sequence[str]) -> None:
+    """Raise `OperationRejected` if a name is no conflict."""
+    unknown = sorted(names - set(conflicts))
+    if unknown:
+        listed = [f"`{name}`" for name in conflicts[:_MAX_LISTED_CONFLICTS]]
+        more = len(conflicts) - len(listed)
+        rest = [f"and {more} more"] if more else []
+        text = f"conflicts: {', '.join(listed + rest)}" if listed else "the policy has no conflicts"
+        raise OperationRejected(
+            f"no conflict `{unknown[0]}`; {text}; help: accept only conflicts, by their full names"
+        )
+
+
 def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Charge a release that has already happened; a repeated import returns its record."""
+    """Charge a release that has already happened; a repeated import returns its record.
+
+    An exported release, which has everything written out, is the release that it was exported from.
+    """
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        if not is_same_request(log.event(entry.request_record), release):
+        is_recorded = is_same_request(log.event(entry.request_record), release) or is_written_out(
+            log.state, entry, log.event(entry.charge_record), release.body
+        )
+        if not is_recorded:
             raise id_taken_error(log.state, release.id)
         if entry.status not in SPENDING_STATUSES:
             raise OperationRejected(

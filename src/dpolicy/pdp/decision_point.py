@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import SupportsIndex
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.denial_advice.advice import SubmittedOffer
-from dpolicy.errors import OperationRejected
+from dpolicy.errors import InvalidValue, OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
 from dpolicy.ledger.events import Event
@@ -50,6 +51,9 @@ class DecisionPoint:
 
     def __init__(self, ledger: str | Path | LedgerStore, clock: Clock = utc_now) -> None:
         store = open_store(str(ledger)) if isinstance(ledger, str | Path) else ledger
+        if not hasattr(store, "open_for_writing"):
+            message = f"`ledger` is a value of the type `{type(ledger).__name__}`"
+            raise InvalidValue("P007", f"{message}; help: give a path, an address or `:memory:`")
         self._journal = Journal(store, clock)
 
     def __repr__(self) -> str:
@@ -123,6 +127,8 @@ class DecisionPoint:
         The offer is chosen and decided in one step, under `new_id` or an unused id. Every call
         without `new_id` submits another release.
         """
+        if not isinstance(number, SupportsIndex):
+            raise InvalidValue("P007", f"`number` is `{number!r}`; help: give a whole number")
         request = require_author(parse_request(release), by)
         return self._write(
             lambda log: commands.submit_offer(
@@ -197,7 +203,7 @@ class DecisionPoint:
     def apply(
         self,
         policy: CompiledPolicy | str | Path,
-        accept: Sequence[str] = (),
+        accept: Sequence[str] | str = (),
         by: str = "",
         because: str = "",
         *,
@@ -205,7 +211,8 @@ class DecisionPoint:
     ) -> int:
         """Activate a policy; return the record number.
 
-        Raise `PolicyConflicts` unless all conflicts are accepted by name.
+        Raise `PolicyConflicts` unless all conflicts are accepted by name. A text is one name;
+        a name that is no conflict is an error.
         """
         compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
         return self._write(
@@ -288,7 +295,7 @@ class DecisionPoint:
         )
 
     def propose_policy(
-        self, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str = ""
+        self, policy: CompiledPolicy, accept: Sequence[str] | str, by: str, because: str = ""
     ) -> Proposal:
         """Propose a policy. Raise `PolicyConflicts` as `apply` does."""
         return self._write(

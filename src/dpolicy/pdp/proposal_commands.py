@@ -85,7 +85,11 @@ def propose_relabelling(log: WriteTransaction, release: Release, because: str, b
 
 
 def propose_policy(
-    log: WriteTransaction, policy: CompiledPolicy, accept: Sequence[str], by: str, because: str
+    log: WriteTransaction,
+    policy: CompiledPolicy,
+    accept: Sequence[str] | str,
+    by: str,
+    because: str,
 ) -> Proposal:
     """Propose a policy. Raise `PolicyConflicts` as `apply_policy` does."""
     event = commands.policy_applied_event(log, policy, accept, by, because)
@@ -123,7 +127,13 @@ def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) 
         case PolicyProposed() as proposed:
             policy = compile_recorded_policy(proposed)
             effect = commands.policy_applied_event(
-                log, policy, proposed.accepted, proposal.by, proposed.because, proposed.defaults
+                log,
+                policy,
+                proposed.accepted,
+                proposal.by,
+                proposed.because,
+                proposed.defaults,
+                is_approved=True,
             )
         case _:
             raise InvariantBroken(f"record {number} is not a proposal")

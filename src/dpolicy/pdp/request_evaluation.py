@@ -44,7 +44,7 @@ from dpolicy.pdp.ledger_state import DENIED, RESERVED, VOIDED, LedgerState, Rele
 from dpolicy.pdp.rule_status import top_spenders
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
-from dpolicy.releases.meaning import has_statements, meaning_from_text
+from dpolicy.releases.meaning import has_statements, meaning_from_text, write_out
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
@@ -146,8 +146,9 @@ def choose_offer(
     is_searched = not has_many_boxes(release.body)
     offers = find_offers(decision_trials(state), release.body) if is_searched else ()
     if not 1 <= number <= len(offers):
+        count = "1 counter-offer" if len(offers) == 1 else f"{len(offers)} counter-offers"
         raise OperationRejected(
-            f"`{release.id}` has {len(offers)} counter-offers now, and no number {number}; "
+            f"`{release.id}` has {count} now, and no number {number}; "
             "help: look at the offers with `dpolicy submit --dry-run`",
         )
     offer = offers[number - 1]
@@ -197,6 +198,21 @@ def is_same_request(event: Event, release: Release) -> bool:
     return release.by in authors and _encode_without_author(recorded) == _encode_without_author(
         release.body
     )
+
+
+def is_written_out(state: LedgerState, entry: ReleaseEntry, charged: Event, body: Body) -> bool:
+    """Return whether a body is the recorded release, with everything that it means written out.
+
+    An export writes a recorded release in this way. `charged` is the event of its charge.
+    """
+    text = state.charge_groups[entry.charge_group].meaning
+    if text in PENDING_MEANINGS:
+        return False
+    recorded = write_out(release_body_in(charged), meaning_from_text(text))
+    authors = ("", recorded.get("by") or event_author(charged))
+    return body.get("by", "") in authors and _encode_without_author(
+        recorded
+    ) == _encode_without_author(body)
 
 
 def _encode_without_author(body: Body) -> bytes:

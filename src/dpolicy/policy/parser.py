@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dpolicy.errors import FileMissing
 from dpolicy.policy.grammar import FILE
 from dpolicy.policy.model import (
     DEFAULT_MAX_RULES,
@@ -47,12 +48,12 @@ SCHEMA_ENDING = ".schema.json"
 
 
 def policy_files(path: Path) -> list[Path]:
-    """Return the file, or the policy and case files of a directory. Raise `OSError` if none."""
+    """Return the file, or the policy and case files of a directory. Raise `FileMissing` if none."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.iterdir() if _is_policy_file(file))
     if not files:
-        raise FileNotFoundError(ENOENT, "no policy file in this directory", str(path))
+        raise FileMissing(ENOENT, "no policy file in this directory", str(path))
     return files
 
 

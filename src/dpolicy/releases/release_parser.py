@@ -19,7 +19,7 @@ from dpolicy.releases.release_format import RELEASE
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.plain_nodes import node_from_plain
 from dpolicy.text.shapes import INVALID, IdentityShape
-from dpolicy.text.source_files import read_source
+from dpolicy.text.source_files import read_source, to_path
 from dpolicy.text.yaml_reader import (
     ListNode,
     MapNode,
@@ -33,7 +33,7 @@ from dpolicy.text.yaml_reader import (
 
 def load_release(file: str | Path) -> Release:
     """Return the release of a file. Raise `MalformedRelease` with all its errors."""
-    source = read_source(Path(file))
+    source = read_source(to_path(file))
     return _collect_errors(lambda diagnostics: parse_release(source, diagnostics))
 
 

@@ -25,6 +25,7 @@ from dpolicy.rules.rule import Rule, RuleProduct
 from dpolicy.rules.rule_index import RuleIndex, build_index
 from dpolicy.rules.scope_order import ScopeComparer, order_predicates, order_units
 from dpolicy.text.diagnostics import Diagnostic, DiagnosticCollector
+from dpolicy.text.source_files import to_path
 from dpolicy.text.spans import LocatedText
 from dpolicy.text.summaries import html_line, html_table, one_line
 from dpolicy.text.yaml_reader import Source
@@ -134,7 +135,7 @@ def load_policy(path: str | Path) -> CompiledPolicy:
 
     Raise `PolicyRejected` with all diagnostics if there is an error.
     """
-    return compile_policy(read_sources(Path(path)))
+    return compile_policy(read_sources(to_path(path)))
 
 
 def compile_policy(

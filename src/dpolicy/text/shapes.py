@@ -131,7 +131,10 @@ class IdentityShape(NameShape):
     title: str = "an identity"
     pattern: ClassVar[re.Pattern[str]] = IDENTITY
     valid: ClassVar[str] = "a valid identity"
-    help: ClassVar[str] = "use at most 255 ASCII characters, such as a name or an e-mail address"
+    help: ClassVar[str] = (
+        "use at most 255 ASCII letters, digits and _, with spaces and . : / @ | + = ~ ' % - "
+        "between them, such as an e-mail address"
+    )
 
 
 @dataclass(frozen=True, slots=True)

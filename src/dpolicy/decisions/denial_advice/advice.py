@@ -21,6 +21,7 @@ from dpolicy.decisions.denial_advice.offers import (
 from dpolicy.decisions.denial_advice.trials import DecisionTrial, DecisionTrials
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
+from dpolicy.text.summaries import html_line, one_line
 
 #: `change` of the offer for a denied release that would be allowed now.
 NEW_ID = "choose a new id"
@@ -35,6 +36,17 @@ class SubmittedOffer:
 
     body: Body
     decision: Decision
+
+    def __bool__(self) -> bool:
+        return self.decision.allowed
+
+    def __repr__(self) -> str:
+        decision = self.decision
+        word = "allowed" if decision.allowed else "denied"
+        return one_line(self, f"{decision.release} {word}", f"record {decision.sequence}")
+
+    def _repr_html_(self) -> str:
+        return html_line(repr(self))
 
     def as_json(self) -> dict[str, Any]:
         """Return the decision as a JSON object, with the release under `submitted`."""

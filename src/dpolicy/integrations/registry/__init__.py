@@ -2,6 +2,7 @@
 
 from dpolicy.integrations.registry.registry_export import (
     CURATOR_TYPES,
+    EMBEDDED_MEANING_PREFIX,
     EMBEDDED_RELEASE_PREFIX,
     PLACEHOLDER,
     entry_text,
@@ -16,6 +17,7 @@ from dpolicy.integrations.registry.registry_import import (
 
 __all__ = [
     "CURATOR_TYPES",
+    "EMBEDDED_MEANING_PREFIX",
     "EMBEDDED_RELEASE_PREFIX",
     "PLACEHOLDER",
     "PROBLEMS",

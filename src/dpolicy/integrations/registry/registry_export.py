@@ -2,7 +2,7 @@
 
 An entry consists of plain values in the format of opendp/deployments-registry-data,
 `deployments-schema.yaml` (docs/integrations/registry.md). It states the loss of one release for one
-unit, rounded up, and contains the release itself in a line of `additional_information`.
+unit, rounded up, and contains the release and its meaning in lines of `additional_information`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
 from dpolicy.releases.body import Body
-from dpolicy.releases.meaning import ReleaseMeaning, write_out
+from dpolicy.releases.meaning import ReleaseMeaning, meaning_to_text, write_out
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Start of the line of `additional_information` that contains the release.
 EMBEDDED_RELEASE_PREFIX = "dpolicy-release: "
+
+#: Start of the line that contains the meaning of the release: definitions of the names it uses.
+EMBEDDED_MEANING_PREFIX = "dpolicy-meaning: "
 
 #: Value of fields that are not in the ledger.
 PLACEHOLDER = "to be filled in"
@@ -74,7 +77,7 @@ def registry_entry(
             "data_source_type": "Dynamic" if is_dynamic else "Static",
             "access_type": "Non-interactive",
         },
-        "implementation": _implementation_fields(write_out(release.body, meaning)),
+        "implementation": _implementation_fields(release.body, meaning),
         "administrative": {
             "status": "Draft",
             "registry_authors": [release.by or "dpolicy"],
@@ -138,14 +141,19 @@ def _format_bounds(costs: CostReport, delta: Fraction) -> str:
     return ", ".join(parts) or "no bound"
 
 
-def _implementation_fields(body: Body) -> dict[str, Any]:
+def _implementation_fields(recorded: Body, meaning: ReleaseMeaning) -> dict[str, Any]:
+    body = write_out(recorded, meaning)
+    lines = (
+        EMBEDDED_RELEASE_PREFIX + encode_canonical(body).decode("utf-8"),
+        EMBEDDED_MEANING_PREFIX + meaning_to_text(meaning),
+    )
     counts = Counter(
         encode_canonical(fields["mechanism"]).decode("utf-8") for fields in body["mechanisms"]
     )
     return {
         "mechanisms": "; ".join(f"{count} x {text}" for text, count in counts.items()),
         "composition": "The losses of all mechanisms are added, separately in every notion.",
-        "additional_information": EMBEDDED_RELEASE_PREFIX + encode_canonical(body).decode("utf-8"),
+        "additional_information": "\n".join(lines),
     }
 
 

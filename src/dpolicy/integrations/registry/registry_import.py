@@ -13,8 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpolicy.decisions.resolution import complete_or_none
-from dpolicy.errors import InvalidValue, PolicyRejected
-from dpolicy.integrations.registry.registry_export import EMBEDDED_RELEASE_PREFIX, url_slug
+from dpolicy.errors import InvalidValue, LedgerDamaged, PolicyRejected
+from dpolicy.integrations.registry.embedded_names import other_definitions, unknown_definitions
+from dpolicy.integrations.registry.registry_export import (
+    EMBEDDED_MEANING_PREFIX,
+    EMBEDDED_RELEASE_PREFIX,
+    url_slug,
+)
 from dpolicy.integrations.registry.registry_totals import total_costs
 from dpolicy.integrations.value_reader import ProblemCodes, ValueReader, lookup, shorten
 from dpolicy.ledger.canonical import decode_canonical
@@ -23,7 +28,9 @@ from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
 from dpolicy.privacy.mechanisms.registry import parse_mechanism
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.body import Body
+from dpolicy.releases.meaning import meaning_from_text
 from dpolicy.releases.python.python_values import to_plain_body
+from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
 
 #: Problem codes with their titles.
@@ -32,7 +39,7 @@ PROBLEMS: Mapping[str, str] = {
     "G002": "privacy parameters that state no supported loss",
     "G003": "privacy unit that is not a unit of the policy",
     "G004": "entry with several releases, or without their number",
-    "G005": "embedded release that cannot be read",
+    "G005": "embedded release that cannot be read, or that uses names with other definitions",
     "G006": "embedded release that costs less than the entry states, or has no bound to compare",
 }
 
@@ -113,16 +120,35 @@ class _EntryReader(ValueReader):
 
     def find_embedded_release(self) -> str | None:
         """Return the text of the release that the entry contains, or None."""
+        return self._find_line(EMBEDDED_RELEASE_PREFIX, "releases")
+
+    def _find_line(self, prefix: str, title: str) -> str | None:
+        """Return the text of the line with a prefix; None if the entry has no such line."""
         lines = str(lookup(self._entry, _INFORMATION_PATH)).split("\n")
-        texts = [
-            line.removeprefix(EMBEDDED_RELEASE_PREFIX)
-            for line in lines
-            if line.startswith(EMBEDDED_RELEASE_PREFIX)
-        ]
+        texts = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
         if len(texts) > 1:
-            message = f"contains {len(texts)} releases; an entry has one"
+            message = f"contains {len(texts)} {title}; an entry has one"
             self.report("G005", _INFORMATION_PATH, message)
         return texts[0] if texts else None
+
+    def _check_embedded_meaning(self, release: Release) -> None:
+        """Report names of the release that the policy defines otherwise than the exporter did."""
+        text = self._find_line(EMBEDDED_MEANING_PREFIX, "meanings")
+        if text is None:
+            return
+        line = EMBEDDED_MEANING_PREFIX.strip()
+        try:
+            meaning = meaning_from_text(text)
+        except LedgerDamaged:
+            self.report("G005", _INFORMATION_PATH, f"the line `{line}` contains no valid meaning")
+            return
+        for name in unknown_definitions(release, meaning):
+            message = f"the line `{line}` does not define {name} of the release"
+            self.report("G005", _INFORMATION_PATH, message)
+        for name in other_definitions(meaning, self._policy):
+            message = f"the embedded release uses {name}, which this policy defines otherwise"
+            help_ = "define it in the policy as the exporter did"
+            self.report("G005", _INFORMATION_PATH, f"{message}; help: {help_}")
 
     def parse_embedded_release(self, text: str) -> Body | None:
         """Return the embedded release; report it if it costs less than the entry states."""
@@ -138,6 +164,7 @@ class _EntryReader(ValueReader):
             message = f"the line `{line}` contains no valid release: {error}"
             self.report("G005", _INFORMATION_PATH, message)
             return None
+        self._check_embedded_meaning(release)
         if costs and lookup(self._entry, _LOSS_PATH) is not None:
             unit, loss = self._read_unit(), self._read_loss()
             problem = None if unit is None or loss is None else _contradiction(costs[unit], loss)

@@ -135,6 +135,8 @@ def translate_sqlite_errors(name: str) -> Iterator[None]:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise lock_timeout_error(name) from error
+    except apsw.NotADBError as error:
+        raise _other_file_error(name, "another file") from error
     except _DAMAGE as error:
         raise LedgerDamaged(f"ledger `{name}` is damaged: {error}") from error
     except (apsw.FullError, apsw.TooBigError) as error:
@@ -151,7 +153,6 @@ _DAMAGE = (
     apsw.CorruptError,
     apsw.FormatError,
     apsw.MismatchError,
-    apsw.NotADBError,
     apsw.SQLError,
     UnicodeDecodeError,
 )
@@ -206,16 +207,20 @@ def _check_is_ledger(connection: apsw.Connection, name: str) -> None:
     application = _last_value(connection, "PRAGMA application_id")
     if application != APPLICATION_ID:
         empty = Path(connection.filename).stat().st_size == 0
-        raise LedgerDamaged(
-            f"`{name}` is not a ledger but {'an empty file' if empty else 'another file'}\n"
-            "help: if it was a ledger, restore it; otherwise give a path that does not exist yet"
-        )
+        raise _other_file_error(name, "an empty file" if empty else "another file")
     version = _last_value(connection, "PRAGMA user_version")
     if version != FORMAT:
         raise LedgerDamaged(
             f"ledger `{name}` has format {version}; this version reads format {FORMAT}\n"
             "help: use the version of dpolicy that wrote it, or a newer one"
         )
+
+
+def _other_file_error(name: str, description: str) -> LedgerDamaged:
+    return LedgerDamaged(
+        f"`{name}` is not a ledger but {description}\n"
+        "help: if it was a ledger, restore it; otherwise give a path that does not exist yet"
+    )
 
 
 def _check_tables(connection: apsw.Connection, name: str) -> None:

@@ -171,7 +171,7 @@ class ParameterReader:
     def number(self, subject: str, value: object) -> Fraction | None:
         """Return an exact number, or None with a problem about `subject`."""
         if isinstance(value, bool) or not isinstance(value, int | Fraction):
-            self.report("M004", f"{subject} must be a number, not `{value}`")
+            self.report("M004", f"{subject} must be a number, not `{_plain_text(value)}`")
             return None
         if max(abs(value.numerator), value.denominator) > 10**MAX_DIGITS:
             self.report("M006", f"{subject} has more than {MAX_DIGITS} digits")
@@ -205,3 +205,13 @@ def suggestion_or(word: str, names: Iterable[str], default: str) -> str:
 def format_number(value: Fraction) -> str:
     """Return a stated number as text: integers exactly, others rounded up to twelve digits."""
     return str(value.numerator) if value.denominator == 1 else format_up(value, BUDGET_DIGITS)
+
+
+def _plain_text(value: object) -> str:
+    """Return a plain value as its author wrote it: `[5]` for a list with an exact number."""
+    if isinstance(value, Mapping):
+        items = (f"{key}: {_plain_text(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_plain_text, value)) + "]"
+    return str(value)

@@ -125,7 +125,7 @@ ENDPOINTS = (
         _OFFICER,
         "AppliedPolicy",
         _APPLY_BODY,
-        problems=("invalid", "conflicting", "policy-changed"),
+        problems=("invalid", "conflicting", "misused", "policy-changed"),
         may_need_approval=True,
     ),
 )

@@ -20,7 +20,7 @@ from dpolicy.cli.number_option import parse_decimal
 from dpolicy.cli.output.decision_text import print_decision, reason_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.decisions.completion import complete_meaning
-from dpolicy.errors import Denied, ReleaseRejected
+from dpolicy.errors import Denied, InvalidValue, ReleaseRejected
 from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
 from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy
@@ -103,7 +103,13 @@ def command(
         return _calibrate_to_ledger(fields, by, target, (ledger, policy), format_)
     if target[0] is None:
         raise click.UsageError("pass --epsilon for a target, or --ledger for what fits now")
-    return _calibrate_to_target(kind, parameters, target[0], target[1] or Fraction(0), format_)
+    try:
+        return _calibrate_to_target(kind, parameters, target[0], target[1] or Fraction(0), format_)
+    except InvalidValue as error:
+        if error.code != "M019" or target[1] is not None:
+            raise
+        message = error.message.replace("at this δ", "at δ 0")
+        raise InvalidValue("M019", f"{message}; help: pass --delta") from None
 
 
 def _read_target(epsilon: str | None, delta: str | None) -> tuple[Fraction | None, Fraction | None]:

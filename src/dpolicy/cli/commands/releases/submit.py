@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from pathlib import Path
 
 import click
@@ -62,8 +65,25 @@ def command(
         print_json(answers[0] if len(answers) == 1 else answers)
     else:
         for file, release, decision in zip(releases, requests, decisions, strict=True):
-            print_decision(decision, release.body, f"dpolicy submit {file}")
+            print_decision(decision, release.body, _submit_command(file, ledger, by, reserve))
     return 0 if all(decision.allowed for decision in decisions) else DENIED
+
+
+def _submit_command(file: Path, ledger: str, by: str, reserve: bool) -> str:
+    """Return the command that submits a file to the same ledger; a shell can run it as it is.
+
+    A password in an address is replaced by `PASSWORD`.
+    """
+    words = ["dpolicy", "submit", str(file)]
+    if ledger != os.environ.get("DPOLICY_LEDGER"):
+        words += ["--ledger", _without_password(ledger)]
+    if by:
+        words += ["--by", by]
+    return shlex.join([*words, *(["--reserve"] if reserve else [])])
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"(?<=://)([^:@/]*):[^@]*@", r"\1:PASSWORD@", address)
 
 
 def _decide(
