@@ -269,10 +269,11 @@ def test_restatements_are_scaled_too() -> None:
 @pytest.mark.parametrize("rho", ["0.015", "0.6"])
 def test_an_offer_states_every_changed_number_of_a_restatement(rho: str) -> None:
     days = RHO.replace("unit: user,", "units: [user, user-day],")
+    restated = "0.4123456" if rho == "0.6" else "0.9"
     fields = {
         "mechanism": noise(rho=rho),
         "unit": "user-day",
-        "also": {"user": {"rho": Fraction("0.4123456") if rho == "0.6" else Fraction("0.9")}},
+        "also": {"user": {"rho": Fraction(restated)}},
         "name": "m",
     }
     point, request = started(days), body("r", fields)
@@ -280,9 +281,8 @@ def test_an_offer_states_every_changed_number_of_a_restatement(rho: str) -> None
     stated = offer["mechanisms"]["m"]
     changed = offer["release"]["mechanisms"][0]
     assert stated == {"rho": changed["mechanism"]["rho"], "also": changed["also"]}
-    assert f"also.user.rho {float(fields['also']['user']['rho'])} → " in describe_changes(
-        offer["mechanisms"], request
-    )
+    text = describe_changes(offer["mechanisms"], request)
+    assert f"also.user.rho {restated} → " in text
     pasted = {
         **fields,
         "mechanism": noise(rho=stated["rho"]),
