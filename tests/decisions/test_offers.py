@@ -269,7 +269,7 @@ def test_restatements_are_scaled_too() -> None:
 @pytest.mark.parametrize("rho", ["0.015", "0.6"])
 def test_an_offer_states_every_changed_number_of_a_restatement(rho: str) -> None:
     days = RHO.replace("unit: user,", "units: [user, user-day],")
-    fields = {
+    fields: dict[str, Any] = {
         "mechanism": noise(rho=rho),
         "unit": "user-day",
         "also": {"user": {"rho": Fraction("0.4123456") if rho == "0.6" else Fraction("0.9")}},

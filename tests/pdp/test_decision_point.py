@@ -137,6 +137,7 @@ def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:
     smallest = smallest_sufficient_budget(conflict)
     again = policy(ALL, f"{{epsilon: {smallest['epsilon']}, delta: {smallest['delta']}}}")
     assert made.conflicts(again) == []
+    assert smallest["epsilon"] is not None
     less = policy(ALL, f"{{epsilon: {smallest['epsilon'] - 2e-12}, delta: {smallest['delta']}}}")
     assert made.conflicts(less)
     (native,) = exceeded_rules(made, policy(ALL, "{rho: 9}"))
