@@ -99,7 +99,11 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE record (sequence)")
     connection.close()
     empty.write_bytes(b"")
-    for path, message in ((text, "another file"), (foreign, "another file"), (empty, "an empty file")):
+    for path, message in (
+        (text, "another file"),
+        (foreign, "another file"),
+        (empty, "an empty file"),
+    ):
         before = path.read_bytes()
         with pytest.raises(LedgerDamaged, match=message):
             SqliteStore(path)
