@@ -102,8 +102,8 @@ REFUSED: list[tuple[Any, str]] = [
     (np.timedelta64(3, "D"), "P009"),
     (np.timedelta64(3, "M"), "P009"),
     (np.array(["2026-03"], dtype="datetime64[M]")[0], "P009"),
-    (10**400, "M006"),
-    (Decimal("1E+400"), "M006"),
+    (10**1001, "M006"),
+    (Decimal("1E+1001"), "M006"),
     (Decimal("1E-999999"), "M006"),
     (pd.Series(["age"]), "P007"),
     ((name for name in ["age"]), "P007"),
@@ -145,8 +145,8 @@ def test_the_messages_of_refused_values_say_what_to_pass() -> None:
         to_plain_body(np.datetime64("2026-03"))
     with pytest.raises(InvalidValue, match="is a `Series`, not a list; help: give a list of names"):
         to_plain_body(pd.Series(["age"]))
-    with pytest.raises(InvalidValue, match="is too large: 1e309 or more"):
-        to_plain_body(Decimal("1E+400"))
+    with pytest.raises(InvalidValue, match="is too large: 1e1001 or more"):
+        to_plain_body(Decimal("1E+1001"))
 
 
 def test_a_malformed_release_has_its_own_error(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 from dpolicy.errors import InvalidValue, InvariantBroken
 from dpolicy.text.decimals import MAX_DECIMAL_PLACES, format_decimal
 
-#: Largest decimal exponent of a number, that of a float.
-_MAX_EXPONENT = 308
+#: Largest decimal exponent of a number; a file has smaller ones (`yaml_reader`).
+_MAX_EXPONENT = MAX_DECIMAL_PLACES
 
 #: NumPy dates of these units are not one day.
 _LONG_DATE_UNITS = {"Y": "a year", "M": "a month", "W": "a week"}
