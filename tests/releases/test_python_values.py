@@ -118,7 +118,7 @@ LONG_REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "code"), REFUSED, ids=repr)
+@pytest.mark.parametrize(("value", "code"), REFUSED, ids=lambda value: type(value).__name__)
 def test_a_value_without_one_exact_meaning_is_refused(value: Any, code: str) -> None:
     with pytest.raises(InvalidValue, match=rf"{code}: `release\.x` ") as refused:
         to_plain_body({"x": value})
