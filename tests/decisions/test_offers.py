@@ -318,3 +318,15 @@ def test_a_release_with_many_boxes_gets_no_offers() -> None:
         decision = point.check({"release": "r", "mechanisms": mechanisms})
         assert not decision.allowed
         assert bool(decision.counter_offers) is has_offers
+
+
+def test_an_omission_leaves_out_the_mechanism_that_makes_it_allowed() -> None:
+    """Both mechanisms have the same name; only without the second one the release fits."""
+    point = started("  - {name: g, kind: custom, when: always, unit: user, budget: {epsilon: 1}}\n")
+    fields = [
+        {"name": "a", "mechanism": noise(epsilon=epsilon), "unit": "user"}
+        for epsilon in ("0.5", "3")
+    ]
+    decision = point.check(body("r", *fields))
+    (offer,) = [o for o in decision.counter_offers if o["change"] == "leave out mechanism"]
+    assert point.check(offer["release"]).allowed

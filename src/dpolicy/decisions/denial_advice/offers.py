@@ -83,7 +83,7 @@ def complete_offers(
     if len(body["mechanisms"]) > MAX_OFFER_MECHANISMS:
         return ()
     scaled = [_complete_factor(trials, body, o) for o in outlines if "factor" in o]
-    reduced = [_complete_omission(body, o) for o in outlines if "factor" not in o]
+    reduced = [_complete_omission(trials, body, o) for o in outlines if "factor" not in o]
     noisier = _least_noise_offers(trials, body, scaled)
     return (*noisier, *scaled, *_delta_offers(trials, body), *reduced)
 
@@ -139,12 +139,19 @@ def with_parameters(body: Body, outline: Mapping[str, Any]) -> dict[str, Any]:
     return Offer(outline, _scale_all(body, outline["factor"])).as_json(body, None)
 
 
-def _complete_omission(body: Body, outline: Mapping[str, Any]) -> Offer:
-    """Complete an offer that leaves out an attribute or a mechanism."""
+def _complete_omission(trials: DecisionTrials, body: Body, outline: Mapping[str, Any]) -> Offer:
+    """Complete an offer that leaves out an attribute or a mechanism.
+
+    Of several mechanisms with the name in the outline, the first that makes it allowed is left out.
+    """
     if "attribute" in outline:
         return Offer(outline, without_attribute(body, outline["attribute"]))
     names = [fields.get("name", f"mechanism {n}") for n, fields in enumerate(body["mechanisms"], 1)]
-    return Offer(outline, without_mechanism(body, names.index(outline["mechanism"])))
+    positions = [n for n, name in enumerate(names) if name == outline["mechanism"]]
+    reduced = [without_mechanism(body, position) for position in positions]
+    if len(reduced) == 1:
+        return Offer(outline, reduced[0])
+    return Offer(outline, next(filter(trials.is_allowed, reduced), None))
 
 
 def to_json(value: Any) -> Any:
