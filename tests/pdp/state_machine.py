@@ -388,8 +388,10 @@ class Agreement(RuleBasedStateMachine):
     def _apply(self, at: int, new: dict[str, Any], made: CompiledPolicy, accept: bool) -> None:
         self.model.expire(self.now)
         names = {r.name for r in self.model.conflicts(new)} | self.model.redefinitions(new)
+        reported = {conflict.name for conflict in self.points[at].conflicts(made)}
+        assert reported <= names
         try:
-            self.points[at].apply(made, accept=sorted(names) if accept else ())
+            self.points[at].apply(made, accept=sorted(reported) if accept else ())
         except PolicyConflicts as error:
             assert not accept
             assert self._compare_conflicts(error.conflicts, new)

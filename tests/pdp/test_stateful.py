@@ -132,8 +132,8 @@ def each_release_adds_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_policy_forgets(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: LedgerState, policy: Any) -> None:
-        self.enforced = enforce(policy)
+    def forget(self: LedgerState, policy: Any, *more: Any) -> None:
+        self.enforced = enforce(policy, *more)
         self._totals, self._changed_groups = SpendingTotals(self.enforced), set()
 
     patch.setattr(LedgerState, "_change_policy", forget)
