@@ -54,6 +54,7 @@ def quick(examples: int, steps: int = 25) -> settings:
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
+        derandomize=True,
         database=None,
         phases=(Phase.generate,),  # a failure shows its steps; to shorten them takes minutes
         report_multiple_bugs=False,
