@@ -1,15 +1,18 @@
-# The loop: make setup · make test-fast · make test · make test-integrations · make check · make fix · make bench · make demo
+# The loop: make setup · make test-fast · make test · make test-integrations · make check · make fix · make bench · make bench-goals · make demo
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Imports are two to three times slower without byte code.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-fast test-integrations check fix bench demo docs clean
+.PHONY: setup test test-fast test-integrations check fix bench bench-goals demo docs clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+# An editable installation compiles the kernel next to its source.
+KERNEL := $(wildcard src/dpolicy/balances/kernel/*.px[iy])
+
+$(VENV)/.installed: pyproject.toml hatch_build.py $(KERNEL)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
@@ -50,14 +53,20 @@ docs: setup
 
 bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/compile.py
-	$(BIN)/python benchmarks/capacity.py
+	PYTHONPATH=. $(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/cost.py
+	$(BIN)/python benchmarks/reading.py
 	PYTHONPATH=. $(BIN)/python benchmarks/decide.py
+	$(BIN)/python benchmarks/kernel.py
 	$(BIN)/python benchmarks/regions.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/allocate.py --quick
 	$(BIN)/python benchmarks/hindsight.py --scenario context --total 10
 	PYTHONPATH=. $(BIN)/python benchmarks/serve.py 5
+
+GOALS :=
+bench-goals: setup  ## the goals of docs/performance.md, as ratios of one run
+	PYTHONPATH=. $(BIN)/python benchmarks/goals.py $(GOALS)
 
 DEMO := build/demo
 demo: setup  ## rules and decisions of an example, all cases; then the dashboard with sample data

@@ -28,7 +28,7 @@ from dpolicy.ledger.stores.postgres import PostgresStore
 from dpolicy.ledger.stores.sqlite import SqliteStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
-from dpolicy.pdp.snapshot import write_snapshot
+from dpolicy.pdp.state.snapshot import write_snapshot
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 

@@ -20,7 +20,7 @@ from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import PolicyApplied, ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.journal import read_event
+from dpolicy.pdp.journal.folded_ledger import read_event
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.app import create_app

@@ -9,106 +9,34 @@ submission. Then it requests budgets and pages for a policy of 10,000 rules with
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from benchmarks.decide import ANSWER, bodies
 from benchmarks.decide import policy as many_rules
+from benchmarks.http_clients import CLIENTS, cpu_seconds, run_clients, run_server, submit_bodies
+from benchmarks.workloads import SMALL_POLICY, make_small_workload
 from tests.ledger.postgres_servers import running
-from tests.service.servers import Server, access, activate_policy, release, serving, token
+from tests.service.servers import serving
 
 from dpolicy.ledger.events import ReleaseDecided, next_record
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 
-CLIENTS = 64
 TIMESTAMP = "2026-10-28T12:00:00+00:00"
-POLICY = """\
-dpolicy: 1
-accounting: {delta: 1e-7}
-units: {user: {}, user-month: {period: month}}
-schema:
-  attributes: {zip: {risk: high}, views: {risk: low}, age: {risk: low}}
-  labels: {stage: {values: [final, tuning], default: final}}
-policies:
-  - {name: global, kind: custom, when: always, units: [user, user-month], budget: {epsilon: 1000}}
-  - name: per-attribute
-    kind: attribute
-    unit: user
-    budgets: {low: {epsilon: 800}, high: {epsilon: 500}}
-"""
-
-
-async def run_client(server: Server, name: str, until: float, latencies: list[float]) -> None:
-    """Submit releases one after the other on one connection; append the latencies in seconds."""
-    host, _, port = server.url.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    head = f"POST /v1/releases HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token('ana')}\r\n"
-    count = 0
-    while time.monotonic() < until:
-        payload = release(f"{name}-{count}", "0.0001", attributes=["views"])
-        body = json.dumps(payload).encode()
-        headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        started = time.monotonic()
-        writer.write(f"{head}{headers}".encode() + body)
-        response = await reader.readuntil(b"\r\n\r\n")
-        length = int(response.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
-        if not response.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(response.decode())
-        latencies.append(time.monotonic() - started)
-        count += 1
-    writer.close()
-
-
-async def run_clients(server: Server, seconds: float) -> list[float]:
-    """Run all clients for some seconds; return the latencies of all requests in seconds."""
-    latencies: list[float] = []
-    until = time.monotonic() + seconds
-    run = str(time.time_ns())
-    clients = (run_client(server, f"{run}-{n}", until, latencies) for n in range(CLIENTS))
-    await asyncio.gather(*clients)
-    return latencies
-
-
-def cpu_seconds(server: Server) -> float:
-    """Return the CPU time that a server has used."""
-    stat = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@contextmanager
-def run_server(ledger: str, policy: str) -> Iterator[Server]:
-    """Run a server with a policy and without a rate limit until the block ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "access.yaml").write_text(access())
-        activate_policy(ledger, policy)
-        program = (
-            "import dpolicy.service.server as server; "
-            "from dpolicy.service.http.limits import ServiceLimits; "
-            "server.ServiceLimits = lambda: ServiceLimits(rate=1e9, burst=1e9); "
-            "from dpolicy.cli.main import run; run()"
-        )
-        with serving(ledger, "--access", f"{folder}/access.yaml", program=program) as server:
-            yield server
 
 
 def measure_submissions(name: str, ledger: str, seconds: float) -> None:
     """Print one line of the table of submissions."""
-    with run_server(ledger, POLICY) as server:
-        asyncio.run(run_clients(server, 1.0))
+    submit = submit_bodies(make_small_workload().repeat_bodies())
+    with run_server(ledger, SMALL_POLICY) as server:
+        run_clients([server], submit, 1.0)
         before = cpu_seconds(server)
-        latencies = sorted(asyncio.run(run_clients(server, seconds)))
+        latencies = sorted(run_clients([server], submit, seconds))
         used = cpu_seconds(server) - before
     count, median = len(latencies), statistics.median(latencies)
     percentile_99 = latencies[int(count * 0.99)]

@@ -1,4 +1,4 @@
-"""Marker `slow` for the tests that `make test-fast` leaves out."""
+"""Markers of slow tests: `make test-fast` leaves out some, and coverage is not traced in others."""
 
 from __future__ import annotations
 
@@ -50,10 +50,27 @@ SLOW = (
     "test_examples.py",
 )
 
+#: Tests that run the same code thousands of times. Tracing makes them two to three times slower,
+#: and other tests cover the same lines.
+UNTRACED = (
+    "balances/test_collapse.py",
+    "balances/test_partition_space.py",
+    "balances/test_rule_grids.py",
+    "faults",
+    "ledger/test_decided_records.py",
+    "pdp/test_meaning_machine.py",
+    "pdp/test_plans.py",
+    "pdp/test_stateful.py",
+    "privacy/test_privacy_filter.py",
+    "privacy/test_units.py",
+    "properties",
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of a slow directory or module."""
-    paths = [HERE / name for name in SLOW]
-    for item in items:
-        if any(item.path.is_relative_to(path) for path in paths):
-            item.add_marker("slow")
+    for marker, names in (("slow", SLOW), ("no_cover", UNTRACED)):
+        paths = [HERE / name for name in names]
+        for item in items:
+            if any(item.path.is_relative_to(path) for path in paths):
+                item.add_marker(marker)

@@ -129,7 +129,11 @@ def test_collapse_reduces_the_number_of_cells() -> None:
     days = [(0, date(2022, 1, 1) + timedelta(days=2 * n), 0, "AT", 1, False) for n in range(60)]
     now = [*days, (1500, date(2026, 1, 15), 0, "AT", 1, False)]
     cells = [
-        len(run(compiled, now, MemoryStore()).read_state(lambda state: state.balances).segments[0])
+        len(
+            run(compiled, now, MemoryStore())
+            .read_state(lambda state: state.balances)
+            .segments_for(0)
+        )
         for compiled in (EXACT, COLLAPSED)
     ]
     assert cells[1] < 10 < 60 < cells[0]

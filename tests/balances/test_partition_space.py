@@ -16,7 +16,7 @@ import pytest
 from tests.pdp.strategies import COUNTRIES
 from tests.pdp.test_stateful import memory, quick, run
 from tests.reference import model as naive
-from tests.reference import rule_blocks
+from tests.reference import recorded_release, rule_blocks
 from tests.reference import rules as twin
 from tests.reference.model import BlockStatus, Model, PastRelease
 from tests.reference.rule_blocks import Block, PlacedMechanism
@@ -199,7 +199,9 @@ def test_empty_and_unknown_selections_are_rejected(where: dict[str, Any]) -> Non
 def test_a_used_release_must_not_touch_more_blocks(where: Any, time: Any, refused: bool) -> None:
     model = Model(policy("user-day", 1))
     place = {"where": {"country": ["AT", "CH"]}, "time": days("2026-10-30", "2026-10-31")}
-    model.releases["a"] = PastRelease("reserved", {}, release("a", "0.1", **place))
+    reserved = release("a", "0.1", **place)
+    meaning = recorded_release.complete(model.policy, reserved)
+    model.releases["a"] = PastRelease("reserved", {}, reserved, None, meaning)
     used = release("a", "0.1", where=where, **({} if time is None else {"time": time}))
     try:
         model.end("a", used)

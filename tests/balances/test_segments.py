@@ -12,7 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.reference.blocks import Blocks, Row, points
 
-from dpolicy.balances.segments import SegmentAmounts, SegmentCells, Segments
+from dpolicy.balances.segments import SegmentAmounts, Segments
+from dpolicy.balances.touched_cells import SegmentCells
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.regions import Box, Interval, Point, Region, contains, region_from_boxes
@@ -237,14 +238,17 @@ def test_violating_cells_are_the_same_blocks(
 ) -> None:
     *_, (segments, blocks) = play(story, kind)
     boxes = data.draw(unions(story.space))
-    touched = segments.cells_touching(region_from_boxes(boxes))
-    violating = no_column_fits(limit)(segments.amounts, touched, array(cost))
+    cells_touched = segments.cells_touching(region_from_boxes(boxes))
+    violating = no_column_fits(limit)(segments.amounts, cells_touched, array(cost))
     expected = blocks.exceeded_blocks(
         points(boxes), lambda row: all(a + c > m for a, c, m in zip(row, cost, limit, strict=True))
     )
     cells = cells_of(segments)
     assert points(cells[number] for number in violating) & points(boxes) == expected
-    assert segments.first_point(violating, region_from_boxes(boxes)) == min(expected, default=None)
+    touched = segments.touched_cells(region_from_boxes(boxes))
+    positions = np.flatnonzero(np.isin(touched.cells, violating))
+    first = touched.point(touched.first(positions)) if len(positions) else None
+    assert first == min(expected, default=None)
 
 
 class KeepsWhatLiesAbove(Segments):
@@ -267,7 +271,7 @@ class JoinsAnything(Segments):
     """Canary: joins neighbours with different rows."""
 
     def _join_if_doubled(self) -> None:
-        self._amounts[:] = self._amounts[:, :1]
+        self._amounts[:] = self._amounts[:1]
         self._join()
 
 

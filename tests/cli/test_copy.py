@@ -10,7 +10,7 @@ from tests.pdp.builders import pure, started
 
 from dpolicy.cli.main import exit_code
 from dpolicy.ledger.store_address import open_store
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 
 

@@ -48,7 +48,8 @@ def test_no_printed_cost_is_below_the_exact_one(run: Any) -> None:
         texts = [m % f"{random.uniform(0.7, 9):.6f}" if "%" in m else m for m in MECHANISMS]
         file = write_release("release", *texts)
         exact = json.loads(run(f"cost {file} --format json"))["mechanisms"]
-        lines = [line for line in run(f"cost {file}").splitlines() if line.startswith("  ")]
+        *lines, total = [line for line in run(f"cost {file}").splitlines() if line[:2] == "  "]
+        assert total == "  user  ε – exact (loss distribution)", "a stated ρ has no distribution"
         assert len(lines) == len(exact)
         for line, mechanism in zip(lines, exact, strict=True):
             unit = mechanism["units"]["user"]
@@ -58,6 +59,18 @@ def test_no_printed_cost_is_below_the_exact_one(run: Any) -> None:
                     assert printed[name] == "–"
                 else:
                     assert Fraction(printed[name]) >= Fraction(repr(unit[key]))
+
+
+def test_the_exact_cost_of_a_release_is_printed_with_its_method(run: Any) -> None:
+    training = "{kind: dp-sgd, noise-multiplier: 1, sampling-rate: 0.001, steps: 10000}"
+    file = write_release("release", training, "{kind: laplace, scale: 10, count: 20}")
+    report = json.loads(run(f"cost {file} --delta 1e-5 --format json"))
+    first = report["mechanisms"][0]["units"]["user"]
+    assert first["epsilon"] == first["exact-epsilon"] == pytest.approx(0.4758, rel=1e-3)
+    text = run(f"cost {file} --delta 1e-5")
+    assert f"ε {first['epsilon']} exact (loss distribution)" in text
+    assert f"  user  ε {report['exact-epsilon']['user']} exact (loss distribution)" in text
+    assert first["epsilon"] < report["exact-epsilon"]["user"] < 2.476
 
 
 def test_the_cost_of_a_randomised_answer_is_at_least_log_3(run: Any) -> None:

@@ -28,7 +28,8 @@ from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.chain_reader import Head
 from dpolicy.ledger.store_address import open_existing
-from dpolicy.pdp import audit, ledger_state
+from dpolicy.pdp.audits import audit
+from dpolicy.pdp.state import ledger_state
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -386,11 +387,6 @@ FORGERIES: dict[str, tuple[Callable[[Events], object], int, str]] = {
     ),
     "the reasons are removed from an answer": (edit_answer(3, reasons=[]), 3, "has other reasons"),
     "an answer states a smaller balance": (lower_spent_in_reason, 3, "has other reasons"),
-    "the counter-offers are removed from an answer": (
-        edit_answer(4, **{"would-fit": []}),
-        4,
-        "has other reasons",
-    ),
     "the recorded release costs less than its answer states": (
         set_epsilon(3, Fraction(1, 100)),
         3,

@@ -77,6 +77,25 @@ def test_a_client_returns_the_decisions_of_a_decision_point(ana: dpolicy.Client)
     local.close()
 
 
+def test_many_releases_have_the_results_of_single_ones(ana: dpolicy.Client) -> None:
+    local = DecisionPoint(MemoryStore())
+    local.apply(compile_policy([Source("policy.yaml", POLICY)]))
+    valid = {**release_body("many-1"), "by": "ana"}
+    malformed = {"release": "x", "mechanisms": []}
+    bodies = [valid, malformed, release("many-2", attributes=["nothing"]), valid]
+    remote, expected = ana.submit_many(bodies), local.submit_many(bodies, "ana")
+    assert [type(result) for result in remote] == [type(result) for result in expected]
+    assert [getattr(result, "allowed", None) for result in remote] == [True, None, None, True]
+    assert [getattr(result, "replayed", None) for result in remote] == [False, None, None, True]
+
+    async def submit() -> list[Decision | dpolicy.DPolicyError]:
+        async with dpolicy.AsyncClient(ana._url, token("ana")) as client:
+            return await client.submit_many(bodies[:1])
+
+    assert asyncio.run(submit()) == [remote[3]]
+    local.close()
+
+
 def test_reservations_are_committed_and_voided(ana: dpolicy.Client) -> None:
     assert ana.reserve(release_body("held", "0.002")).allowed
     with pytest.raises(RequestRefused) as refused:

@@ -78,7 +78,7 @@ def test_an_officer_tightens_a_policy(own_site: str, visit: Visit) -> None:
     page.get_by_role("link", name="Policy", exact=True).click()
     editor = page.get_by_role("textbox", name="policy.yaml")
     text = editor.input_value()
-    limit = "except: {home-zone: {epsilon: 3.5}}"
+    limit = "except: {home-zone: {epsilon: 3}}"
     assert limit in text
     page.get_by_role("textbox", name="policy.yaml").fill(
         text.replace(limit, "except: {home-zon: {epsilon: 2.5}}")
@@ -89,7 +89,7 @@ def test_an_officer_tightens_a_policy(own_site: str, visit: Visit) -> None:
     tighter = text.replace(limit, "except: {home-zone: {epsilon: 2.5}}")
     editor.fill(tighter)
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("table", name="Conflicts")).to_contain_text("at least ε 3.")
+    expect(page.get_by_role("table", name="Conflicts")).to_contain_text("enough: ε 2.9")
     expect(page.get_by_role("table", name="Changed rules")).to_contain_text("tightened")
     changed = page.get_by_role("table", name="Changed decisions")
     expect(changed).to_contain_text("denied")

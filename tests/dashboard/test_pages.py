@@ -17,7 +17,7 @@ from dpolicy.demo.sample_ledger import candidate_text, policy_text, round_text
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import request_evaluation
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.number_text import format_share
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -258,7 +258,7 @@ def test_per_release_and_implied_rules_have_pages(fetch: Fetch) -> None:
     assert implied.status == 200 and "is implied and not checked separately" in implied.text
 
 
-def test_a_denial_without_a_recorded_offer_links_to_the_try_page() -> None:
+def test_a_denial_links_to_the_try_page() -> None:
     team = "  - {name: t, kind: custom, when: 'labels.team == \"ads\"', unit: user,"
     team += " budget: {epsilon: 9}}\n"
     point = DecisionPoint(MemoryStore())

@@ -18,8 +18,8 @@ from dpolicy.balances.enforced_policy import enforce
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import rule_status_table, used_share
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.privacy.number_text import format_share
 from dpolicy.rules.hasse.diagram import hasse_edges
@@ -211,7 +211,9 @@ def test_the_estimate_is_the_first_day_on_which_the_rule_is_exceeded(
 def test_rules_with_too_many_charges_have_a_burn_down_only_on_their_own_page(
     company: DecisionPoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    charges = company.read_state(lambda state: state.max_groups_charged_to_rule(0))
+    charges = company.read_state(
+        lambda state: state.totals.max_groups_charged_to(0, state.charge_groups)
+    )
     assert charges > 400
     monkeypatch.setattr("dpolicy.service.dashboard.views.overview_page.MAX_BURNDOWN_CHARGES", 100)
     rows = {row.title: row for row in read_overview(company).rows}

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.pdp.builders import GLOBAL, HEAD, body, noise, started
+from tests.pdp.builders import CLASSIC, GLOBAL, HEAD, body, noise, started
 
 from dpolicy.errors import Denied, OperationRejected
 from dpolicy.integrations.gate import Gate
@@ -53,9 +53,22 @@ def test_group_size_is_the_cause() -> None:
 
 
 def test_the_filter_is_the_cause_only_where_one_order_is_enough() -> None:
-    point = started(GLOBAL)
-    assert cause(point.check(one(noise(kind="gaussian", sigma="2.8")))) == "filter"
+    point = started(GLOBAL, head=CLASSIC)
+    decision = point.check(one(noise(kind="gaussian", sigma="2.8")))
+    assert cause(decision) == "filter"
+    assert "with all of it at the best one the loss" in decision.reasons[0].cause
     assert cause(point.check(one(noise(kind="gaussian", sigma="1")))) == ""
+
+
+def test_the_filter_is_the_cause_where_the_reserves_would_be_enough() -> None:
+    """The exact ε of σ 2.5 at δ 10⁻⁷ is 1.956; no order alone is enough for a budget of 1.98."""
+    point = started(GLOBAL.replace("epsilon: 2", "epsilon: 1.98"))
+    decision = point.check(one(noise(kind="gaussian", sigma="2.5")))
+    assert cause(decision) == "filter"
+    assert "with all of it at the best one the loss would be ε 1.956" in decision.reasons[0].cause
+    assert cause(point.check(one(noise(kind="gaussian", sigma="2.4")))) == ""
+    budget = GLOBAL.replace("2}}", "1.98}, profile: classic}")
+    assert cause(started(budget).check(one(noise(kind="gaussian", sigma="2.5")))) == ""
 
 
 def test_the_filter_is_no_cause_if_stated_delta_is_exceeded() -> None:
@@ -85,7 +98,7 @@ def test_the_filter_is_no_cause_if_the_rule_does_not_split_delta() -> None:
 
 def test_causes_are_not_recorded() -> None:
     point = started(GLOBAL)
-    request = one(noise(kind="gaussian", sigma="2.8"))
+    request = one(noise(kind="gaussian", sigma="2.5"))
     assert point.submit(request).reasons[0].cause
     assert "cause" not in point.event(2).answer  # type: ignore[union-attr]
     assert point.submit(request).reasons[0].cause

@@ -25,6 +25,11 @@ from tests.pdp.builders import (
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.policy.accounting.accounting_defaults import (
+    NEWEST_DEFAULTS,
+    SECOND_DEFAULTS,
+    AccountingDefaults,
+)
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.edits import with_more_noise, without_attribute, without_mechanism
 
@@ -96,13 +101,20 @@ def test_an_error_in_a_per_release_rule_denies_too() -> None:
     assert not started(GLOBAL, each=TEAM % "{epsilon: 1}").submit(pure("a", "0.1")).allowed
 
 
-def test_per_release_rules_do_not_accumulate() -> None:
+@pytest.mark.parametrize(
+    ("defaults", "exceeding"),
+    [(SECOND_DEFAULTS, "1.000000000001"), (NEWEST_DEFAULTS, "1.000001")],
+)
+def test_per_release_rules_do_not_accumulate(defaults: AccountingDefaults, exceeding: str) -> None:
+    """A loss distribution certifies ε 1 at δ 10⁻⁷ for a pure ε that exceeds it by 10⁻¹²."""
     point = started(
-        "  - {name: g, kind: custom, when: always, unit: user, budget: unlimited}\n", each=CAP
+        "  - {name: g, kind: custom, when: always, unit: user, budget: unlimited}\n",
+        each=CAP,
+        defaults=defaults,
     )
     for number in range(20):
         assert point.submit(pure(f"r{number}", "1")).allowed
-    decision = point.submit(pure("big", "1.000000000001"))
+    decision = point.submit(pure("big", exceeding))
     assert decision.exceeded_rules == ("cap",)
     assert decision.reasons[0].spent == {"epsilon": 0.0, "delta": 0.0}
 

@@ -15,7 +15,7 @@ from dpolicy.decisions.decide import decide
 from dpolicy.decisions.denial_advice.trials import MAX_TRIALS
 from dpolicy.errors import OperationRejected
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.request_evaluation import decision_trials
+from dpolicy.pdp.denial_answers import copy_trials
 from dpolicy.releases.edits import total_variance, with_more_noise
 from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.releases.texts.denial_text import describe_changes
@@ -62,11 +62,12 @@ def test_an_offer_carries_parameters_and_a_release_that_is_allowed() -> None:
     assert point.submit(offer["release"]).allowed
 
 
-def test_the_record_keeps_the_outline_only() -> None:
+def test_an_answer_has_offers_and_its_record_has_none() -> None:
     point = started(RHO)
-    point.submit(body("r", gaussian("0.5")))
+    assert point.submit(body("r", gaussian("0.5"))).counter_offers
+    assert point.submit(body("r", gaussian("0.5"))).counter_offers, "also a repeated request"
     answer = point.event(2).answer  # type: ignore[union-attr]
-    assert '"would-fit": [{"change": "scale every noise parameter by", "factor": 2.0}]' in answer
+    assert '"would-fit": []' in answer
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_the_least_noise_is_that_of_a_grid_search(
     decision = point.check(request)
     if decision.allowed:
         return
-    decider = point.read_state(decision_trials)
+    decider = point.read_state(copy_trials)
     decider.remaining = len(GRID) ** 2
     best = smallest_total_variance(request, decider.is_allowed, GRID)
     if best is None:

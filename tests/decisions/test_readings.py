@@ -18,7 +18,7 @@ from dpolicy.integrations.registry.registry_totals import total_costs
 from dpolicy.ledger.events import PolicyApplied, ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -55,6 +55,22 @@ def test_a_unit_named_after_an_unknown_entity_is_an_error(units: str) -> None:
     with pytest.raises(PolicyRejected, match="P018") as rejected:
         compile_units(units, "household-month")
     assert "add a unit `household`, or state `of`" in str(rejected.value)
+
+
+@pytest.mark.parametrize("name", ("household_month", "household month", "household/month"))
+def test_every_separator_ends_the_name_of_the_entity(name: str) -> None:
+    with pytest.raises(PolicyRejected, match="P018") as rejected:
+        compile_units(f"user: {{}}, {name}: {{period: month}}", name)
+    assert "add a unit `household`, or state `of`" in str(rejected.value)
+    assert find_entity(f"household: {{}}, {name}: {{period: month}}", name) == "household"
+
+
+def test_a_unit_without_a_period_has_no_other_entity() -> None:
+    """`user: {of: household}` does not mean that a user is a household."""
+    with pytest.raises(PolicyRejected, match="P018") as rejected:
+        compile_units("household: {}, user: {of: household}", "household")
+    assert "add `covers: [user]` to `household`" in str(rejected.value)
+    assert find_entity("user: {of: user}", "user") == "user"
 
 
 def test_a_user_day_beside_other_entities_needs_the_unit_user() -> None:

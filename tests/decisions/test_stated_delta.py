@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pdp.builders import HEAD, body, mechanism, policy, started
+from tests.pdp.builders import CLASSIC, HEAD, body, mechanism, policy, started
 
 from dpolicy.cli.main import dpolicy
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import delta_share, loss_share, used_share
 from dpolicy.releases.decision import Decision, Reason
@@ -46,15 +46,18 @@ def test_a_stated_delta_within_its_part_is_allowed() -> None:
     assert reason["after"] == {"epsilon": 0.1, "delta": 1e-9}
 
 
-def test_a_denial_for_delta_says_so() -> None:
-    point = started(ALL % ("", EPSILON))
-    decision = point.check(stated("a", "0.1", "1e-9"))
+@pytest.mark.parametrize(
+    ("head", "delta", "text"),
+    [(HEAD, "2e-9", "2e-09 exceeds 1e-09"), (CLASSIC, "1e-9", "1e-09 exceeds 7.12824e-10")],
+)
+def test_a_denial_for_delta_says_so(head: str, delta: str, text: str) -> None:
+    point = started(ALL % ("", EPSILON), head=head)
+    decision = point.check(stated("a", "0.1", delta))
     (reason,) = decision.reasons
     assert not reason.holds and reason.binding == "delta"
     assert reason.exceeds_delta and not reason.exceeds_loss
-    assert reason_delta_text(reason) == (
-        "stated δ 0 → 1e-09 exceeds 7.12824e-10, the part of δ 1e-08 kept for stated leaks"
-    )
+    kept = "the part of δ 1e-08 kept for stated leaks"
+    assert reason_delta_text(reason) == f"stated δ 0 → {text}, {kept}"
     assert "raise `accounting: {leaks}`" in (delta_help(decision) or "")
 
 
@@ -139,7 +142,7 @@ def test_budgets_print_a_second_bar_for_delta(tmp_path: Path) -> None:
 
 
 POLICIES = (
-    ALL.replace("name: all", "name: classic") % ("", "{epsilon: 3, delta: 1e-7}"),
+    ALL.replace("name: all", "name: classic") % (", profile: classic", "{epsilon: 3, delta: 1e-7}"),
     ALL.replace("name: all", "name: anchored")
     % (", profile: anchored", "{epsilon: 4, delta: 1e-8}"),
     ALL.replace("name: all", "name: pure") % ("", "{epsilon: 5, delta: 0}"),
@@ -211,7 +214,7 @@ def test_no_reason_is_false(mechanisms: list[dict[str, Any]]) -> None:
 
 def test_a_recorded_decision_of_version_0_2_judges_delta_too() -> None:
     """Its record has no limit of δ: the quantity follows from the other numbers."""
-    decision = started(ALL % ("", EPSILON)).check(stated("a", "0.1", "1e-9"))
+    decision = started(ALL % ("", EPSILON), head=CLASSIC).check(stated("a", "0.1", "1e-9"))
     payload = decision.as_json()
     for reason in payload["reasons"]:
         del reason["leaks"], reason["binding"], reason["spent"]["delta"]
@@ -244,13 +247,13 @@ def test_a_conflict_in_delta_says_so(tmp_path: Path) -> None:
     point.apply(policy(ALL % ("", "{epsilon: 6, delta: 1e-7}")))
     point.submit(stated("a", "0.1", "1e-9"))
     point.close()
-    text.write_text(HEAD + "policies:\n" + ALL % ("", EPSILON), "utf-8")
+    text.write_text(CLASSIC + "policies:\n" + ALL % ("", EPSILON), "utf-8")
     output = CliRunner().invoke(dpolicy, ["apply", str(text), "--ledger", str(ledger)]).output
     assert "stated δ 1e-09 exceeds 7.12824e-10, the part of δ 1e-08 kept for stated leaks" in output
 
 
 def test_python_texts_compare_a_stated_delta_with_its_own_limit() -> None:
-    point = started(ALL % ("", EPSILON))
+    point = started(ALL % ("", EPSILON), head=CLASSIC)
     request = stated("a", "0.1", "1e-9")
     denied = point.check(request)
     kept = "exceeds 7.12824e-10, the part of δ 1e-08 kept for stated leaks"

@@ -23,7 +23,7 @@ from dpolicy.demo.sample_ledger import (
 from dpolicy.demo.sample_requests import generate_year
 from dpolicy.ledger.store_address import open_existing
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.yaml_reader import Source

@@ -41,6 +41,7 @@ from dpolicy.evaluation.experiment import (
 from dpolicy.evaluation.figures import draw
 from dpolicy.evaluation.s3_variants import coarse_block
 from dpolicy.evaluation.workload import ROUNDS, SCHEDULE, TOTALS, bundled_workload
+from dpolicy.privacy.reserves.ladder import LADDER
 
 
 def result(run: EvaluationRun, seed: int = 0) -> EvaluationResult:
@@ -90,6 +91,26 @@ def test_there_is_a_whole_policy_set_for_every_total(total: int, profile: str) -
     run = EvaluationRun("whole", total, OURS, "efficient", profile=profile)
     policy = policy_for(run, workload("whole"))
     assert policy.rule_count == 40 and not policy.warnings
+
+
+@pytest.mark.parametrize(("profile", "has_reserves"), [("classic", False), ("anchored", True)])
+def test_runs_use_the_profile_that_they_name(profile: str, has_reserves: bool) -> None:
+    """The paper's accounting is `classic`, which is not the default of policies any more."""
+    policy = policy_for(
+        EvaluationRun("S2", 10, OURS, "efficient", profile=profile), workload("scope")
+    )
+    assert {rule.base.profile.value for rule, _ in policy.all_rules} == {profile}
+    certificates = {
+        certificate
+        for rule, _ in policy.all_rules
+        for clause in rule.bound.clauses
+        for certificate, _ in clause
+    }
+    assert bool(certificates & {*LADDER}) is has_reserves
+
+
+def test_runs_are_classic_unless_they_name_another_profile() -> None:
+    assert EvaluationRun("S1", 10, OURS, "efficient").profile == "classic"
 
 
 def test_measures_are_those_of_the_paper(results: list[EvaluationResult]) -> None:

@@ -12,7 +12,7 @@ from tests.faults.lifecycles import lifecycle, request
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import Event, ReleaseCommitted, ReleaseDecided, ReleaseVoided
 from dpolicy.ledger.store import LedgerStore
-from dpolicy.pdp.audit import audit_ledger, records_with_events
+from dpolicy.pdp.audits.audit import audit_ledger, records_with_events
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.releases.body import Body

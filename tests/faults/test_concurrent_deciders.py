@@ -9,7 +9,7 @@ from tests.faults.ledger_checks import check_ledger, statuses
 from tests.faults.lifecycles import COST_STEP, policy
 from tests.ledger.store_access import Address, open_at
 
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 
 #: FITTING releases of cost `COST_STEP` fit into the budget.

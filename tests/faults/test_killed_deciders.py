@@ -22,7 +22,7 @@ from tests.ledger.records import seeded_random
 from tests.ledger.store_access import Address, new_address, open_at
 
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import records_with_events
+from dpolicy.pdp.audits.audit import records_with_events
 from dpolicy.pdp.decision_point import DecisionPoint
 
 #: Cycles of each test. The data that a killed process has written is in the file whether it was

@@ -33,6 +33,8 @@ from dpolicy.integrations.registry import (
 )
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.loss_arrays import add_saturating, row_to_loss
+from dpolicy.privacy.loss_distribution.certified_epsilon import certified_epsilon
+from dpolicy.privacy.loss_distribution.loss_run import loss_run
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.releases.meaning import write_out
 from dpolicy.releases.release import Release
@@ -306,6 +308,26 @@ def test_the_entry_of_the_census() -> None:
         ),
         POLICIES[1],
     )
+
+
+def test_an_entry_states_the_certified_epsilon() -> None:
+    training = {
+        "kind": "dp-sgd",
+        "noise-multiplier": Fraction(1),
+        "sampling-rate": Fraction("0.001"),
+        "steps": 10_000,
+    }
+    release = make_release({"mechanism": training, "unit": "user", "relation": "add-remove"})
+    entry, _ = export_entry(release, POLICIES[0])
+    loss = entry["deployment"]["privacy_loss"]
+    assert entry["deployment"]["dp_variant"] == {"variant_name": "Approximate DP"}
+    run = loss_run(release.mechanisms[0].mechanism, 1, NeighbouringRelation.ADD_REMOVE)
+    assert run is not None
+    stated = loss["privacy_parameters"]
+    certified = certified_epsilon([run], Fraction(repr(stated["delta"])))
+    assert certified is not None
+    assert stated["epsilon"] == float(certified)
+    assert "exact (loss distribution)" in loss["privacy_parameters_details"]
 
 
 def make_entry(variant: str | None, parameters: Any, unit: Any = "User level") -> dict[str, Any]:

@@ -45,8 +45,8 @@ from dpolicy.ledger.events import (
     to_bytes,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.audits.audit import audit_ledger
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 from dpolicy.releases.meaning import (
     MechanismMeaning,

@@ -9,6 +9,7 @@ from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS, AccountingDefaults
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -26,17 +27,24 @@ schema:
     country: {values: [AT, CH]}
     age: {from: 0, to: 119}
 """
+#: The head with the profile of the paper, whose thresholds many tests state.
+CLASSIC = HEAD.replace("delta: 1e-7", "delta: 1e-7, profile: classic")
 GLOBAL = "  - {name: global, kind: custom, when: always, unit: user, budget: {epsilon: 2}}\n"
 ZIP = "  - {name: zips, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
 
 
-def policy(*policies: str, head: str = HEAD, each: str = "") -> CompiledPolicy:
+def policy(
+    *policies: str,
+    head: str = HEAD,
+    each: str = "",
+    defaults: AccountingDefaults = NEWEST_DEFAULTS,
+) -> CompiledPolicy:
     """Compile a policy set from a head, base policies and per-release policies."""
     text = head + "policies:\n" + "".join(policies) + (f"each-release:\n{each}" if each else "")
-    return compile_policy([Source("policy.yaml", text)])
+    return compile_policy([Source("policy.yaml", text)], defaults)
 
 
-def started(*policies: str, store: LedgerStore | None = None, **more: str) -> DecisionPoint:
+def started(*policies: str, store: LedgerStore | None = None, **more: Any) -> DecisionPoint:
     """Return a decision point with an active policy."""
     point = DecisionPoint(store or MemoryStore())
     point.apply(policy(*policies or (GLOBAL,), **more))

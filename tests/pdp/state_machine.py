@@ -41,10 +41,15 @@ from tests.reference.rules import Rule
 
 from dpolicy.errors import OperationRejected, PolicyConflicts, ReleaseRejected
 from dpolicy.ledger.store import LedgerStore
-from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.commands import RESERVATION_LIFETIME
+from dpolicy.ledger.timestamps import RESERVATION_LIFETIME
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.policy.accounting.accounting_defaults import (
+    NEWEST_DEFAULTS,
+    SECOND_DEFAULTS,
+    AccountingDefaults,
+)
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
@@ -60,9 +65,14 @@ NUMBERS = st.integers(0, 30)
 
 
 @lru_cache(maxsize=500)
-def compiled(text: str) -> CompiledPolicy:
+def compiled(text: str, defaults: AccountingDefaults = NEWEST_DEFAULTS) -> CompiledPolicy:
     """Compile a policy from JSON."""
-    return compile_policy([Source("policy.json", text)])
+    return compile_policy([Source("policy.json", text)], defaults)
+
+
+def model_policy(policy: twin.PolicyDict) -> CompiledPolicy:
+    """Compile a policy with the defaults of the model: its costs, thresholds and profile."""
+    return compiled(json.dumps(policy), SECOND_DEFAULTS)
 
 
 @lru_cache(maxsize=500)
@@ -70,6 +80,20 @@ def witnesses(policy: CompiledPolicy) -> dict[Identity, Identity]:
     """Return the kept rule for every rule: itself, or its witness."""
     pairs = ((rule, witness or rule) for rule, witness in policy.all_rules)
     return {(a.name, a.unit, a.each_release): (b.name, b.unit, b.each_release) for a, b in pairs}
+
+
+def implied_rules(policy: twin.PolicyDict) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    """Return the cumulative rules that each kept rule implies, by name and unit."""
+    return _implied_rules(model_policy(policy))
+
+
+@lru_cache(maxsize=500)
+def _implied_rules(policy: CompiledPolicy) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    implied: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for (name, unit, each_release), witness in witnesses(policy).items():
+        if not each_release:
+            implied.setdefault(witness[:2], set()).add((name, unit))
+    return implied
 
 
 def identity(rule: Rule) -> Identity:
@@ -87,7 +111,7 @@ class Agreement(RuleBasedStateMachine):
         super().__init__()
         self.open, self.clean = type(self).place()
         self.now = START
-        self.model = naive.Model(split=True)
+        self.model = naive.Model(split=True, implied_rules=implied_rules)
         self.stores = [self.open(), self.open()]
         self.points = [DecisionPoint(store, lambda: self.now) for store in self.stores]
         self.given: dict[str, Decision] = {}
@@ -105,7 +129,7 @@ class Agreement(RuleBasedStateMachine):
 
     @initialize(policy=policies(), several=st.lists(BODIES, min_size=4, max_size=6))
     def start(self, policy: dict[str, Any], several: list[list[Any]]) -> None:
-        self.points[0].apply(compiled(json.dumps(policy)))
+        self.points[0].apply(model_policy(policy))
         self.model.policy = policy
         for number, mechanisms in enumerate(several):
             self._ask(number % 2, mechanisms, reserve=number % 3 > 0)
@@ -236,7 +260,7 @@ class Agreement(RuleBasedStateMachine):
             "unstable": unstable,
         }
         new = changes[how](dict(self.model.policy))
-        made = compiled(json.dumps(new))
+        made = model_policy(new)
         self._compare_conflicts(self.points[at].conflicts(made), new)
         self._apply(at, new, made, accept)
 
@@ -345,7 +369,7 @@ class Agreement(RuleBasedStateMachine):
         return it
 
     def _policy(self) -> CompiledPolicy:
-        return compiled(json.dumps(self.model.policy))
+        return model_policy(self.model.policy)
 
     @staticmethod
     def _same_rules(
@@ -375,7 +399,7 @@ class Agreement(RuleBasedStateMachine):
         conflicts = list(found)
         balances = [c for c in conflicts if isinstance(c, RuleStatus)]
         named = {(b.rule.name, b.rule.unit, False) for b in balances}
-        kept = witnesses(compiled(json.dumps(policy)))
+        kept = witnesses(model_policy(policy))
         self._same_rules(named, map(identity, self.model.conflicts(policy)), kept)
         redefined = {c.name for c in conflicts if isinstance(c, Redefinition)}
         assert redefined == self.model.redefinitions(policy)

@@ -32,9 +32,14 @@ from dpolicy.ledger.events import (
     next_record,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp import audit
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits import recorded_decisions
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.policy.accounting.accounting_defaults import (
+    FIRST_DEFAULTS,
+    NEWEST_DEFAULTS,
+    AccountingDefaults,
+)
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW, TOMORROW = (moment.isoformat() for moment in (AT, AT + timedelta(days=1)))
@@ -51,11 +56,13 @@ class Days:
         return self.now
 
 
-def history() -> tuple[DecisionPoint, MemoryStore, Days]:
+def history(
+    defaults: AccountingDefaults = NEWEST_DEFAULTS,
+) -> tuple[DecisionPoint, MemoryStore, Days]:
     """`a` of ε 1 is allowed, `held` of 0.5 is reserved, `big` is denied."""
     store, clock = MemoryStore(), Days()
     point = DecisionPoint(store, clock)
-    point.apply(policy(GLOBAL))
+    point.apply(policy(GLOBAL, defaults=defaults))
     point.submit(pure("a", "1", "zip"))
     point.reserve(pure("held", "0.5", "zip"))
     point.submit(pure("big", "5", "zip"))
@@ -64,7 +71,7 @@ def history() -> tuple[DecisionPoint, MemoryStore, Days]:
 
 def problems(*events: Event) -> list[str]:
     """Return the findings after events were appended without the decision point."""
-    _, store, _ = history()
+    _, store, _ = history(FIRST_DEFAULTS)
     records: list[Record] = without_meanings(store.records_after(0))
     for event in events:
         records.append(next_record(records[-1], event))
@@ -141,7 +148,7 @@ def test_a_relabelling_is_compared_with_the_last_charge() -> None:
     """A partial commit is followed by a relabelling."""
     committed = ReleaseCommitted(NOW, "", "held", pure("held", "0.25", "zip"))
     again = ReleaseRelabelled(NOW, "", "x", "held", pure("held", "0.25", "views"))
-    _, store, _ = history()
+    _, store, _ = history(FIRST_DEFAULTS)
     records = without_meanings(store.records_after(0))
     for event in (committed, again, replace(again, body=pure("held", "0.5", "views"))):
         records.append(next_record(records[-1], event))
@@ -267,15 +274,13 @@ def test_a_malformed_event_raises_only_dpolicy_errors(number: int) -> None:
 
 
 def test_an_answer_is_compared_as_a_whole() -> None:
-    """The audit compares every part of an answer except location and spenders of a reason."""
+    """The audit compares every part of an answer."""
     _, store, _ = history()
     records = list(store.records_after(0))
     event = from_bytes(records[3].payload)
     assert isinstance(event, ReleaseDecided)
     answer_fields = json.loads(event.answer)
     for path in places(answer_fields):
-        if {"at", "spent-most"} & set(path):
-            continue
         answer = json.dumps(changed(answer_fields, path, "x"), ensure_ascii=False, sort_keys=True)
         forged = [*records[:3], next_record(records[2], replace(event, answer=answer))]
         assert [f.sequence for f in audit_ledger(MemoryStore(forged)).findings] == [4], path
@@ -285,7 +290,120 @@ def test_without_comparing_answers_a_forged_one_would_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Canary of the test above."""
-    monkeypatch.setattr(audit, "decision_outline", lambda _: ())
-    monkeypatch.setattr(audit, "has_same_reasons", lambda *_, **__: True)
+    monkeypatch.setattr(recorded_decisions, "decision_outline", lambda _: ())
+    monkeypatch.setattr(recorded_decisions, "has_same_reasons", lambda *_, **__: True)
     with pytest.raises(AssertionError):
         test_an_answer_is_compared_as_a_whole()
+
+
+SWISS = {"where": [{"country": ["CH"]}]}
+AUSTRIAN = {"where": [{"country": ["AT"]}]}
+
+
+def at_two_blocks() -> tuple[list[Record], ReleaseDecided]:
+    """`both` charges two countries with different balances; return records and its decision."""
+    store = MemoryStore()
+    point = DecisionPoint(store, Days())
+    point.apply(policy(GLOBAL))
+    point.submit(body("swiss", {**mechanism(("zip",), epsilon="0.5"), **SWISS}))
+    point.submit(body("austrian", {**mechanism(("zip",), epsilon="0.25"), **AUSTRIAN}))
+    point.submit(pure("both", "0.1", "zip"))
+    records = list(store.records_after(0))
+    event = from_bytes(records[-1].payload)
+    assert isinstance(event, ReleaseDecided)
+    return records, event
+
+
+def audit_changed_reason(**changes: Any) -> list[int]:
+    """Return the records with findings after the reason of `both` was changed."""
+    records, event = at_two_blocks()
+    answer = json.loads(event.answer)
+    (reason,) = answer["reasons"]
+    assert reason["at"]["country"] == "CH"
+    assert reason["spent"]["epsilon"] == 0.5
+    reason.update(changes)
+    text = json.dumps(answer, ensure_ascii=False, sort_keys=True)
+    forged = [*records[:-1], next_record(records[-2], replace(event, answer=text))]
+    return [finding.sequence for finding in audit_ledger(MemoryStore(forged)).findings]
+
+
+def loss(epsilon: float) -> dict[str, float]:
+    return {"delta": 0.0, "epsilon": epsilon}
+
+
+def test_a_reason_at_another_block_is_recomputed_there() -> None:
+    """Before version 0.3 the reported block depended on the history; its numbers were true."""
+    austria = {"country": "AT", "age": 0}
+    assert audit_changed_reason(at=austria, spent=loss(0.25), after=loss(0.35)) == []
+    for false in (
+        {"spent": loss(0.25)},
+        {"at": austria},
+        {"at": austria, "spent": loss(0.2), "after": loss(0.3)},
+        {"at": austria, "spent": loss(0.25), "after": loss(0.35), "cost": loss(0.2)},
+        {"at": {"country": "XX", "age": 0}, "spent": loss(0.25), "after": loss(0.35)},
+        {"at": {"planet": "mars"}},
+        {"rule": "invented"},
+        {"rule": ["a list"]},
+        {"leaks": None, "binding": None},
+        {"holds": 1},
+        {"spent-most": ["swiss"]},
+        {"cause": "an invented cause"},
+    ):
+        assert audit_changed_reason(**false) == [4], false
+
+
+@pytest.mark.parametrize("name", ["expires", "offers"])
+def test_a_record_has_the_expiry_time_and_no_offers(name: str) -> None:
+    _, store, _ = history()
+    *earlier, held, _ = store.records_after(0)
+    event = from_bytes(held.payload)
+    assert isinstance(event, ReleaseDecided)
+    assert event.expires == TOMORROW
+    answer = json.loads(event.answer)
+    answer["would-fit"] = [{"change": "anything goes"}]
+    text = json.dumps(answer, ensure_ascii=False, sort_keys=True)
+    forged = replace(event, expires="never") if name == "expires" else replace(event, answer=text)
+    records = [*earlier, next_record(earlier[-1], forged)]
+    assert [finding.sequence for finding in audit_ledger(MemoryStore(records)).findings] == [3]
+
+
+def test_a_reason_for_a_rule_that_is_not_reported_now_is_recomputed() -> None:
+    """The history determines which of equally tight rules are reported; their numbers are true."""
+    scopes = {"zips": '"zip" in attributes', "views": '"views" in attributes'}
+    scopes |= {"final": 'labels.stage == "final"', "global": "always"}
+    store = MemoryStore()
+    point = DecisionPoint(store, Days())
+    point.apply(
+        policy(
+            *(
+                f"  - {{name: {name}, kind: custom, when: '{when}', unit: user, "
+                f"budget: {{epsilon: {2 + number}}}}}\n"
+                for number, (name, when) in enumerate(scopes.items())
+            )
+        )
+    )
+    (fourth,) = point.check(pure("a", "1")).as_json()["reasons"][1:]
+    decision = point.submit(pure("a", "1", "zip", "views"))
+    assert fourth["rule"] == "global"
+    assert [reason.rule for reason in decision.reasons] == ["zips", "views", "final"]
+    (record, last) = store.records_after(0)
+    event = from_bytes(last.payload)
+    assert isinstance(event, ReleaseDecided)
+    for spent, findings in ((0.0, []), (0.5, [2])):
+        answer = json.loads(event.answer)
+        answer["reasons"][2] = {**fourth, "spent": {**fourth["spent"], "epsilon": spent}}
+        text = json.dumps(answer, ensure_ascii=False, sort_keys=True)
+        forged = [record, next_record(record, replace(event, answer=text))]
+        found = audit_ledger(MemoryStore(forged)).findings
+        assert [finding.sequence for finding in found] == findings
+
+
+def test_without_recomputing_a_false_number_at_another_block_would_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Canary of the test above."""
+    monkeypatch.setattr(
+        recorded_decisions, "recompute_reason", lambda state, release, reason, reading: reason
+    )
+    with pytest.raises(AssertionError):
+        test_a_reason_at_another_block_is_recomputed_there()

@@ -16,7 +16,7 @@ from dpolicy.balances.partition_space import build_partition_space
 from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import rule_status
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.predicates.expression import reads_attribute
 from dpolicy.releases.body import release_from_body

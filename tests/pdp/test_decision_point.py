@@ -12,7 +12,7 @@ from tests.pdp.builders import exceeded_rules
 from dpolicy.errors import LedgerDamaged, OperationRejected, PolicyRejected
 from dpolicy.ledger.events import ReleaseVoided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.policy_changes.conflicts import find_exceeded_rules
 from dpolicy.pdp.policy_changes.sufficient_budget import is_smallest, smallest_sufficient_budget
@@ -105,18 +105,23 @@ def test_the_audit_detects_events_that_bypass_the_decision_point() -> None:
     assert [finding.sequence for finding in audit_ledger(store).findings] == [4]
 
 
+@pytest.mark.parametrize(("profile", "smallest"), [("classic", 15.4), ("anchored", 14.154)])
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "10"])
-def test_the_smallest_budget_does_not_depend_on_the_candidate_budget(epsilon: str) -> None:
-    made, _ = point(ALL, "{epsilon: 90000}")
+def test_the_smallest_budget_does_not_depend_on_the_candidate_budget(
+    epsilon: str, profile: str, smallest: float
+) -> None:
+    text = ALL.replace("delta: 1e-7", f"delta: 1e-7, profile: {profile}")
+    made, _ = point(text, "{epsilon: 90000}")
     for number in range(20):
         made.submit(request(f"r{number}", "views", kind="gaussian", sigma=2))
-    (conflict,) = exceeded_rules(made, policy(ALL, f"{{epsilon: {epsilon}}}"))
-    assert smallest_sufficient_budget(conflict)["epsilon"] == pytest.approx(15.4, abs=0.1)
+    (conflict,) = exceeded_rules(made, policy(text, f"{{epsilon: {epsilon}}}"))
+    assert smallest_sufficient_budget(conflict)["epsilon"] == pytest.approx(smallest, abs=0.1)
 
 
+@pytest.mark.parametrize("profile", ["anchored", "gaussian"])
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
-def test_a_sufficient_anchored_budget_splits_delta_by_its_own_epsilon(epsilon: str) -> None:
-    anchored = ALL.replace("delta: 1e-7", "delta: 1e-7, profile: anchored")
+def test_a_sufficient_budget_splits_delta_by_its_own_epsilon(epsilon: str, profile: str) -> None:
+    anchored = ALL.replace("delta: 1e-7", f"delta: 1e-7, profile: {profile}")
     made = DecisionPoint(MemoryStore())
     made.apply(policy(anchored, "{epsilon: 90000}"))
     for number in range(3):
@@ -126,7 +131,7 @@ def test_a_sufficient_anchored_budget_splits_delta_by_its_own_epsilon(epsilon: s
     assert least is not None
     assert made.conflicts(policy(anchored, f"{{epsilon: {least}}}")) == []
     assert made.conflicts(policy(anchored, f"{{epsilon: {least * 0.93}}}"))
-    assert not is_smallest(conflict)
+    assert is_smallest(conflict) == (profile == "gaussian")
 
 
 def test_the_smallest_budget_for_an_exceeded_delta_names_the_delta() -> None:

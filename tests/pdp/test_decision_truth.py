@@ -9,8 +9,8 @@ from tests.pdp.builders import pure, started
 
 from dpolicy.ledger.events import ReleaseDecided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.audits.audit import audit_ledger
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.decision import Decision
 
 
@@ -36,7 +36,9 @@ def test_the_audit_compares_the_answer_of_a_denial() -> None:
     *before, last = store.records_after(0)
     event = from_bytes(last.payload)
     assert isinstance(event, ReleaseDecided)
-    answer = {**json.loads(event.answer), "would-fit": []}
+    answer = json.loads(event.answer)
+    assert answer["would-fit"] == [], "the search for offers runs after the commit"
+    answer["reasons"][0]["spent"]["epsilon"] = 0.5
     changed = replace(event, answer=json.dumps(answer, ensure_ascii=False, sort_keys=True))
     findings = audit_ledger(MemoryStore([*before, next_record(before[-1], changed)])).findings
     assert [finding.sequence for finding in findings] == [2]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.pdp.builders import GLOBAL, policy, pure, started
+from tests.pdp.test_write_queue import SlowCommit
 
 from dpolicy.decisions.decide import decide
 from dpolicy.errors import DPolicyError, LedgerUnavailable, OperationRejected
@@ -21,7 +22,7 @@ from dpolicy.ledger.events import ReleaseDecided
 from dpolicy.ledger.store import LogWriter
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp import commands, request_evaluation
-from dpolicy.pdp.audit import audit_ledger, records_with_events
+from dpolicy.pdp.audits.audit import audit_ledger, records_with_events
 from dpolicy.pdp.decision_point import DecisionPoint
 
 THREADS = 16
@@ -155,6 +156,7 @@ def test_a_check_outside_of_the_lock_would_overspend(monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(DecisionPoint, "check", _evaluate)
+        patch.setattr(commands, "decide_by_plan", lambda *_, **__: None)
         patch.setattr(commands, "explain_verdict", by_memory)
         in_threads(early, THREADS)
     assert spent(store) > 2
@@ -265,6 +267,7 @@ def test_the_audit_detects_a_wrong_decision(
         return replace(verdict, checks=tuple(held))
 
     with monkeypatch.context() as patch:
+        patch.setattr(commands, "decide_by_plan", lambda *_, **__: None)
         patch.setattr(request_evaluation, "decide", generous)
         assert point.submit(pure("too-much", "5")).allowed
     audit = audit_ledger(store)
@@ -274,11 +277,13 @@ def test_the_audit_detects_a_wrong_decision(
 
 
 def test_a_decision_is_returned_only_after_its_event_is_durable() -> None:
-    store = Slow()
+    store = SlowCommit()
     point = started(store=store)
     store.free.clear()
+    store.reached.clear()
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(point.submit, pure("a", "1"))
+        assert store.reached.wait(60)  # the release is decided, but not durable
         assert not future.done()
         assert len(list(store.records_after(0))) == 1
         store.free.set()

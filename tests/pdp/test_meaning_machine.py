@@ -30,9 +30,9 @@ from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import PolicyConflicts, ReleaseRejected
 from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp import charge_groups
-from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.charge_groups import ChargeGroup, Resolution
+from dpolicy.pdp.audits.audit import audit_ledger
+from dpolicy.pdp.state import charge_groups
+from dpolicy.pdp.state.charge_groups import ChargeGroup, Resolution
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy

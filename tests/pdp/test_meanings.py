@@ -29,10 +29,10 @@ from dpolicy.ledger.events import (
     next_record,
 )
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
-from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.pdp.rule_status import RuleStatus
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy

@@ -63,6 +63,25 @@ def check_text(point: DecisionPoint, text: str) -> bool:
     return point.check(release).allowed
 
 
+def is_full_for(point: DecisionPoint, fields: dict[str, Any]) -> bool:
+    """Return whether no noise of a discrete Gaussian is allowed: it has no cost in μ²."""
+    noises = [10.0**power for power in range(-3, 9)]
+    return fields["kind"] == "discrete-gaussian" and not any(
+        check_text(point, as_text("new", fields, "sigma", noise)) for noise in noises
+    )
+
+
+def test_a_budget_that_gaussians_fill_to_the_last_reserve_admits_no_discrete_gaussian() -> None:
+    """Only μ² still has room for them, and a discrete Gaussian has no cost in μ²."""
+    point = started(RULES[4], head=HEAD)
+    filling = mechanism(("zip",), kind="gaussian", sigma=9.9) | {"unit": "user"}
+    assert point.submit(body("past", filling)).allowed
+    assert is_full_for(point, {"kind": "discrete-gaussian"})
+    with pytest.raises(Denied):
+        point.calibrate({"mechanism": {"kind": "discrete-gaussian"}, "unit": "user"})
+    assert point.calibrate({"mechanism": {"kind": "gaussian"}, "unit": "user"}).value < 100
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True),
@@ -76,7 +95,12 @@ def test_the_noise_is_the_least_that_is_allowed(
     for number, tenths in enumerate(past):
         spent = mechanism(("zip",), kind="gaussian", sigma=tenths / 10) | {"unit": "user"}
         point.submit(body(f"past-{number}", spent))
-    noise = point.calibrate({"mechanism": fields, "unit": "user", "attributes": ["zip"]})
+    stated = {"mechanism": fields, "unit": "user", "attributes": ["zip"]}
+    if is_full_for(point, fields):
+        with pytest.raises(Denied):
+            point.calibrate(stated)
+        return
+    noise = point.calibrate(stated)
     assert check_text(point, as_text("new", fields, noise.parameter, noise.value))
     assert noise.binding and noise.decision.allowed
     assert not check_text(point, as_text("new", fields, noise.parameter, noise.value * 0.999))
@@ -90,7 +114,7 @@ def test_the_binding_rule_is_named() -> None:
     noise = point.calibrate(fields)
     assert [reason.rule for reason in noise.binding] == ["cap"]
     assert repr(noise) == f"CalibratedNoise(sigma={noise.value}, binding=['cap'])"
-    for number in range(40):
+    for number in range(60):
         small = mechanism(kind="gaussian", sigma=12) | {"unit": "user"}
         point.submit(body(f"small-{number}", small))
     assert [reason.rule for reason in point.calibrate(fields).binding] == ["g"]
@@ -230,7 +254,7 @@ def test_an_infinite_loss_fills_the_bar(commands: Commands) -> None:
 
 def test_the_texts_name_what_binds_and_what_the_number_is(commands: Commands) -> None:
     out, err = commands.run("calibrate --kind gaussian --ledger ledger.db")
-    assert out.startswith("sigma: 2.0")
+    assert out.startswith("sigma: 1.762")
     assert "the least noise that `submit` allows now" in err
     assert "binding  global  unit user  0 → 3 of ε 3 (alone 3, by the rule's filter)" in err
     _, err = commands.run("calibrate --kind gaussian --epsilon 0.5 --policy policy.yaml")

@@ -27,11 +27,12 @@ from dpolicy.ledger.events import (
 )
 from dpolicy.ledger.store_address import open_store
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.ledger.timestamps import expiry_time
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.journal import Journal, utc_now
-from dpolicy.pdp.ledger_state import Proposal
-from dpolicy.pdp.snapshot import read_snapshot, write_snapshot
+from dpolicy.pdp.journal.journal import Journal, utc_now
+from dpolicy.pdp.state.proposal import Proposal
+from dpolicy.pdp.state.snapshot import read_snapshot, write_snapshot
 from dpolicy.releases.decision import Decision
 
 NOT_AS_PROPOSED = "an approved proposal was not executed as proposed"
@@ -159,7 +160,7 @@ def test_proposals_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
         records = {r.sequence: r for r in journal.store.records_after(0)}
         copy = read_snapshot(state.sequence, write_snapshot(state), lambda n: records[n])
         assert copy is not None and copy.proposals == expected
-        assert copy.newest_proposal("release", "a") == waiting
+        assert copy.proposals.newest("release", "a") == waiting
     journal.close()
     again.close()
 
@@ -217,10 +218,10 @@ def test_the_audit_detects_a_reservation_without_approval(reserve: bool) -> None
         waiting = point.propose(pure(release, epsilon), "ana", reserve=reserve)
         assert isinstance(waiting, Proposal)
         point.approve(waiting.number, "ben")
-    until = None if reserve else "2099-01-01T00:00:00+00:00"
 
     def otherwise(event: Event) -> Event:
         if isinstance(event, ReleaseDecided) and event.allowed:
+            until = None if reserve else expiry_time(event.at)
             return replace(event, reserved=not reserve, expires=until)
         return event
 

@@ -13,9 +13,13 @@ from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import PolicyApplied, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
+from dpolicy.privacy.certificates import PURE, renyi
+from dpolicy.privacy.reserves.ladder import LADDER as RESERVES
+from dpolicy.privacy.shares.anchored_shares import LADDER
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, anchor_order
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-anchored.json"
 TEXT = """
@@ -47,8 +51,33 @@ def test_the_defaults_of_a_record_decide_its_split() -> None:
     event = PolicyApplied("2026-01-01T00:00:00+00:00", "", "", "", (("policy.yaml", TEXT),), ())
     sides = [
         compile_recorded_policy(replace(event, defaults=number)).cumulative.rules[0].bound.delta
-        for number in (None, 1, 2)
+        for number in (None, 1, 2, 3)
     ]
-    assert sides == [Fraction("1e-8") / 14, Fraction("1e-8") / 14, Fraction("1e-9")]
-    with pytest.raises(LedgerDamaged, match="unknown policy defaults 3"):
-        compile_recorded_policy(replace(event, defaults=3))
+    assert sides == [
+        Fraction("1e-8") / 14,
+        Fraction("1e-8") / 14,
+        Fraction("1e-9"),
+        Fraction("1e-9"),
+    ]
+    with pytest.raises(LedgerDamaged, match="unknown policy defaults 99"):
+        compile_recorded_policy(replace(event, defaults=99))
+
+
+@pytest.mark.parametrize("number", (1, 2))
+def test_a_recorded_anchored_policy_keeps_half_of_the_mass_on_its_own_anchor(number: int) -> None:
+    event = PolicyApplied("2026-01-01T00:00:00+00:00", "", "", "", (("policy.yaml", TEXT),), ())
+    old, new = (
+        {
+            certificate
+            for ((certificate, _),) in compile_recorded_policy(recorded)
+            .cumulative.rules[0]
+            .bound.clauses
+        }
+        for recorded in (replace(event, defaults=number), replace(event, defaults=3))
+    )
+    anchor = anchor_order(Fraction(6), Fraction("1e-8"))
+    on_ladder = {renyi(order) for order in LADDER}
+    on_grid = {renyi(order) for order in DEFAULT_ORDERS}
+    assert renyi(anchor) in old and not old & (on_ladder - on_grid) and not old & {*RESERVES}
+    assert renyi(anchor) not in new and new <= {PURE, *on_ladder, *on_grid, *RESERVES}
+    assert new & (on_ladder - on_grid) and new & {*RESERVES}

@@ -64,6 +64,8 @@ POSITIONS = {
     "P044-static-over-many-releases": ["6:14"],
     "P045-too-many-small-orders": ["4:11"],
     "P046-too-many-rules": ["9:11"],
+    "P048-noise-missing": ["6:7"],
+    "P049-classic-budgets": ["2:1"],
     "P051-missing-release_test": ["3:13"],
     "P101-unused-category": ["4:5"],
     "P102-never-matches": ["7:11"],

@@ -29,6 +29,7 @@ from dpolicy.privacy.certificates import (
 )
 from dpolicy.privacy.conversion import pure_to_renyi
 from dpolicy.privacy.cost import cost, single_run_bounds
+from dpolicy.privacy.mechanisms.cost_rules import CostRules
 from dpolicy.privacy.mechanisms.declared import (
     DeclaredCurve,
     DeclaredGdp,
@@ -47,13 +48,13 @@ from dpolicy.privacy.mechanisms.group_chain import MAX_TERMS, group_divergence
 from dpolicy.privacy.mechanisms.laplace import DiscreteLaplace, Laplace, laplace_divergence
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.mechanisms.sampling.subsampled import MAX_ORDER, SampledMoments
 from dpolicy.privacy.mechanisms.selection import (
     ExponentialMechanism,
     NoisyMaxNoise,
     ReportNoisyMax,
     SparseVector,
 )
-from dpolicy.privacy.mechanisms.subsampled import MAX_ORDER, SampledMoments
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 AR = NeighbouringRelation.ADD_REMOVE
@@ -310,12 +311,13 @@ def test_curves_are_monotone_and_log_convex(m: Mechanism, k: int) -> None:
     assert all(x <= y * (1 + 1e-6) for x, y in pairwise(slopes))
 
 
+@pytest.mark.parametrize("rules", CostRules)
 @pytest.mark.parametrize("m", ALL, ids=lambda m: type(m).__name__)
-def test_groups_cost_more(m: Mechanism) -> None:
+def test_groups_cost_more(m: Mechanism, rules: CostRules) -> None:
     certificates = (PURE, RHO, MU_SQUARED, *map(renyi, ("1.5", "2", "8", "64")))
-    previous = list(cost(m, 1, AR, certificates))
+    previous = list(cost(m, 1, AR, certificates, rules))
     for k in (2, 3, 7, 31, 366, 10**4, 10**6):
-        current = list(cost(m, k, AR, certificates))
+        current = list(cost(m, k, AR, certificates, rules))
         for low, high in zip(previous, current, strict=True):
             assert high is None or (low is not None and low <= high), (k, m)
         previous = current

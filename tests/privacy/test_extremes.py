@@ -14,7 +14,9 @@ from tests.reference.conversions import epsilon_at
 
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, renyi
 from dpolicy.privacy.cost import cost
+from dpolicy.privacy.mechanisms.cost_rules import CostRules
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS, parse_mechanism
+from dpolicy.privacy.mechanisms.sampling.changed_sample import ChangedSample
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 ORDERS = ["1.01", "1.0100000001", "1.5", "2", "2.0000001", "255.5", "256", "256.5", "1e6", "1e10"]
@@ -66,8 +68,9 @@ def random_fields(rng: random.Random, kind: str) -> dict[str, object]:
     return fields
 
 
+@pytest.mark.parametrize("rules", CostRules)
 @pytest.mark.parametrize("kind", MECHANISM_KINDS)
-def test_every_accepted_mechanism_has_a_cost(kind: str) -> None:
+def test_every_accepted_mechanism_has_a_cost(kind: str, rules: CostRules) -> None:
     rng = random.Random(kind)
     slowest = 0.0
     for _ in range(60):
@@ -77,13 +80,22 @@ def test_every_accepted_mechanism_has_a_cost(kind: str) -> None:
             continue
         k, relation = rng.choice(GROUPS), rng.choice(list(NeighbouringRelation))
         started = time.process_time()
-        loss = cost(mechanism, k, relation, CERTIFICATES)
+        loss = cost(mechanism, k, relation, CERTIFICATES, rules)
         slowest = max(slowest, time.process_time() - started)
         assert 0 <= loss.delta <= 1
         assert all(amount is None or amount >= 0 for amount in loss)
         assert any(amount is None or amount > 0 for amount in loss)
         assert epsilon_at(loss, Fraction(1, 10**6)) >= 0
     assert slowest < 0.5  # a guard against loops over k, not a benchmark
+
+
+def test_every_changed_sample_has_a_cost() -> None:
+    rng = random.Random(1)
+    for _ in range(150):
+        ratio, rate = random_number(rng), Fraction(rng.choice(["1e-9", "0.01", "0.5", "0.999999"]))
+        mechanism = ChangedSample(ratio, sampling_rate=rate)
+        loss = cost(mechanism, rng.choice(GROUPS), NeighbouringRelation.CHANGE, CERTIFICATES)
+        assert all(amount is None or amount > 0 for amount in loss)
 
 
 def test_imports_are_light() -> None:

@@ -16,10 +16,18 @@ from dpolicy.errors import InvalidValue
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
 from dpolicy.privacy.cost import cost
 from dpolicy.privacy.loss import Loss, add_losses, amount_in, is_at_most, unbounded_loss
+from dpolicy.privacy.mechanisms.cost_rules import CostRules
 from dpolicy.privacy.mechanisms.declared import DeclaredPure, DeclaredZcdp
-from dpolicy.privacy.mechanisms.gaussian import DpSgd, Gaussian, Pate
+from dpolicy.privacy.mechanisms.gaussian import (
+    DiscreteGaussian,
+    DpSgd,
+    Gaussian,
+    Pate,
+    TreeAggregation,
+)
 from dpolicy.privacy.mechanisms.laplace import Laplace
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.randomized_response import RandomizedResponse
 from dpolicy.privacy.units.calendar import DAY, MONTH, QUARTER, WEEK, YEAR, sliding
 from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit, steps_from
 from dpolicy.privacy.units.privacy_units import (
@@ -233,6 +241,9 @@ MECHANISMS: list[Mechanism] = [
     DeclaredPure(Fraction(1, 1000), Fraction(1, 10**12)),
     DpSgd(Fraction(4), 50, sampling_rate=Fraction(1, 100)),
     DeclaredZcdp(Fraction(1, 10**5), Fraction(1, 10**5)),
+    RandomizedResponse(Fraction(501, 1000)),
+    TreeAggregation(Fraction(50), 100, 5),
+    DiscreteGaussian(Fraction(5), sampling_rate=Fraction(1, 50)),
 ]
 
 
@@ -242,15 +253,16 @@ def random_days(rng: random.Random) -> TouchedDays | None:
     return rng.choice([None, touched_days((first, last)), touched_days((first, None))])
 
 
+@pytest.mark.parametrize("rules", CostRules)
 @pytest.mark.parametrize("seed", range(12))
-def test_closure_is_a_fixed_point(seed: int) -> None:
+def test_closure_is_a_fixed_point(seed: int, rules: CostRules) -> None:
     """T4: no path through a third unit is shorter, for every setting of the closure."""
     rng = random.Random(seed)
     all_units = tuple(
         PrivacyUnit(f"{relation}-{period}", "user", period, relation)
         for relation, period in product((AR, CH), (None, DAY, WEEK, MONTH, YEAR, sliding(30)))
     )
-    context = GroupContext(all_units, rng.random() < 0.5, random_days(rng))
+    context = GroupContext(all_units, rng.random() < 0.5, random_days(rng), rules=rules)
     rows = [steps_from(context, n, unit.relation) for n, unit in enumerate(all_units)]
     for a, b, c in product(range(len(all_units)), repeat=3):
         first, second, direct = rows[a][b], rows[b][c], rows[a][c]
@@ -259,8 +271,9 @@ def test_closure_is_a_fixed_point(seed: int) -> None:
     assert all(rows[n][n] == 1 for n in range(len(all_units)))
 
 
+@pytest.mark.parametrize("rules", CostRules)
 @pytest.mark.parametrize("seed", range(30))
-def test_costs_grow_with_the_unit(seed: int) -> None:
+def test_costs_grow_with_the_unit(seed: int, rules: CostRules) -> None:
     """T4: under `change`, and for additive mechanisms, a smaller unit never costs more."""
     rng = random.Random(seed)
     relation = rng.choice([AR, CH])
@@ -276,7 +289,7 @@ def test_costs_grow_with_the_unit(seed: int) -> None:
         rng.choice(MECHANISMS),
         stated,
         relation,
-        GroupContext(all_units, relation is AR, random_days(rng)),
+        GroupContext(all_units, relation is AR, random_days(rng), rules=rules),
         CERTIFICATES,
         restatements,
     )

@@ -19,6 +19,8 @@ from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, quanta_down, ren
 from dpolicy.privacy.loss import Loss, make_loss, zero_loss
 from dpolicy.privacy.loss_arrays import loss_to_row, losses_to_array
 from dpolicy.privacy.privacy_filter import build_bound_arrays, fits_budget, is_within
+from dpolicy.privacy.shares.anchored_shares import anchored_shares
+from dpolicy.privacy.shares.chains import RESERVES, DeltaShares
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     BudgetBound,
@@ -46,10 +48,26 @@ def without_split(epsilon: Fraction, orders: tuple[Fraction, ...]) -> BudgetBoun
     )
 
 
+def orders_of_anchored() -> DeltaShares:
+    """Return the shares of the orders; tests/privacy/test_reserve_attacks.py attacks the rest."""
+    return tuple(part for part in anchored_shares(DEFAULT_ORDERS) if part[0] != RESERVES)
+
+
 @pytest.mark.parametrize("epsilon", [3, 5, 10, 20])
-@pytest.mark.parametrize("profile", [Profile.CLASSIC, Profile.ANCHORED])
-def test_no_adversary_exceeds_delta(profile: Profile, epsilon: int) -> None:
-    bound = bound_for_budget(EpsilonDelta(Fraction(epsilon), DELTA), profile, DEFAULT_ORDERS)
+@pytest.mark.parametrize(
+    ("profile", "shares"),
+    [
+        (Profile.CLASSIC, None),
+        (Profile.ANCHORED, None),
+        (Profile.ANCHORED, orders_of_anchored()),
+    ],
+    ids=["classic", "free anchor", "ladder"],
+)
+def test_no_adversary_exceeds_delta(
+    profile: Profile, shares: DeltaShares | None, epsilon: int
+) -> None:
+    budget = EpsilonDelta(Fraction(epsilon), DELTA)
+    bound = bound_for_budget(budget, profile, DEFAULT_ORDERS, None, shares)
     target = Filter(Fraction(epsilon), bound)
     for seed in range(2):
         assert attack(target, seed, 500) <= float(DELTA) * (1 + 1e-9)

@@ -32,6 +32,7 @@ from dpolicy.privacy.units.privacy_units import (
     group_size,
     parse_period,
     period_within,
+    tighter_add_remove_size,
     touched_days,
 )
 
@@ -210,6 +211,36 @@ def test_partly_removed_blocks_take_two_steps() -> None:
     assert add_remove_size(WEEK, MONTH, None) == 8
     assert add_remove_size(DAY, MONTH, None) == 31
     assert add_remove_size(MONTH, QUARTER, None) == 3
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_windows_inside_a_block_by_search(length: int, size: int) -> None:
+    """Seven days are read. The block starts on the second day, or in phase with the week."""
+    first, last = date(2026, 3, 2), date(2026, 3, 8)
+    days = touched_days((first, last))
+    dst = tumbling(size, first + timedelta(days=1))
+    spans = brute.group_by_block(block_key(dst), brute.days_between(first, last))
+    worst = max(
+        brute.steps_between(7, length, ((span[0] - first).days, (span[-1] - first).days))
+        for span in spans
+    )
+    charged = tighter_add_remove_size(sliding(length), dst, days)
+    assert charged is not None and worst <= charged <= max(worst, 2)
+    cut = group_size(sliding(length), dst, days)
+    if length > size and size > 1:  # canary: one step per window is too few for a longer window
+        assert cut == 1 < worst == charged
+
+
+def test_windows_inside_a_month_are_counted_once() -> None:
+    assert add_remove_size(sliding(7), MONTH, None) == 10
+    assert tighter_add_remove_size(sliding(7), MONTH, None) == 5
+    assert tighter_add_remove_size(sliding(30), MONTH, None) == 2
+    assert tighter_add_remove_size(sliding(40), MONTH, None) == 2
+    assert tighter_add_remove_size(tumbling(7), MONTH, None) == 8
+    for src in (*CALENDAR, None):
+        for dst in (*CALENDAR, sliding(9), None):
+            assert tighter_add_remove_size(src, dst, None) == add_remove_size(src, dst, None)
 
 
 PERIODS = [

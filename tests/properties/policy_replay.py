@@ -19,6 +19,7 @@ from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.decide import charges_by_region, decide, match_mechanisms
 from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS, AccountingDefaults
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
 from dpolicy.rules.pruning import PruningResult, prune
@@ -27,9 +28,11 @@ from dpolicy.rules.scope_order import ScopeComparer
 from dpolicy.text.yaml_reader import Source
 
 
-def compile_dict(policy: PolicyDict) -> CompiledPolicy:
+def compile_dict(
+    policy: PolicyDict, defaults: AccountingDefaults = NEWEST_DEFAULTS
+) -> CompiledPolicy:
     """Compile a policy."""
-    return compile_policy([Source("policy.json", json.dumps(policy))])
+    return compile_policy([Source("policy.json", json.dumps(policy))], defaults)
 
 
 def with_order(

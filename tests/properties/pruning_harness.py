@@ -139,7 +139,7 @@ def bound_in_fractions(
     """Return a bound of the code in the types of the twin."""
     clauses = tuple(
         {
-            c.order if c.notion is Notion.RENYI else str(c.notion): Fraction(limit, QUANTA_PER_UNIT)
+            c.order if c.notion is Notion.RENYI else str(c): Fraction(limit, QUANTA_PER_UNIT)
             for c, limit in clause
         }
         for clause in bound.clauses
@@ -161,9 +161,7 @@ def subjects(
     the comparisons of predicates, which take most of the time.
     """
     random = Random(seed)
-    world = random_world(random)
-    accounting = {**world.head["accounting"], "profile": profile}
-    world = replace(world, head={**world.head, "accounting": accounting})
+    world = with_profile(random_world(random), profile)
     truth = Truth(world.facts)
     comparison: ScopeComparer | None = None
     for number in range(policies_in_a_world):
@@ -173,6 +171,12 @@ def subjects(
         else:
             stages = arranger, pruner
             comparison = yield from compile_by_stages(policy, world, truth, comparison, stages)
+
+
+def with_profile(world: World, profile: str) -> World:
+    """Return a world whose policy sets state a profile; the twin has `classic` only."""
+    accounting = {**world.head["accounting"], "profile": profile}
+    return replace(world, head={**world.head, "accounting": accounting})
 
 
 def compile_whole(policy: twin.PolicyDict, world: World, truth: Truth) -> Iterator[Subject]:

@@ -6,11 +6,14 @@ from fractions import Fraction
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, renyi
+from dpolicy.privacy.shares.anchored_shares import anchored_shares
+from dpolicy.privacy.shares.chains import DeltaShares
 from dpolicy.privacy.thresholds import (
     DEFAULT_ORDERS,
     BudgetBound,
@@ -42,7 +45,13 @@ BUDGETS: st.SearchStrategy[Budget] = st.one_of(
     st.just(Unlimited()),
 )
 GRIDS = st.sampled_from((DEFAULT_ORDERS, (Fraction(2), Fraction(8)), (Fraction(16), Fraction(64))))
-BOUNDS = st.builds(bound_for_budget, BUDGETS, st.sampled_from(Profile), GRIDS)
+SHARES = GRIDS.map(anchored_shares)
+BOUNDS = st.one_of(
+    st.builds(bound_for_budget, BUDGETS, st.sampled_from(Profile), GRIDS),
+    st.builds(
+        bound_for_budget, BUDGETS, st.just(Profile.ANCHORED), GRIDS, st.none(), shares=SHARES
+    ),
+)
 #: A loss: quanta per certificate (absent if infinite), and the δ-side.
 Loss = tuple[dict[Certificate, int], Fraction]
 
@@ -118,12 +127,38 @@ def test_chains_cover_all_bounds_and_each_is_ordered(bounds: list[BudgetBound]) 
         )
 
 
-def test_budgets_of_one_delta_are_one_chain() -> None:
+@pytest.mark.parametrize(
+    ("profile", "shares"),
+    (
+        (Profile.CLASSIC, None),
+        (Profile.GAUSSIAN, None),
+        (Profile.ANCHORED, anchored_shares(DEFAULT_ORDERS)),
+    ),
+)
+def test_budgets_of_one_delta_are_one_chain(profile: Profile, shares: DeltaShares | None) -> None:
     delta = Fraction(1, 10**7)
     budgets = [EpsilonDelta(Fraction(n, 4), delta) for n in range(1, 80)]
     bounds = [
-        bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS) for budget in reversed(budgets)
+        bound_for_budget(budget, profile, DEFAULT_ORDERS, None, shares)
+        for budget in reversed(budgets)
     ]
-    assert len(bound_chains(bounds)) == 1, (
-        "classic thresholds are monotone in ε: pruning needs one pass"
+    assert len(bound_chains(bounds)) == 1, "thresholds are monotone in ε: pruning needs one pass"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.fractions(0, 30, max_denominator=1000), min_size=2, max_size=2),
+    st.lists(DELTAS, min_size=2, max_size=2),
+)
+def test_a_larger_budget_implies_a_larger_bound(
+    epsilons: list[Fraction], deltas: list[str]
+) -> None:
+    """`gaussian` has fixed weights, and the variance that reserves admit grows with ε and δ."""
+    smaller, larger = (
+        bound_for_budget(EpsilonDelta(choose(epsilons), choose(map(Fraction, deltas))), *FIXED)
+        for choose in (min, max)
     )
+    assert implies_bound(smaller, larger)
+
+
+FIXED = (Profile.GAUSSIAN, DEFAULT_ORDERS)

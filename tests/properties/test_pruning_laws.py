@@ -14,6 +14,7 @@ from tests.properties.pruning_harness import (
     random_releases,
     redundant_rules,
     subjects,
+    with_profile,
     wrong_decisions,
     wrong_witnesses,
 )
@@ -42,10 +43,11 @@ def test_pruned_rules_decide_as_all_rules_do(part: int) -> None:
     assert sections > sets and pruned > sets, "the random policy sets have too few rules to prune"
 
 
-def test_anchored_thresholds_obey_the_same_laws() -> None:
-    for seed in range(25):
+@pytest.mark.parametrize(("profile", "seeds"), (("anchored", 25), ("gaussian", 8)))
+def test_other_thresholds_obey_the_same_laws(profile: str, seeds: int) -> None:
+    for seed in range(seeds):
         random = Random(seed)
-        for subject in subjects(seed, 10, profile="anchored"):
+        for subject in subjects(seed, 10, profile=profile):
             violations = [
                 *wrong_witnesses(subject.with_code_bounds),
                 *redundant_rules(subject.with_code_bounds),
@@ -99,7 +101,7 @@ def parse(text: str, schema: ReleaseSchema) -> Predicate:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_random_policy_sets_with_shrinking(random: Random) -> None:
-    world = random_world(random)
+    world = with_profile(random_world(random), "classic")
     policy = random_policies(random, world)
     for subject in compile_whole(policy, world, Truth(world.facts)):
         assert not problems(subject, random)

@@ -60,3 +60,32 @@ def steps_to_remove(src: Key, window: Iterable[date], read: set[date]) -> int:
     touched = {src(d) for d in inside}
     cut = {src(d) for d in read if src(d) in touched and d not in inside}
     return len(touched) + len(cut)
+
+
+def steps_between(days: int, length: int, block: tuple[int, int]) -> int:
+    """Return the add-remove steps that empty a block, for the worst data, by breadth-first search.
+
+    Data exist on some of `days` days. A step removes all data of one window of `length` days, or
+    adds any data to an empty window. Windows may reach beyond the days that are read.
+    """
+    everything = range(1 << days)
+    inside = sum(1 << day for day in range(block[0], block[1] + 1))
+    masks = {
+        sum(1 << day for day in range(max(first, 0), min(first + length, days)))
+        for first in range(1 - length, days)
+    }
+
+    def neighbours(state: int) -> set[int]:
+        removed = {state & ~mask for mask in masks}
+        added = {state | (part & mask) for mask in masks if not state & mask for part in everything}
+        return removed | added
+
+    def distance(start: int) -> int:
+        seen, frontier, steps = {start}, {start}, 0
+        while start & ~inside not in seen:
+            frontier = {other for state in frontier for other in neighbours(state)} - seen
+            seen |= frontier
+            steps += 1
+        return steps
+
+    return max(distance(start) for start in everything)

@@ -17,6 +17,7 @@ from dpolicy.privacy.conversion import (
     zcdp_to_epsilon,
 )
 from dpolicy.privacy.loss import Loss
+from dpolicy.privacy.reserves.ladder import LEAK_RATE
 
 _ERROR = float(FLOAT_ERROR)
 
@@ -85,6 +86,12 @@ def epsilon_at(loss: Loss, delta: Fraction) -> float:
                 epsilon = zcdp_to_epsilon(spent, remaining)
             case Notion.MU:
                 epsilon = gaussian_to_epsilon(math.sqrt(spent) * (1 + _ERROR), remaining)
+            case Notion.RESERVE:  # the cost includes a small leak of τ per unit
+                total = spent + certificate.order
+                smaller = remaining - inflate(LEAK_RATE) * spent
+                if smaller <= 0:
+                    continue
+                epsilon = gaussian_to_epsilon(math.sqrt(total) * (1 + _ERROR), smaller)
         best = min(best, epsilon)
     return best
 

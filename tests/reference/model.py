@@ -5,13 +5,15 @@ without pruning, sums all releases without running sums, and uses fractions inst
 policy and a release body are plain dicts. Units are `user`, or have a period, under add-remove;
 mechanisms are `declared`, `gaussian` and `laplace`. Every rule is checked in each of its blocks
 (`rule_blocks`). A recorded release keeps its meaning (`recorded_release`), so that a later policy
-does not complete it.
+does not complete it. A recorded release on which a predicate fails is charged to every rule that
+may match it, and to the rules that imply them; the caller says which rule implies which. Costs and
+thresholds are those of accounting defaults 2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
@@ -28,6 +30,8 @@ from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
 
 Body = Mapping[str, Any]
 Placed = Sequence[PlacedMechanism]
+#: Name and unit of a cumulative rule.
+RuleName = tuple[str, str]
 UNKNOWN: Cost = ({}, Fraction(1))
 COUNTED = ("allowed", "reserved", "committed", "expired", "imported")
 EVERYTHING = PlacedMechanism(unknown=True)
@@ -81,6 +85,8 @@ class Model:
     policy: PolicyDict = field(default_factory=dict)  # never changed in place
     releases: dict[str, PastRelease] = field(default_factory=dict)
     split: bool = True  # False: one block per rule, so all costs add up
+    #: Returns the names of the rules that each rule of a policy implies, itself among them.
+    implied_rules: Callable[[PolicyDict], Mapping[RuleName, set[RuleName]]] = lambda _: {}
 
     def rules(self, section: str) -> list[Rule]:
         """Return all rules of a section."""
@@ -95,9 +101,21 @@ class Model:
         past = [p for p in self.releases.values() if p.status in COUNTED and not rule.each_release]
         return [m for p in past for m in self.charged_mechanisms(p)]
 
+    def is_counted(self, rule: Rule, mechanism: PlacedMechanism) -> bool:
+        """Return whether a mechanism is charged to a rule in any block."""
+        if may_match(rule, mechanism):
+            return True
+        rules = self.rules("policies")
+        implied = self.implied_rules(self.policy).get((rule.name, rule.unit), set())
+        if rule.each_release or not implied or not predicate_fails(rules, [mechanism]):
+            return False
+        return any(may_match(r, mechanism) for r in rules if (r.name, r.unit) in implied)
+
     def costs_by_block(self, rule: Rule, past: Placed, requested: Placed = ()) -> list[BlockStatus]:
         """Return the costs of two lists of mechanisms to a rule per block, smallest block first."""
-        scope = [[m for m in mechanisms if is_counted(rule, m)] for mechanisms in (past, requested)]
+        scope = [
+            [m for m in mechanisms if self.is_counted(rule, m)] for mechanisms in (past, requested)
+        ]
         counted = [*scope[0], *scope[1]]
         groups: dict[tuple[bool, ...], list[Block]] = {}
         blocks: Iterable[Block] = [rule_blocks.EVERYWHERE]
@@ -142,11 +160,11 @@ class Model:
         if rule.delta is None or not any(deltas.values()):
             return self.worst_block(rule, among)
 
-        def number(status: BlockStatus) -> tuple[float, Fraction]:
+        def number(status: BlockStatus) -> tuple[float, float | Fraction]:
             spent = displayed_loss(rule, status.spent, grid(self.policy))
             first = next(iter(spent.values()))
             if first is None:
-                return inf, Fraction(0)
+                return inf, inf
             limits = [limit for key, limit in rule.budget.items() if key != "delta"]
             shares = [_share(x, y) for x, y in zip(spent.values(), limits, strict=True)]
             return max(*shares, _share(deltas[id(status)], rule.delta or Fraction(0))), first
@@ -218,7 +236,7 @@ class Model:
         past = self.releases.get(release)
         if past is None or past.status != "reserved":
             raise Rejected("the release is not reserved")
-        if used is not None:
+        if used is not None and used != past.charged:
             verdict = self.verdict(used)
             per_release = self.rules("each-release")
             exceeds_one = any(rule in per_release for rule in verdict.exceeded)
@@ -227,6 +245,8 @@ class Model:
             run = replace(past, charged=used, meaning=recorded_release.complete(self.policy, used))
             if not self._costs_at_most(run, past):
                 raise Rejected("the used release costs more than the reservation")
+            if not recorded_release.keeps_statements(run.meaning or (), past.meaning or ()):
+                raise Rejected("the policy reads the used release otherwise than the reservation")
             past = run
         self.releases[release] = replace(past, status="voided" if void else "committed")
 
@@ -261,13 +281,9 @@ class Model:
         self.releases[body["release"]] = corrected
 
     def _lowers_charge(self, old: PastRelease, new: PastRelease) -> bool:
-        """Return whether a correction leaves out a statement, or a rule is charged less."""
-        pairs = zip(old.meaning or (), new.meaning or (), strict=True)
-        keeps_statements = all(
-            a["labels"] == b["labels"] and set(a["attributes"]) <= set(b["attributes"])
-            for a, b in pairs
-        )
-        return not (keeps_statements and self._costs_at_most(old, new))
+        """Return whether a correction changes a statement, or a rule is charged less."""
+        loses = recorded_release.loses_statements(old.meaning or (), new.meaning or ())
+        return loses or not self._costs_at_most(old, new)
 
 
 def text(value: object) -> str:
@@ -304,12 +320,12 @@ def _has_same_mechanisms(recorded: Body, corrected: Body) -> bool:
     )
 
 
-def is_counted(rule: Rule, mechanism: PlacedMechanism) -> bool:
-    """Return whether a mechanism is charged to a rule in any block: it may match the rule."""
-    return mechanism.unknown or all(may_match(text, mechanism) for text in rule.predicates)
+def may_match(rule: Rule, mechanism: PlacedMechanism) -> bool:
+    """Return whether all predicates of a rule hold, or have no answer as a label is unknown."""
+    return mechanism.unknown or all(may_hold(text, mechanism) for text in rule.predicates)
 
 
-def may_match(predicate: str, mechanism: PlacedMechanism) -> bool:
+def may_hold(predicate: str, mechanism: PlacedMechanism) -> bool:
     """Return whether a predicate holds, or has no answer because a label is unknown."""
     try:
         return twin.predicate(predicate)(mechanism)
@@ -397,7 +413,7 @@ def place(policy: PolicyDict, entry: Body, own: Body, by: str) -> PlacedMechanis
     """Return a mechanism with its meaning under a policy that has its partitions."""
     boxes = rule_blocks.region(policy, entry) or ()
     used = frozenset(own["attributes"])
-    used |= {n for box in boxes for n in box} & policy["schema"]["attributes"].keys()
+    used |= own["stable"].keys() & policy["schema"]["attributes"].keys()  # it selects by them
     fields = text(entry["mechanism"])
     orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
     costs = {

@@ -6,7 +6,7 @@ the mechanism selects by was stable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.reference.rules import PolicyDict
@@ -51,6 +51,27 @@ def redefined_partitions(policy: PolicyDict, own: Body) -> set[str]:
         for name, was_stable in own["stable"].items()
         if name in partitions and partitions[name].get("stable", True) and not was_stable
     }
+
+
+def keeps_statements(used: Sequence[Body], reserved: Sequence[Body]) -> bool:
+    """Return whether used mechanisms mean what a reserved mechanism meant: unit, labels, places."""
+    stable = {name: flag for own in reserved for name, flag in own["stable"].items()}
+    statements = [(own["unit"], own["period"], own["labels"]) for own in reserved]
+    return all(
+        (own["unit"], own["period"], own["labels"]) in statements
+        and all(stable.get(name, flag) == flag for name, flag in own["stable"].items())
+        for own in used
+    )
+
+
+def loses_statements(old: Sequence[Body], new: Sequence[Body]) -> bool:
+    """Return whether a correction changes a statement other than by adding attributes."""
+    fixed = ("period", "labels", "stable")
+    return any(
+        any(before[key] != after[key] for key in fixed)
+        or not set(before["attributes"]) <= set(after["attributes"])
+        for before, after in zip(old, new, strict=True)
+    )
 
 
 def known_part(policy: PolicyDict, entry: Body, own: Body) -> Body:

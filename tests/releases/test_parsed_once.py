@@ -20,12 +20,13 @@ from dpolicy.errors import InvariantBroken, PolicyRejected
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import release_body_in
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.releases import body as release_body
 from dpolicy.releases import release_parser
-from dpolicy.releases.release import Release
+from dpolicy.releases.python import quick_reader
+from dpolicy.releases.release import Release, mark_parsed
 from dpolicy.releases.release_format import RELEASE
 from dpolicy.releases.release_parser import load_release, release_from_plain, release_with_author
 from dpolicy.rules.compiler import compile_policy
@@ -55,7 +56,7 @@ def plain(name: str) -> dict[str, Any]:
 
 
 class ParseCounter:
-    """Counts how often the format reads a release, and how often a mechanism is parsed."""
+    """Counts how often a release is read, by the format or the quick reader, and its mechanisms."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.releases: Counter[str] = Counter()
@@ -65,7 +66,8 @@ class ParseCounter:
         self.schema = RELEASE.schema
         self.title = RELEASE.title
         monkeypatch.setattr(release_parser, "RELEASE", self)
-        for module in (release_parser, release_body):
+        monkeypatch.setattr(quick_reader, "mark_parsed", self._count_quick_release)
+        for module in (release_parser, release_body, quick_reader):
             monkeypatch.setattr(module, "mechanism_from_body", self._count_mechanism)
 
     def read(self, node: TextNode, report: Report) -> Any:
@@ -73,6 +75,10 @@ class ParseCounter:
         values = self._read(node, report)
         self.releases["invalid" if values is INVALID else str(values["release"])] += 1
         return values
+
+    def _count_quick_release(self, release: Release) -> Release:
+        self.releases[release.id] += 1
+        return mark_parsed(release)
 
     def _count_mechanism(self, fields: Any, position: int) -> Any:
         self.mechanisms[fields["name"]] += 1
@@ -221,11 +227,14 @@ def test_a_round_parses_each_release_once(
     point: DecisionPoint, counter: ParseCounter, tmp_path: Path, dry_run: bool
 ) -> None:
     names = ("r1", "r2", "r3")
-    result = allocate(point, [plain(names[0]), *(from_file(tmp_path, n) for n in names[1:])])
-    assert not result.not_selected
+    requests: list[Release | dict[str, Any]] = [plain(names[0])]
+    requests += [from_file(tmp_path, name) for name in names[1:]]
+    assert not allocate(point, requests).not_selected
     counter.assert_once(*names)
     allocate(point, [plain("r4")], dry_run=dry_run)
-    counter.assert_once(*names, "r4")
+    assert counter.releases == dict.fromkeys([*names, "r4"], 1)
+    # The readers' fold resolves the recorded content once, for all releases that have it.
+    assert counter.mechanisms == {"a": 5, "b": 5}
 
 
 def test_a_round_over_http_parses_each_release_once(

@@ -13,9 +13,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.releases.release_bodies import NUMPY_FRACTION
 
 import dpolicy
 from dpolicy.errors import InvalidValue, PolicyRejected
+from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.releases.python.python_values import to_plain_body
 from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_from_plain, release_with_author
@@ -48,6 +50,11 @@ def test_a_number_is_the_decimal_that_it_prints(value: Any, text: str) -> None:
     noise = {"kind": "laplace", "scale": 1, "sensitivity": value}
     parsed = release_from_plain({"release": "r", "mechanisms": [{"mechanism": noise}]})
     assert parsed.body["mechanisms"][0]["mechanism"]["sensitivity"] == Fraction(text)
+
+
+@pytest.mark.parametrize("value", [np.int64(3), np.uint8(3), NUMPY_FRACTION])
+def test_a_numpy_integer_can_be_encoded(value: Any) -> None:
+    assert encode_canonical(to_plain_body({"sigma": value})) == b'{"sigma":3}'
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -9,6 +9,8 @@ import pytest
 
 from dpolicy.errors import PolicyRejected
 from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.certificates import PURE, Notion
+from dpolicy.privacy.shares.anchored_shares import LADDER
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -85,5 +87,17 @@ def test_close_orders_are_printed_differently() -> None:
 
 
 def test_the_grid_of_orders_can_be_empty() -> None:
-    policy = compile_text(POLICY.replace("{delta: 1e-7}", "{delta: 1e-7, orders: []}"))
-    assert policy.rules[0].bound.delta == Fraction("1e-7")
+    """`classic` then offers pure ε only and all of δ for leaks; `anchored` keeps its ladder."""
+    bounds = {
+        profile: compile_text(
+            POLICY.replace("{delta: 1e-7}", f"{{delta: 1e-7, orders: [], profile: {profile}}}")
+        )
+        .rules[0]
+        .bound
+        for profile in ("classic", "anchored")
+    }
+    assert bounds["classic"].delta == Fraction("1e-7")
+    assert [c for ((c, _),) in bounds["classic"].clauses] == [PURE]
+    assert bounds["anchored"].delta == Fraction("1e-8")
+    orders = {c.order for ((c, _),) in bounds["anchored"].clauses if c.notion is Notion.RENYI}
+    assert orders and orders <= {*LADDER}

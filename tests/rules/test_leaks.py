@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 from tests.reference import rules as twin
+from tests.reference.divergences import gaussian_delta, real
 
 from dpolicy.errors import PolicyRejected
+from dpolicy.policy.accounting.accounting_defaults import (
+    FIRST_DEFAULTS,
+    NEWEST_DEFAULTS,
+    AccountingDefaults,
+)
 from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.privacy.certificates import PURE, QUANTA_PER_UNIT
+from dpolicy.privacy.certificates import PURE, QUANTA_PER_UNIT, Notion
+from dpolicy.privacy.reserves.ladder import LEAK_RATE, reserve_quanta
+from dpolicy.privacy.shares.anchored_shares import anchored_shares
+from dpolicy.privacy.shares.chains import DeltaShares
 from dpolicy.privacy.thresholds import (
-    DEFAULT_LEAKS,
     DEFAULT_ORDERS,
-    LEAKS_OF_VERSION_0_2,
     BudgetBound,
     Profile,
     bound_for_budget,
@@ -35,34 +43,46 @@ policies:
 each-release:
   - {name: cap, kind: custom, when: always, unit: user, profile: static, budget: {epsilon: 3}}
 """
+#: The profile of policies that state none, with its shares of δ.
+NEWEST_SPLIT = (Profile.ANCHORED, anchored_shares(DEFAULT_ORDERS))
 SHARES = st.fractions(0, 1, max_denominator=1000).filter(lambda share: share < 1)
 EPSILONS = st.fractions(0, 30, max_denominator=100)
 DELTAS = st.integers(3, 14).map(lambda power: Fraction(1, 10**power))
 
 
-def compiled(more: str = "", default_leaks: Fraction = DEFAULT_LEAKS) -> CompiledPolicy:
-    return compile_policy([Source("policy.yaml", TEXT % more)], default_leaks)
+def compiled(more: str = "", defaults: AccountingDefaults = NEWEST_DEFAULTS) -> CompiledPolicy:
+    return compile_policy([Source("policy.yaml", TEXT % more)], defaults)
 
 
 def order_masses(budget: EpsilonDelta, bound: BudgetBound) -> list[Fraction]:
-    """Return δ_α = κ(α)·e^((α−1)(b−ε)) for each order that a bound offers (theory 1.3)."""
-    masses = []
+    """Return δ_α = κ(α)·e^((α−1)(b−ε)) for each order that a bound offers (theory 1.3).
+
+    All reserves share the mass of the largest variance that they admit (theory/reserves, 2).
+    """
+    masses, variances = [], [0]
     for ((certificate, quanta),) in bound.clauses:
-        if certificate != PURE:
+        if certificate.notion in (Notion.MU, Notion.RESERVE):
+            variances.append(quanta + reserve_quanta(certificate))
+        elif certificate != PURE:
             gap = (Fraction(quanta, QUANTA_PER_UNIT) - budget.epsilon) * (certificate.order - 1)
             power = mp.e ** (mp.mpf(gap.numerator) / gap.denominator)
             masses.append(Fraction(mp.nstr(power, 40)) * twin.kappa(certificate.order))
+    if max(variances):
+        variance = mp.mpf(max(variances)) / QUANTA_PER_UNIT
+        reached = gaussian_delta(mp.sqrt(variance), real(budget.epsilon))
+        masses.append(Fraction(mp.nstr(reached + mp.mpf(LEAK_RATE) * variance, 40)))
     return masses
 
 
 @settings(deadline=None)
-@given(EPSILONS, DELTAS, SHARES, st.sampled_from(Profile))
+@given(EPSILONS, DELTAS, SHARES, st.sampled_from([*product(Profile, [None]), NEWEST_SPLIT]))
 def test_masses_and_leaks_stay_within_delta(
-    epsilon: Fraction, delta: Fraction, leaks: Fraction, profile: Profile
+    epsilon: Fraction, delta: Fraction, leaks: Fraction, split: tuple[Profile, DeltaShares | None]
 ) -> None:
     """`static` needs the mass of one order only; the others need the sum (theory 2.3, 2.4)."""
     budget = EpsilonDelta(epsilon, delta)
-    bound = bound_for_budget(budget, profile, DEFAULT_ORDERS, leaks)
+    profile, shares = split
+    bound = bound_for_budget(budget, profile, DEFAULT_ORDERS, leaks, shares)
     masses = order_masses(budget, bound)
     assert bound.delta == leaks * delta
     needed = max(masses, default=Fraction(0)) if profile is Profile.STATIC else sum(masses)
@@ -96,9 +116,9 @@ def test_ten_percent_of_delta_is_for_leaks_by_default(profile: Profile) -> None:
 
 
 def test_classic_keeps_the_split_of_the_paper_by_default() -> None:
-    bound = compiled().cumulative.rules[0].bound
+    bound = compiled(", profile: classic").cumulative.rules[0].bound
     assert bound.delta == (1 - weight_sum(DEFAULT_ORDERS)) * Fraction("1e-8")
-    assert bound == compiled(default_leaks=LEAKS_OF_VERSION_0_2).cumulative.rules[0].bound
+    assert bound == compiled(defaults=FIRST_DEFAULTS).cumulative.rules[0].bound
 
 
 def test_all_rules_use_the_stated_share() -> None:
@@ -133,7 +153,7 @@ def test_a_share_close_to_one_leaves_the_pure_certificate() -> None:
 
 def test_a_recorded_text_without_a_share_keeps_its_split() -> None:
     """The digest is the content: the default of a version is not part of it."""
-    old, new = compiled(default_leaks=LEAKS_OF_VERSION_0_2), compiled()
+    old, new = compiled(defaults=FIRST_DEFAULTS), compiled()
     assert old.digest == new.digest
     assert old.each_release.rules[0].bound.delta == Fraction("1e-8") / 14
     assert new.each_release.rules[0].bound.delta == Fraction("1e-9")

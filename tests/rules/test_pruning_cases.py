@@ -15,6 +15,12 @@ from tests.properties.pruning_harness import bound_in_fractions
 from tests.reference import rules as twin
 
 from dpolicy.errors import PolicyRejected
+from dpolicy.policy.accounting.accounting_defaults import (
+    NEWEST_DEFAULTS,
+    SECOND_DEFAULTS,
+    AccountingDefaults,
+)
+from dpolicy.policy.parser import read_sources
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy, load_policy
 from dpolicy.text.yaml_reader import Source
 
@@ -59,12 +65,16 @@ def leak(delta: str) -> twin.Cost:
 
 @dataclass(frozen=True)
 class Case:
-    """Kept rules, witness of each pruned rule, a history, and the rules that it exceeds."""
+    """Kept rules, witness of each pruned rule, a history, and the rules that it exceeds.
+
+    A case about the split of older versions has their `defaults`.
+    """
 
     kept: tuple[str, ...]
     pruned: Mapping[str, str] = field(default_factory=dict)
     history: tuple[twin.Mechanism, ...] = ()
     exceeded: tuple[str, ...] = ()
+    defaults: AccountingDefaults = NEWEST_DEFAULTS
 
 
 PLACES = tuple(mechanism(pure("0.8"), country=value) for value in ("AT", "CH"))
@@ -86,7 +96,7 @@ TABLE: dict[str, Case] = {
     "p03-different-orders": Case(
         ("low-orders", "high-orders"), {}, (mechanism(gaussian("0.25")),), ("high-orders",)
     ),
-    "p04-weights-by-epsilon": Case(("smaller", "larger")),
+    "p04-weights-by-epsilon": Case(("smaller", "larger"), defaults=SECOND_DEFAULTS),
     "p05-units-by-length": Case(
         ("monthly", "weekly"), {"daily": "monthly"}, TWO_MONTHS, ("weekly",)
     ),
@@ -115,7 +125,8 @@ TABLE: dict[str, Case] = {
 def load_case(name: str) -> tuple[CompiledPolicy, Any, list[twin.Rule]]:
     """Return the compiled case, its plain dict, and the twin's rules with the code's thresholds."""
     path = CASES / f"{name}.yaml"
-    policy, plain = load_policy(path), yaml.safe_load(path.read_text())
+    policy = compile_policy(read_sources(path), TABLE[name].defaults)
+    plain = yaml.safe_load(path.read_text())
     expanded = {(r.name, r.unit): r for r in twin.expand(plain, "policies")}
     rules = [
         twin.Rule(
@@ -166,6 +177,13 @@ def test_p4_a_larger_epsilon_allows_less_at_the_order_of_the_smaller_one() -> No
     requested = mechanism((only_in_smaller[0], Fraction(0)))
     assert not twin.is_exceeded(plain, smaller, [], [requested])
     assert twin.is_exceeded(plain, larger, [], [requested])
+
+
+def test_p4_the_ladder_prunes_the_larger_epsilon() -> None:
+    """The shares of the newest defaults are chains: no threshold falls when ε grows."""
+    policy = load_policy(CASES / "p04-weights-by-epsilon.yaml")
+    witnesses = {rule.name: witness and witness.name for rule, witness in policy.all_rules}
+    assert witnesses == {"smaller": None, "larger": "smaller"}
 
 
 def test_p5_two_releases_in_one_month_exceed_every_rule() -> None:

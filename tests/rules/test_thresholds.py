@@ -22,6 +22,7 @@ from dpolicy.privacy.thresholds import (
     Profile,
     bound_for_budget,
     conversion_cost,
+    implies_bound,
     kappa,
     weight_sum,
 )
@@ -166,3 +167,21 @@ def test_static_offers_every_order_its_full_mass() -> None:
     )
     limit, base = threshold(bound, Fraction(8)), threshold(classic, Fraction(8))
     assert limit is not None and base is not None and limit > base
+
+
+def test_an_exact_bound_implies_only_larger_budgets() -> None:
+    """Without leaks, the thresholds of (0.3, 1e-5) imply those of (2, 1e-9)."""
+
+    def bound(epsilon: str, delta: str, *, exact: bool = True) -> BudgetBound:
+        budget = EpsilonDelta(Fraction(epsilon), Fraction(delta))
+        return bound_for_budget(budget, Profile.CLASSIC, DEFAULT_ORDERS, Fraction(0), exact=exact)
+
+    small, large = ("0.3", "1e-5"), ("2", "1e-9")
+    assert implies_bound(bound(*small, exact=False), bound(*large, exact=False))
+    assert not implies_bound(bound(*small), bound(*large))
+    assert not implies_bound(bound(*small), bound(*large, exact=False))
+    assert not implies_bound(bound(*small), bound(*small, exact=False))
+    assert implies_bound(bound(*small, exact=False), bound(*small))
+    assert implies_bound(bound(*small), bound("2", "1e-5"))
+    assert implies_bound(bound(*small), bound_for_budget(Unlimited(), Profile.CLASSIC, ()))
+    assert bound("1", "0").exact is None, "pure DP needs no loss distribution"

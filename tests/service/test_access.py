@@ -45,8 +45,8 @@ from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.auth import access_file, oidc
 from dpolicy.service.auth.access_file import AccessFile, load_access
+from dpolicy.service.http.admission import COOKIE
 from dpolicy.service.http.endpoint import Endpoint
-from dpolicy.service.http.middleware import COOKIE
 from dpolicy.text.source_files import read_source
 from dpolicy.text.yaml_reader import Source
 
@@ -91,7 +91,7 @@ def test_the_role_test_detects_a_server_without_role_checks(tmp_path: Path) -> N
     (tmp_path / "access.yaml").write_text(access())
     activate_policy(str(tmp_path / "ledger.db"))
     broken = (
-        "import dpolicy.service.app as app; app._check_role = lambda *_: None; "
+        "import dpolicy.service.app as app; app.ensure_role = lambda *_: None; "
         "from dpolicy.cli.main import run; run()"
     )
     options = ("--access", str(tmp_path / "access.yaml"))

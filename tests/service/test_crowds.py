@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -20,7 +21,8 @@ from tests.service.servers import Server, access, activate_policy, release, serv
 
 from dpolicy.ledger.events import ReleaseDecided
 from dpolicy.ledger.store_address import open_store
-from dpolicy.pdp.audit import audit_ledger, records_with_events
+from dpolicy.pdp.audits.audit import audit_ledger, records_with_events
+from dpolicy.service.server import keep_state_out_of_collections
 
 #: Number of releases and the ε of each; half of them fit into the budget of 2.
 RELEASE_COUNT, EPSILON = 500, "0.008"
@@ -167,10 +169,11 @@ def test_a_server_recovers_when_the_database_returns(
 
 #: A server that responds before it writes to the ledger.
 RESPONDS_BEFORE_COMMIT = """\
-from dpolicy.pdp.journal import Journal, WriteTransaction
-def write_nothing(self, work):
-    with self._writer:
-        return work(WriteTransaction(self._state, None, self._clock()))
+from dpolicy.pdp.journal.journal import Journal
+from dpolicy.pdp.journal.write_transaction import WriteTransaction
+def write_nothing(self, work, size=1):
+    with self._write_lock:
+        return work(WriteTransaction(self._open_writer().state, None, self._clock()))
 Journal.write = write_nothing
 from dpolicy.cli.main import run
 run()
@@ -191,14 +194,18 @@ def submit_until_killed(folder: Path, program: str) -> tuple[str, dict[str, bool
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[1]
-        for start in range(0, 60, 20):
-            if start == 40:
-                os.kill(process.pid, signal.SIGKILL)
-            releases = [release(f"r{n}", EPSILON) for n in range(start, start + 20)]
-            for result in submit_all([url], releases):
-                if isinstance(result, httpx.Response):
-                    decision = result.json()
-                    responses[decision["release"]] = decision["decision"] == "allow"
+        try:
+            for start in range(0, 60, 20):
+                if start == 40:
+                    os.kill(process.pid, signal.SIGKILL)
+                releases = [release(f"r{n}", EPSILON) for n in range(start, start + 20)]
+                for result in submit_all([url], releases):
+                    if isinstance(result, httpx.Response):
+                        assert result.status_code == 200, result.text
+                        decision = result.json()
+                        responses[decision["release"]] = decision["decision"] == "allow"
+        finally:
+            process.kill()
     return ledger, responses
 
 
@@ -221,3 +228,12 @@ def test_a_response_before_the_commit_is_detected(tmp_path: Path) -> None:
     """Canary of the test above."""
     ledger, responses = submit_until_killed(tmp_path, RESPONDS_BEFORE_COMMIT)
     assert responses.keys() - load_decisions(ledger).keys()
+
+
+def test_a_server_keeps_its_state_out_of_collections() -> None:
+    before = gc.get_freeze_count()
+    try:
+        keep_state_out_of_collections()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

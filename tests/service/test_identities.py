@@ -13,7 +13,7 @@ from tests.service.servers import activate_policy, serving
 import dpolicy
 from dpolicy.cli.main import exit_code
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.releases.release_parser import release_from_plain
 from dpolicy.service.auth.access_file import load_access

@@ -18,6 +18,7 @@ from dpolicy.service.api import batches, policies, releases
 from dpolicy.service.auth import authorization
 from dpolicy.service.auth.access_rules import AccessRules, ApprovalRules
 from dpolicy.service.auth.principal import Principal, Role
+from dpolicy.service.http import release_shapes
 from dpolicy.service.http.endpoint import ApiRequest
 from dpolicy.service.http.metrics import Metrics
 from dpolicy.text.yaml_reader import Source
@@ -98,7 +99,7 @@ def changing_point(monkeypatch: pytest.MonkeyPatch) -> DecisionPoint:
     return point
 
 
-@pytest.mark.parametrize("mode", releases.MODES)
+@pytest.mark.parametrize("mode", release_shapes.MODES)
 def test_a_release_is_authorized_again_under_the_new_policy(
     changing_point: DecisionPoint, mode: str
 ) -> None:

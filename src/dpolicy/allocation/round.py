@@ -32,8 +32,8 @@ from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected, ReleaseRejected
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, ensure_not_pending, parse_request
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.releases.authors import fill_author
 from dpolicy.releases.body import Body

@@ -2,18 +2,19 @@
 
 Most rules are charged uniformly and need one row. Infinite terms are counted separately from the
 finite sum, so that a void restores the previous balance exactly. A rule gets segments when a
-release touches some of its blocks but not all.
+release touches some of its blocks but not all; rules with the same granularity share a grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.granularities import RuleGranularities
+from dpolicy.balances.rule_grids import GridPart, RuleGrids, RuleNumbers
 from dpolicy.balances.segments import Segments
 from dpolicy.errors import InvalidValue, InvariantBroken
 from dpolicy.privacy.loss import INFINITE
@@ -24,8 +25,8 @@ from dpolicy.releases.regions import Box, Region
 #: Limit of the disjoint regions into which the mechanisms of one release split a rule.
 MAX_DISJOINT_CHARGES = 512
 
-#: Numbers of rules.
-RuleNumbers = NDArray[np.intp]
+#: A release that cuts cells leaves about this number of cells, and of amounts (1 GiB), in a grid.
+MAX_GRID_CELLS, MAX_GRID_AMOUNTS = 2**17, 2**27
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +54,7 @@ class Balances:
     granularities: RuleGranularities
     finite: LossArray
     infinite: NDArray[np.int32]
-    has_segments: NDArray[np.bool_]
-    segments: dict[int, Segments] = field(default_factory=dict)
+    grids: RuleGrids
 
     @staticmethod
     def zero(granularities: RuleGranularities, width: int) -> Balances:
@@ -64,17 +64,13 @@ class Balances:
             granularities,
             np.zeros((rules, width), np.int64),
             np.zeros((rules, width), np.int32),
-            np.zeros(rules, np.bool_),
+            RuleGrids.empty(granularities.space.box, rules),
         )
 
     def copy(self) -> Balances:
         """Return an independent copy."""
         return Balances(
-            self.granularities,
-            self.finite.copy(),
-            self.infinite.copy(),
-            self.has_segments.copy(),
-            {number: segments.copy() for number, segments in self.segments.items()},
+            self.granularities, self.finite.copy(), self.infinite.copy(), self.grids.copy()
         )
 
     def uniform_losses(self, numbers: RuleNumbers) -> LossArray:
@@ -86,33 +82,64 @@ class Balances:
     def needs_segments(self, charge: Charge) -> NDArray[np.bool_]:
         """Return which rules of a charge have segments, or need them after this charge."""
         partial = self.granularities.touches_partially(charge.region, charge.rule_numbers)
-        return partial | self.has_segments[charge.rule_numbers]
+        return partial | self.grids.contain(charge.rule_numbers)
 
     def segments_for(self, number: int) -> Segments:
-        """Return the segments of a rule; a new single cell if the rule is charged uniformly."""
-        segments = self.segments.get(number)
-        if segments is not None:
-            return segments
-        uniform = self.uniform_losses(np.array([number]))[0]
-        return Segments(self.granularities.space.box, uniform)
+        """Return a copy of the segments of a rule; a single cell if it is charged uniformly."""
+        numbers = np.array([number])
+        if self.grids.contain(numbers)[0]:
+            return self.grids.segments_for(number)
+        return Segments(self.granularities.space.box, self.uniform_losses(numbers)[0])
 
-    def set_segments(self, number: int, segments: Segments) -> None:
-        """Store the segments of a rule."""
-        self.segments[number] = segments
-        self.has_segments[number] = True
+    def ensure_few_cuts(self, charges: Sequence[Charge]) -> None:
+        """Raise `InvalidValue` (R008) if new charges cut a grid into too many cells.
+
+        The number is an estimate. A charge along existing borders cuts nothing and is accepted.
+        """
+        cuts: dict[int, int] = {}
+        for charge in charges:
+            segmented = self.grids.contain(charge.rule_numbers)
+            for part in self.grids.parts(charge.rule_numbers[segmented]):
+                grid, added = part.grid, part.grid.segments.count_cuts(self._blocks(charge, part))
+                cuts[id(grid)] = cuts.get(id(grid), 0) + added
+                cells = len(grid.segments) + cuts[id(grid)]
+                amounts = cells * len(grid.rules) * grid.width
+                if added and (cells > MAX_GRID_CELLS or amounts > MAX_GRID_AMOUNTS):
+                    raise InvalidValue(
+                        "R008",
+                        "the balances have too many different regions; "
+                        "use the borders of earlier releases, or fewer partitions",
+                    )
 
     def add(self, charge: Charge, count: int) -> None:
         """Charge the rules for `count` releases with this charge."""
         segmented = self.needs_segments(charge)
-        for number, row in _select_rows(charge, segmented, count):
-            self.set_segments(number, self.segments_for(number))
-            blocks = self.granularities.blocks(charge.region, number, charge.cutoff)
-            self.segments[number].add(blocks, row)
+        if segmented.any():
+            self._add_to_grids(_select_rows(charge, segmented, count))
         numbers, rows = charge.rule_numbers[~segmented], charge.rows[~segmented]
         infinite = rows >= INFINITE
         terms = np.where(infinite, 0, _multiply_saturating(rows, count))
         self.finite[numbers] = np.minimum(self.finite[numbers] + terms, INFINITE)
         self.infinite[numbers] += count * infinite
+
+    def _add_to_grids(self, charge: Charge) -> None:
+        numbers = charge.rule_numbers
+        self._enter_grids(numbers)
+        self.grids.split_sparse(numbers)
+        for part in self.grids.parts(numbers):
+            row = part.grid.row(part.places, charge.rows[part.positions])
+            part.grid.segments.add(self._blocks(charge, part), row)
+
+    def _enter_grids(self, numbers: RuleNumbers) -> None:
+        """Put the rules that are charged uniformly into grids of their granularity."""
+        new = numbers[~self.grids.contain(numbers)]
+        positions = self.granularities.position_by_rule[new]
+        for position in sorted(set(positions.tolist())):
+            rules = new[positions == position]
+            self.grids.append(position, rules, self.uniform_losses(rules), near=numbers)
+
+    def _blocks(self, charge: Charge, part: GridPart) -> Region:
+        return self.granularities.blocks_at(charge.region, part.grid.granularity, charge.cutoff)
 
     def subtract(self, charge: Charge, count: int) -> bool:
         """Undo the charge of `count` releases.
@@ -124,9 +151,10 @@ class Balances:
         numbers, rows = charge.rule_numbers[~segmented], charge.rows[~segmented]
         if (self.finite[numbers] >= INFINITE).any():
             return False
-        for number, row in _select_rows(charge, segmented, count):
-            blocks = self.granularities.blocks(charge.region, number, charge.cutoff)
-            if not self.segments[number].subtract(blocks, row):
+        in_grids = _select_rows(charge, segmented, count)
+        for part in self.grids.parts(in_grids.rule_numbers):
+            row = part.grid.row(part.places, in_grids.rows[part.positions])
+            if not part.grid.segments.subtract(self._blocks(charge, part), row):
                 return False
         infinite = rows >= INFINITE
         self.finite[numbers] -= np.where(infinite, 0, rows * count)
@@ -141,9 +169,10 @@ class Balances:
         Theory 6.3. A later charge to a part of a merged block is a charge to the whole block.
         """
         period = self.granularities.collapsed_period
-        for number, segments in self.segments.items():
-            if not self.granularities.collapses(number):
+        for grid in self.grids.grids:
+            if not self.granularities.collapses_at(grid.granularity):
                 continue
+            segments = grid.segments
             time = len(segments.space) - 1
             bounds = np.unique(segments.to_arrays()["low"][time])
             old = bounds[(bounds < cutoff) & (bounds > segments.space[time][0])].tolist()
@@ -181,12 +210,10 @@ def disjoint_charges(
     return disjoint or all_charges[:1]
 
 
-def _select_rows(
-    charge: Charge, selected: NDArray[np.bool_], count: int
-) -> Iterator[tuple[int, LossArray]]:
-    for position in np.flatnonzero(selected).tolist():
-        row = _multiply_saturating(charge.rows[position], count)
-        yield int(charge.rule_numbers[position]), row
+def _select_rows(charge: Charge, selected: NDArray[np.bool_], count: int) -> Charge:
+    """Return the charge of `count` releases to the selected rules."""
+    rows = _multiply_saturating(charge.rows[selected], count)
+    return Charge(charge.rule_numbers[selected], rows, charge.region, charge.cutoff)
 
 
 def _multiply_saturating(rows: LossArray, count: int) -> LossArray:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.granularities import RuleGranularities, granularities_for
 from dpolicy.balances.loss_display import (
+    DisplayColumns,
     LossFormatter,
+    build_display_columns,
     certificates_for_display,
     is_unbounded,
     loss_formatter,
@@ -28,6 +30,8 @@ from dpolicy.privacy.budget import budget_notion, budget_to_json
 from dpolicy.privacy.certificates import PURE, Certificate
 from dpolicy.privacy.loss import Certificates
 from dpolicy.privacy.loss_arrays import LossArray, loss_width, losses_to_array
+from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, runs_by_unit
+from dpolicy.privacy.mechanisms.divergence_bounds import RoundingPlan, rounding_plan
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.privacy_filter import BoundArrays, build_bound_arrays
 from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
@@ -40,13 +44,16 @@ from dpolicy.text.summaries import one_line
 #: Limit of the memos of costs and of rule descriptions. Pipelines submit the same mechanisms again.
 MAX_MEMO_ENTRIES = 16_384
 
+#: Largest number of sets of rules whose limits are kept: they have a row of integers per rule.
+MAX_KEPT_LIMITS = 256
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnforcedSection:
     """A section of a policy compiled for decisions.
 
-    `bounds` are by bound number, `formatters` by budget number, and `unit_of_base` holds the
-    position of the unit of each base scope.
+    `bounds` are by bound number, `formatters` and `display_columns` by budget number, and
+    `unit_of_base` holds the position of the unit of each base scope.
     """
 
     compiled: CompiledSection
@@ -55,7 +62,14 @@ class EnforcedSection:
     formatters: tuple[LossFormatter, ...]
     unit_of_base: NDArray[np.intp]
     granularities: RuleGranularities
+    display_columns: DisplayColumns
     _descriptions: Memo[int, dict[str, Any]] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
+    #: Texts of reasons by rule, and whether it holds; `pdp.plans.reason_text` writes them.
+    reason_texts: Memo[tuple[int, bool], Any] = field(
+        default_factory=lambda: Memo(MAX_MEMO_ENTRIES)
+    )
+    #: Limits by the bytes of rule numbers; `planned_charge` writes them.
+    rule_limits: Memo[bytes, Any] = field(default_factory=lambda: Memo(MAX_KEPT_LIMITS))
 
     def bounds_for(self, numbers: NDArray[np.intp]) -> BoundArrays:
         """Return the budget bounds of rules, in the order of `numbers`."""
@@ -111,8 +125,11 @@ class EnforcedSection:
         }
 
 
-class _CostKey(NamedTuple):
-    """Everything that the cost of a mechanism depends on, besides the policy."""
+class MechanismStatement(NamedTuple):
+    """Everything that the cost of a mechanism depends on, besides the policy.
+
+    The plan is in place of its certificates: its hash is its identity, which is quick.
+    """
 
     mechanism: Mechanism
     unit: PrivacyUnit
@@ -120,7 +137,26 @@ class _CostKey(NamedTuple):
     additive: bool
     restatements: tuple[tuple[PrivacyUnit, Mechanism], ...]
     days_read: TouchedDays | None
-    certificates: Certificates
+    plan: RoundingPlan
+
+
+def state_mechanism(
+    request: MechanismRequest,
+    unit: PrivacyUnit,
+    relation: NeighbouringRelation,
+    restatements: tuple[tuple[PrivacyUnit, Mechanism], ...],
+    certificates: Certificates,
+) -> MechanismStatement:
+    """Return the statement of a requested mechanism for a unit, with costs in `certificates`."""
+    return MechanismStatement(
+        request.mechanism,
+        unit,
+        relation,
+        request.additive,
+        restatements,
+        request.days_read,
+        rounding_plan(certificates),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +171,12 @@ class EnforcedPolicy:
     space: PartitionSpace
     cumulative: EnforcedSection
     each_release: EnforcedSection
-    _costs: Memo[_CostKey, LossArray] = field(default_factory=lambda: Memo(MAX_MEMO_ENTRIES))
+    _costs: Memo[MechanismStatement, LossArray] = field(
+        default_factory=lambda: Memo(MAX_MEMO_ENTRIES)
+    )
+    _runs: Memo[MechanismStatement, tuple[LossRuns, ...]] = field(
+        default_factory=lambda: Memo(MAX_MEMO_ENTRIES)
+    )
 
     def __repr__(self) -> str:
         return one_line(self, repr(self.policy))
@@ -143,46 +184,57 @@ class EnforcedPolicy:
     def _repr_html_(self) -> str:
         return self.policy._repr_html_()
 
-    def mechanism_costs(
-        self,
-        request: MechanismRequest,
-        unit: PrivacyUnit,
-        relation: NeighbouringRelation,
-        restatements: tuple[tuple[PrivacyUnit, Mechanism], ...],
-        certificates: Certificates,
-    ) -> LossArray:
-        """Return the cost of a mechanism stated for `unit`, one row per unit of the policy.
+    def mechanism_costs(self, statement: MechanismStatement) -> LossArray:
+        """Return the cost of a mechanism, one row per unit of the policy.
 
-        The units of the statements need not be units of the policy. The array is read-only.
+        The units of the statement need not be units of the policy. The array is read-only.
         """
-        key = _CostKey(
-            request.mechanism,
-            unit,
-            relation,
-            request.additive,
-            restatements,
-            request.days_read,
-            certificates,
-        )
-        return self._costs.get_or_compute(key, self._compute_costs)
+        return self._costs.get_or_compute(statement, self._compute_costs)
 
-    def _compute_costs(self, key: _CostKey) -> LossArray:
+    def _compute_costs(self, statement: MechanismStatement) -> LossArray:
         units = self.policy.units
-        restated = {_context_name(unit, units): unit for unit, _ in key.restatements}
-        others = (replace(unit, name=name) for name, unit in restated.items() if name not in units)
-        context = GroupContext(
-            (*units.values(), *others),
-            key.additive,
-            key.days_read,
-            self.policy.vocabulary.covers,
-        )
-        restatements = {_context_name(unit, units): stated for unit, stated in key.restatements}
         losses = cost_by_unit(
-            key.mechanism, key.unit, key.relation, context, key.certificates, restatements
+            statement.mechanism,
+            statement.unit,
+            statement.relation,
+            self._group_context(statement),
+            statement.plan.certificates,
+            self._restatements(statement),
         )
         costs = losses_to_array([losses[name] for name in units])
         costs.setflags(write=False)
         return costs
+
+    def mechanism_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
+        """Return a mechanism as draws from loss pairs, for every unit of the policy."""
+        return self._runs.get_or_compute(statement, self._compute_runs)
+
+    def _compute_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
+        return runs_by_unit(
+            statement.mechanism,
+            statement.unit,
+            statement.relation,
+            self._group_context(statement),
+            self._restatements(statement),
+        )[: len(self.policy.units)]
+
+    def _group_context(self, statement: MechanismStatement) -> GroupContext:
+        """Return the units of the policy, then the units of the restatements that it lacks."""
+        units = self.policy.units
+        restated = {_context_name(unit, units): unit for unit, _ in statement.restatements}
+        others = [replace(unit, name=name) for name, unit in restated.items() if name not in units]
+        return GroupContext(
+            (*units.values(), *others),
+            statement.additive,
+            statement.days_read,
+            self.policy.vocabulary.covers,
+            self.policy.accounting.defaults.cost_rules,
+            self.policy.accounting.require_additive,
+        )
+
+    def _restatements(self, statement: MechanismStatement) -> dict[str, Mechanism]:
+        units = self.policy.units
+        return {_context_name(unit, units): stated for unit, stated in statement.restatements}
 
 
 def _context_name(unit: PrivacyUnit, units: Mapping[str, PrivacyUnit]) -> str:
@@ -207,8 +259,8 @@ def certificates_for(policy: CompiledPolicy) -> Certificates:
         rules = section.rules
         used |= {c for bound in rules.bounds for clause in bound.clauses for c, _ in clause}
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True):
-            leaks = accounting.leaks_for(profile)
-            used |= set(certificates_for_display(budget, profile, accounting.orders, leaks))
+            leaks, shares = accounting.leaks_for(profile), accounting.shares_for(profile)
+            used |= set(certificates_for_display(budget, profile, accounting.orders, leaks, shares))
     return tuple(sorted(used))
 
 
@@ -222,7 +274,12 @@ def _enforce_section(
     units, accounting = list(policy.units), policy.accounting
     formatters = tuple(
         loss_formatter(
-            budget, profile, accounting.orders, certificates, accounting.leaks_for(profile)
+            budget,
+            profile,
+            accounting.orders,
+            certificates,
+            accounting.leaks_for(profile),
+            accounting.shares_for(profile),
         )
         for budget, profile in zip(rules.budgets, rules.profiles, strict=True)
     )
@@ -233,4 +290,5 @@ def _enforce_section(
         formatters,
         np.array([units.index(base.unit) for base in rules.bases], dtype=np.intp),
         granularities_for(policy, space, rules),
+        build_display_columns(formatters, loss_width(certificates)),
     )

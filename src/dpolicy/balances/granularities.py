@@ -9,13 +9,14 @@ period (6.2). A release is charged along the whole of every other dimension.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.balances.memo import Memo
 from dpolicy.balances.partition_space import (
     ALL_TIME,
     Granularity,
@@ -32,6 +33,21 @@ from dpolicy.releases.regions import Interval, Point, Region, region_from_boxes
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import RuleProduct
 
+#: Limit of the memo of regions. Pipelines read the same regions again.
+MAX_REGIONS_KEPT = 2_048
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KeptBlocks:
+    """Blocks that one region touches, by position of the granularity.
+
+    `is_partial` is true where they are not all blocks. Both are set where `is_known` is true.
+    """
+
+    blocks: dict[int, Region]
+    is_partial: NDArray[np.bool_]
+    is_known: NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGranularities:
@@ -44,33 +60,58 @@ class RuleGranularities:
     distinct: tuple[Granularity, ...]
     position_by_rule: NDArray[np.intp]
     collapse: Collapse | None = None
+    _blocks_by_region: Memo[Region, _KeptBlocks] = field(
+        default_factory=lambda: Memo(MAX_REGIONS_KEPT)
+    )
 
     def touches_partially(
         self, region: Region | None, numbers: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
         """Return for which rules the region touches some blocks, but not all."""
-        partial = np.zeros(len(numbers), dtype=bool)
         if region is None:
-            return partial
-        positions = self.position_by_rule[numbers]
-        for position in np.unique(positions).tolist():
-            blocks = self.space.blocks(region, self.distinct[position])
-            partial |= (positions == position) & (blocks.boxes != (self.space.box,))
-        return partial
+            return np.zeros(len(numbers), dtype=bool)
+        kept, positions = self._kept_blocks(region), self.position_by_rule[numbers]
+        if not kept.is_known[positions].all():
+            for position in set(positions.tolist()):
+                self.blocks_at(region, position)
+        return kept.is_partial[positions]
+
+    def _kept_blocks(self, region: Region) -> _KeptBlocks:
+        return self._blocks_by_region.get_or_compute(region, self._keep_no_blocks)
+
+    def _keep_no_blocks(self, _: Region) -> _KeptBlocks:
+        count = len(self.distinct)
+        return _KeptBlocks({}, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
 
     def blocks(self, region: Region | None, number: int, cutoff: int = 0) -> Region:
         """Return the blocks of a rule that a region touches.
 
         Blocks before the day `cutoff` are collapsed; 0 for no collapse.
         """
-        blocks = self.space.blocks(region, self.for_rule(number))
-        if cutoff and self.collapses(number):
+        return self.blocks_at(region, int(self.position_by_rule[number]), cutoff)
+
+    def blocks_at(self, region: Region | None, position: int, cutoff: int = 0) -> Region:
+        """Return the blocks that a region touches, for the rules with one granularity."""
+        if region is None:
+            return Region((self.space.box,))
+        kept = self._kept_blocks(region)
+        if not kept.is_known[position]:
+            blocks = self.space.blocks(region, self.distinct[position])
+            kept.blocks[position] = blocks
+            kept.is_partial[position] = blocks.boxes != (self.space.box,)
+            kept.is_known[position] = True
+        blocks = kept.blocks[position]
+        if cutoff and self.collapses_at(position):
             return _widen_to_collapsed_blocks(blocks, self.collapsed_period, cutoff)
         return blocks
 
     def collapses(self, number: int) -> bool:
         """Return whether old time steps of a rule are collapsed."""
-        period = self.for_rule(number).period
+        return self.collapses_at(int(self.position_by_rule[number]))
+
+    def collapses_at(self, position: int) -> bool:
+        """Return whether old time steps of the rules with one granularity are collapsed."""
+        period = self.distinct[position].period
         return self.collapse is not None and can_collapse(period, self.collapse.period)
 
     @property

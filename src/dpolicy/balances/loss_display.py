@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpolicy.balances.kernel.kernel import BudgetEpsilon, EpsilonCurve
 from dpolicy.privacy.budget import (
     Budget,
     EpsilonDelta,
@@ -32,8 +34,10 @@ from dpolicy.privacy.certificates import (
     RHO,
     Certificate,
     format_order,
+    quanta_down,
     renyi,
 )
+from dpolicy.privacy.conversion import log_fraction
 from dpolicy.privacy.cost_report import (
     round_down_to_printed_float,
     round_up_to_printed_float,
@@ -41,28 +45,60 @@ from dpolicy.privacy.cost_report import (
 )
 from dpolicy.privacy.loss import INFINITE, Certificates
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA, LossArray
-from dpolicy.privacy.thresholds import Profile, bound_for_budget, conversion_amounts
+from dpolicy.privacy.reserves.ladder import LADDER, reserve_quanta
+from dpolicy.privacy.reserves.reserve_limits import variance_within
+from dpolicy.privacy.shares.chains import DeltaShares
+from dpolicy.privacy.thresholds import (
+    Profile,
+    bound_for_budget,
+    conversion_amounts,
+    reserves_mass,
+)
 from dpolicy.releases.decision import DisplayedLoss
+
+#: Quanta below this have at most 15 digits, so that the nearest float prints them exactly.
+MAX_EXACT_QUANTA = 10**15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReserveColumns:
+    """The ε of the reserves of an (ε, δ) budget, which is not a sum with a constant.
+
+    The smallest amount + reserve over `columns` is the variance that the certificates need;
+    `epsilon` has the ε of a variance.
+    """
+
+    columns: LossArray
+    reserves: LossArray
+    epsilon: BudgetEpsilon
+
+    def lower(self, displayed: LossArray, rows: LossArray) -> LossArray:
+        """Return the smaller of a displayed ε and that of the reserves for each row, in quanta."""
+        amounts = rows[:, self.columns]
+        variances = np.where(amounts >= INFINITE, INFINITE, amounts + self.reserves).min(axis=1)
+        pairs = zip(displayed.tolist(), variances.tolist(), strict=True)
+        return np.array([self.epsilon.lower(*pair) for pair in pairs], np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DisplayedNumber:
     """One number of a displayed loss, in quanta: the minimum over `columns` of amount + `added`.
 
-    It is at least 0: `added` may be negative.
+    It is at least 0: `added` may be negative. With `reserves`, it is at most their ε.
     """
 
     name: str
     columns: LossArray
     added: LossArray
     format_amount: Callable[[int], float]
+    reserves: ReserveColumns | None = None
 
     def quanta(self, rows: LossArray) -> LossArray:
         """Return the number for each row, in quanta."""
         amounts = rows[:, self.columns]
         sums = np.where(amounts >= INFINITE, INFINITE, amounts + self.added)
         minimum: LossArray = np.maximum(sums.min(axis=1), 0)
-        return minimum
+        return self.reserves.lower(minimum, rows) if self.reserves else minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +128,7 @@ class LossFormatter:
                 loss[figure.name] = None if quanta >= INFINITE else figure.format_amount(quanta)
         for loss, delta in zip(displayed, rows[:, -1].tolist(), strict=True):
             if isinstance(self.budget, EpsilonDelta) or 0 < delta < DELTA_QUANTA:
-                loss["delta"] = _delta_rounded_up(delta)
+                loss["delta"] = delta_rounded_up(delta)
         return list(displayed)
 
     @property
@@ -135,6 +171,36 @@ class LossFormatter:
         return _shares(deltas, float(self.delta_limit))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DisplayColumns:
+    """The first displayed number of each budget as arrays, for the kernel.
+
+    `added` and `is_displayed` have a row per budget and a column per certificate and δ.
+    `has_one_number` is false for a budget whose losses have several numbers. `reserves` has the
+    reserve of each column, and −1 for a column that is no reserve.
+    """
+
+    added: LossArray
+    is_displayed: NDArray[np.bool_]
+    has_one_number: NDArray[np.bool_]
+    reserves: LossArray
+
+
+def build_display_columns(formatters: Sequence[LossFormatter], width: int) -> DisplayColumns:
+    """Return the columns that formatters display; `width` is the number of columns of a row."""
+    added = np.zeros((len(formatters), width), np.int64)
+    is_displayed = np.zeros((len(formatters), width), np.bool_)
+    reserves = np.full(width, -1, np.int64)
+    for number, formatter in enumerate(formatters):
+        figure = formatter.figures[0]
+        added[number, figure.columns] = figure.added
+        is_displayed[number, figure.columns] = True
+        if figure.reserves is not None:
+            reserves[figure.reserves.columns] = figure.reserves.reserves
+    has_one_number = np.array([len(f.figures) == 1 for f in formatters], np.bool_)
+    return DisplayColumns(added, is_displayed, has_one_number, reserves)
+
+
 def is_unbounded(rows: LossArray) -> NDArray[np.bool_]:
     """Return for each row whether it is infinite in every certificate, so that δ is 1."""
     smallest: LossArray = rows[:, :-1].min(axis=1)
@@ -157,9 +223,10 @@ def loss_formatter(
     orders: Sequence[Fraction],
     certificates: Certificates,
     leaks: Fraction | None = None,
+    shares: DeltaShares | None = None,
 ) -> LossFormatter:
     """Return the formatter for losses that are compared with a budget."""
-    delta_side = bound_for_budget(budget, profile, orders, leaks).delta
+    delta_side = bound_for_budget(budget, profile, orders, leaks, shares).delta
     delta_limit = INFINITE if delta_side is None else floor(delta_side * DELTA_QUANTA)
 
     def formatter(*figures: DisplayedNumber) -> LossFormatter:
@@ -168,17 +235,19 @@ def loss_formatter(
     def figure(
         name: str,
         steps: Sequence[tuple[Certificate, int]],
-        format_amount: Callable[[int], float] = _decimal_rounded_up,
+        format_amount: Callable[[int], float] = decimal_rounded_up,
+        reserves: ReserveColumns | None = None,
     ) -> DisplayedNumber:
-        columns = [certificates.index(certificate) for certificate, _ in steps]
-        return DisplayedNumber(
-            name, np.array(columns), np.array([added for _, added in steps]), format_amount
-        )
+        columns = np.array([certificates.index(certificate) for certificate, _ in steps])
+        added = np.array([added for _, added in steps])
+        return DisplayedNumber(name, columns, added, format_amount, reserves)
 
     match budget:
         case EpsilonDelta():
-            amounts = conversion_amounts(budget, profile, orders, leaks)
-            return formatter(figure("epsilon", amounts))
+            amounts = conversion_amounts(budget, profile, orders, leaks, shares)
+            mass = reserves_mass(budget, profile, leaks, shares)
+            reserves = _reserve_columns(budget, mass, certificates)
+            return formatter(figure("epsilon", amounts, reserves=reserves))
         case Gdp():
             return formatter(figure("mu", [(MU_SQUARED, 0)], _root_rounded_up))
         case Renyi(orders=stated):
@@ -190,17 +259,36 @@ def loss_formatter(
             return formatter(figure("rho", [(RHO, 0)]))
 
 
-def _decimal_rounded_up(quanta: int) -> float:
-    """Return a float whose printed value is not below the exact one.
+def _reserve_columns(
+    budget: EpsilonDelta, mass: Fraction, certificates: Certificates
+) -> ReserveColumns | None:
+    """Return the columns of the reserves; None if no part of δ is theirs."""
+    if not mass:
+        return None
+    return ReserveColumns(
+        np.array([certificates.index(certificate) for certificate in LADDER]),
+        np.array([reserve_quanta(certificate) for certificate in LADDER]),
+        BudgetEpsilon(
+            _epsilon_curve(mass), variance_within(budget.epsilon, mass), quanta_down(budget.epsilon)
+        ),
+    )
 
-    With at most 15 digits the nearest float prints exactly.
-    """
-    if quanta < 10**15:
+
+@lru_cache(maxsize=1024)
+def _epsilon_curve(mass: Fraction) -> EpsilonCurve:
+    """Return the curve of a part of δ; budgets with the same part share it."""
+    return EpsilonCurve(log_fraction(mass))
+
+
+def decimal_rounded_up(quanta: int) -> float:
+    """Return a float whose printed value is not below the exact one."""
+    if quanta < MAX_EXACT_QUANTA:
         return quanta / QUANTA_PER_UNIT
     return round_up_to_printed_float(Fraction(quanta, QUANTA_PER_UNIT))
 
 
-def _delta_rounded_up(quanta: int) -> float:
+@lru_cache(maxsize=4096)
+def delta_rounded_up(quanta: int) -> float:
     """Return the sum of stated δ, at most 1: a larger δ allows no more."""
     return round_up_to_printed_float(Fraction(min(quanta, DELTA_QUANTA), DELTA_QUANTA))
 
@@ -210,7 +298,11 @@ def _root_rounded_up(quanta: int) -> float:
 
 
 def certificates_for_display(
-    budget: Budget, profile: Profile, orders: Sequence[Fraction], leaks: Fraction | None = None
+    budget: Budget,
+    profile: Profile,
+    orders: Sequence[Fraction],
+    leaks: Fraction | None = None,
+    shares: DeltaShares | None = None,
 ) -> tuple[Certificate, ...]:
     """Return the certificates that the displayed loss needs.
 
@@ -218,8 +310,9 @@ def certificates_for_display(
     """
     match budget:
         case EpsilonDelta():
-            amounts = conversion_amounts(budget, profile, orders, leaks)
-            return tuple(certificate for certificate, _ in amounts)
+            amounts = conversion_amounts(budget, profile, orders, leaks, shares)
+            ladder = LADDER if reserves_mass(budget, profile, leaks, shares) else ()
+            return (*(certificate for certificate, _ in amounts), *ladder)
         case Gdp():
             return (MU_SQUARED,)
         case Renyi(orders=stated):

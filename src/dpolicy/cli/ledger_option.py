@@ -10,8 +10,8 @@ import click
 
 from dpolicy.ledger.store_address import open_existing, open_store
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.journal import Result
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.journal.journal import Result
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.rules.compiler import CompiledPolicy
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -10,12 +10,13 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from dpolicy import __version__
 from dpolicy.cli.exit_codes import FAILURE, REJECTED, TAMPERED, USAGE
+from dpolicy.cli.output.output_format import OutputFormat
 from dpolicy.errors import (
     DPolicyError,
     InvalidValue,
@@ -26,39 +27,133 @@ from dpolicy.errors import (
     ReleaseRejected,
 )
 
-#: Module of each command. A module is imported only when its command is called.
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class CommandEntry(NamedTuple):
+    """Row of the table of commands: the module below `commands`, and the first line of the help."""
+
+    module: str
+    short_help: str
+
+
+#: All commands. A module is imported only when its command runs: help and completion need the table
+#: only.
 COMMANDS = {
-    "allocate": "dpolicy.cli.commands.allocation.allocate",
-    "apply": "dpolicy.cli.commands.policy.apply",
-    "budgets": "dpolicy.cli.commands.ledger.budgets",
-    "calibrate": "dpolicy.cli.commands.releases.calibrate",
-    "check": "dpolicy.cli.commands.policy.check",
-    "commit": "dpolicy.cli.commands.releases.commit",
-    "copy": "dpolicy.cli.commands.ledger.copy",
-    "cost": "dpolicy.cli.commands.releases.cost",
-    "demo": "dpolicy.cli.commands.service.demo",
-    "diff": "dpolicy.cli.commands.policy.diff",
-    "export": "dpolicy.cli.commands.ledger.export",
-    "fmt": "dpolicy.cli.commands.policy.fmt",
-    "implies": "dpolicy.cli.commands.policy.implies",
-    "import": "dpolicy.cli.commands.releases.import_",
-    "init": "dpolicy.cli.commands.policy.init",
-    "log": "dpolicy.cli.commands.ledger.log",
-    "paper": "dpolicy.cli.commands.allocation.paper",
-    "rules": "dpolicy.cli.commands.policy.rules",
-    "schema": "dpolicy.cli.commands.policy.schema",
-    "serve": "dpolicy.cli.commands.service.serve",
-    "simulate": "dpolicy.cli.commands.allocation.simulate",
-    "submit": "dpolicy.cli.commands.releases.submit",
-    "test": "dpolicy.cli.commands.policy.test",
-    "token": "dpolicy.cli.commands.service.token",
-    "verify": "dpolicy.cli.commands.ledger.verify",
-    "void": "dpolicy.cli.commands.releases.void",
+    "allocate": CommandEntry(
+        "allocation.allocate",
+        "Select releases from FILE (a YAML list or a directory) that fit the remaining budget.",
+    ),
+    "apply": CommandEntry(
+        "policy.apply",
+        "Activate the policy set POLICY.",
+    ),
+    "budgets": CommandEntry(
+        "ledger.budgets",
+        "Print spent loss and budget of each cumulative rule, most used first.",
+    ),
+    "calibrate": CommandEntry(
+        "releases.calibrate",
+        "Print the least noise of a mechanism, rounded up.",
+    ),
+    "check": CommandEntry(
+        "policy.check",
+        "Compile the policy set PATH (a file or a directory).",
+    ),
+    "commit": CommandEntry(
+        "releases.commit",
+        "End the reservation RELEASE as used, completely or in part.",
+    ),
+    "copy": CommandEntry(
+        "ledger.copy",
+        "Copy the ledger to TARGET, a path or a postgresql:// URL, while it is in use.",
+    ),
+    "cost": CommandEntry(
+        "releases.cost",
+        "Print the cost of each mechanism of the release FILE for each privacy unit.",
+    ),
+    "demo": CommandEntry(
+        "service.demo",
+        "Serve a dashboard with one year of sample data, on this machine only, until Ctrl-C.",
+    ),
+    "diff": CommandEntry(
+        "policy.diff",
+        "Print which rules the policy set NEW adds, removes, tightens or loosens against OLD.",
+    ),
+    "export": CommandEntry(
+        "ledger.export",
+        "Export the ledger: events as JSON lines, mechanisms as CSV, or registry entries as YAML.",
+    ),
+    "fmt": CommandEntry(
+        "policy.fmt",
+        "Rewrite the files of the policy set PATH in canonical layout.",
+    ),
+    "implies": CommandEntry(
+        "policy.implies",
+        "Check whether the scope of the rule SMALLER is inside the scope of LARGER.",
+    ),
+    "import": CommandEntry(
+        "releases.import_",
+        "Record the past releases FILES and charge them, even if a budget is exceeded.",
+    ),
+    "init": CommandEntry(
+        "policy.init",
+        "Write a commented starter policy, a release and a case into DIRECTORY.",
+    ),
+    "log": CommandEntry(
+        "ledger.log",
+        "Print every event of the ledger, oldest first.",
+    ),
+    "paper": CommandEntry(
+        "allocation.paper",
+        "Run the scenarios of the paper for DPolicy and for Cohere's single budget.",
+    ),
+    "rules": CommandEntry(
+        "policy.rules",
+        "Print the rules of the policy set PATH that are enforced.",
+    ),
+    "schema": CommandEntry(
+        "policy.schema",
+        "Print the JSON Schema of policy files, for editors.",
+    ),
+    "serve": CommandEntry(
+        "service.serve",
+        "Serve the HTTP API and the dashboard of a ledger until SIGTERM or Ctrl-C.",
+    ),
+    "simulate": CommandEntry(
+        "allocation.simulate",
+        "Simulate the rounds of SCENARIO and print the result of each; no ledger is written.",
+    ),
+    "submit": CommandEntry(
+        "releases.submit",
+        "Decide RELEASES in the given order, and charge the allowed ones.",
+    ),
+    "test": CommandEntry(
+        "policy.test",
+        "Run the cases in PATHS: files, or directories with `*_test.yaml` files.",
+    ),
+    "token": CommandEntry(
+        "service.token",
+        "Generate a bearer token.",
+    ),
+    "tune": CommandEntry(
+        "policy.tune",
+        "Print the shares of δ that the policy set POLICY is tuned to.",
+    ),
+    "verify": CommandEntry(
+        "ledger.verify",
+        "Verify the hash chain and recompute every decision from the first record.",
+    ),
+    "void": CommandEntry(
+        "releases.void",
+        "Void the reservation RELEASE and return its budget.",
+    ),
 }
 
 
 class _LazyCommands(click.Group):
-    """Group that imports a command only when it is called, so that every start is quick."""
+    """Group that imports a command only when it runs, so that every start is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -66,8 +161,29 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        command: click.Command = import_module(
+            f"dpolicy.cli.commands.{COMMANDS[cmd_name].module}"
+        ).command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with the helps of the table, cut to the width of the terminal."""
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _short_help(name, limit)) for name in sorted(COMMANDS)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with a text."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in sorted(COMMANDS) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=_short_help(name)) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _short_help(name: str, limit: int = 45) -> str:
+    """Return the help of a command in at most `limit` characters, as click shortens it."""
+    return click.Command(name, help=COMMANDS[name].short_help).get_short_help_str(limit)
 
 
 @click.command(cls=_LazyCommands)
@@ -94,8 +210,6 @@ def _has_invalid_bytes(argument: str) -> bool:
 
 def exit_code(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
-    from dpolicy.cli.output.printing import OutputFormat, print_problems, print_rejection
-
     output = OutputFormat()
     try:
         code = dpolicy.main(arguments, standalone_mode=False, obj=output)
@@ -108,9 +222,13 @@ def exit_code(arguments: list[str] | None) -> int:
     except click.Abort:
         return FAILURE
     except PolicyRejected as error:
+        from dpolicy.cli.output.printing import print_rejection
+
         print_rejection(error, output)
         return REJECTED
     except ReleaseRejected as error:
+        from dpolicy.cli.output.printing import print_problems
+
         print_problems(error, output)
         return REJECTED
     except (InvalidValue, OperationRejected) as error:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from dpolicy.client import wire
+from dpolicy.client.submission_calls import submit_many_call
 from dpolicy.client.transport import (
     MAX_RULES_PER_CALL,
     RECORDS_PER_PAGE,
@@ -25,7 +26,7 @@ from dpolicy.client.transport import (
     Session,
 )
 from dpolicy.client.wire import ApiCall, RemoteRuleStatus
-from dpolicy.errors import OperationRejected
+from dpolicy.errors import DPolicyError, OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head, advance_head
 from dpolicy.releases.decision import Decision
@@ -68,6 +69,15 @@ class Client(Session):
     def reserve(self, release: Release | Body, by: str = "") -> Decision:
         """Decide a release and reserve its cost until it is committed or voided."""
         return self._execute(wire.submit_call(release, by, reserve=True))
+
+    def submit_many(
+        self, releases: Sequence[Release | Body], by: str = ""
+    ) -> list[Decision | DPolicyError]:
+        """Decide up to 256 independent releases in one request and charge them.
+
+        Return for each the decision that `submit` would return, or the error that it would raise.
+        """
+        return self._execute(submit_many_call(releases, by))
 
     def check(self, release: Release | Body) -> Decision:
         """Return the decision that `submit` would return now. Nothing is written."""

@@ -160,30 +160,27 @@ def submit_call(release: Release | Body, by: str, *, reserve: bool) -> ApiCall[D
 
     Raise `ReleaseRejected` (R009) if the release states another author than `by`.
     """
-    body = _release_body(release)
-    if by and (body.get("by") or by) != by:
-        raise ReleaseRejected([author_problem(str(body["by"]), by)])
-    if by:
-        body["by"] = by
+    body = authored_body(release, by)
     if reserve:
         body["mode"] = "reserve"
-    return _release_call("/v1/releases", Decision.from_json, body)
+    return release_call("/v1/releases", Decision.from_json, body)
 
 
 def check_call(release: Release | Body) -> ApiCall[Decision]:
     """Build the call that decides a release without writing to the ledger."""
-    return _release_call("/v1/check", Decision.from_json, _release_body(release))
+    return release_call("/v1/check", Decision.from_json, release_body(release))
 
 
-def _release_call(
+def release_call(
     path: str, decode: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]
 ) -> ApiCall[T]:
+    """Build a call whose body has releases."""
     return ApiCall("POST", path, decode, encode_canonical(body), malformed=MalformedRelease)
 
 
 def commit_call(release: str, used: Release | Body | None) -> ApiCall[int]:
     """Build the call that ends a reservation as used."""
-    body = {} if used is None else {"used": _release_body(used)}
+    body = {} if used is None else {"used": release_body(used)}
     return _end_call(release, "commit", body, "committed")
 
 
@@ -210,23 +207,23 @@ def show_call(release: str) -> ApiCall[dict[str, Any]]:
 
 def import_call(release: Release | Body, because: str) -> ApiCall[int]:
     """Build the call that charges a release after the fact."""
-    body = _release_body(release)
+    body = release_body(release)
 
     def decode(payload: Mapping[str, Any]) -> int:
         (record,) = payload["imported"].values()
         return int(record)
 
     request = {"releases": [body], "because": because}
-    return _release_call("/v1/releases:import", decode, request)
+    return release_call("/v1/releases:import", decode, request)
 
 
 def allocate_call(
     releases: Sequence[Release | Body], strategy: str, *, dry_run: bool
 ) -> ApiCall[dict[str, Any]]:
     """Build the call that runs an allocation round."""
-    bodies = [_release_body(release) for release in releases]
+    bodies = [release_body(release) for release in releases]
     request = {"releases": bodies, "strategy": strategy, "dry-run": dry_run}
-    return _release_call("/v1/allocate", dict, request)
+    return release_call("/v1/allocate", dict, request)
 
 
 def apply_call(
@@ -276,7 +273,8 @@ def whoami_call() -> ApiCall[dict[str, Any]]:
 # Parts of requests
 
 
-def _release_body(release: Release | Body) -> dict[str, Any]:
+def release_body(release: Release | Body) -> dict[str, Any]:
+    """Return the body of a release as plain values, in a new dictionary."""
     from dpolicy.releases.python.python_values import to_plain_body
 
     values = getattr(release, "body", release)
@@ -284,6 +282,17 @@ def _release_body(release: Release | Body) -> dict[str, Any]:
         raise InvalidValue("M004", f"a release is a mapping, not `{type(release).__name__}`")
     body: dict[str, Any] = to_plain_body(values)
     return body
+
+
+def authored_body(release: Release | Body, by: str) -> dict[str, Any]:
+    """Return the body of a release with `by` as its author, unless `by` is empty.
+
+    Raise `ReleaseRejected` (R009) if the release states another author.
+    """
+    body = release_body(release)
+    if by and (body.get("by") or by) != by:
+        raise ReleaseRejected([author_problem(str(body["by"]), by)])
+    return {**body, "by": by} if by else body
 
 
 def _release_path(release: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 from dpolicy.balances.balances import Balances
 from dpolicy.balances.enforced_policy import EnforcedPolicy
-from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.decide import Verdict, decide
 from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import InvalidValue
@@ -40,7 +39,6 @@ def find_counter_offers(
     today: int,
     body: Body,
     verdict: Verdict,
-    reading: Reading = Reading.STRICT,
 ) -> tuple[Mapping[str, Any], ...]:
     """Return changes that make a denied release allowed.
 
@@ -52,7 +50,7 @@ def find_counter_offers(
     def is_allowed(changed: Body) -> bool:
         try:
             release = release_from_body(changed)
-            mechanisms, problems = resolve_release(release, enforced, reading=reading)
+            mechanisms, problems = resolve_release(release, enforced)
         except InvalidValue:
             return False
         return not problems and decide(enforced, balances, mechanisms, today).allowed

@@ -7,8 +7,8 @@ whose balance is always zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 from dpolicy.balances.balances import Balances, Charge, disjoint_charges
 from dpolicy.balances.enforced_policy import EnforcedPolicy, EnforcedSection
 from dpolicy.balances.segments import Segments
+from dpolicy.decisions.exact_rules import ExactLoss, certify_rule
 from dpolicy.decisions.resolution import ResolvedMechanism
+from dpolicy.decisions.rule_charges import BlockCosts, group_by_cost
+from dpolicy.decisions.tightest_blocks import TightestBlock, TightestBlocks, check_blocks
 from dpolicy.errors import InvariantBroken, PredicateFailed
+from dpolicy.privacy.certificates import quanta_up
 from dpolicy.privacy.loss_arrays import LossArray, add_saturating
-from dpolicy.releases.regions import Point, Region
+from dpolicy.releases.regions import Region
 from dpolicy.rules.rule_index import ScopeMatch
 
 
@@ -27,8 +31,9 @@ from dpolicy.rules.rule_index import ScopeMatch
 class RuleChecks:
     """The rules of one section that a release matches, with balance, cost and result.
 
-    For a rule with segments, `spent` and `cost` are those of one of its tightest cells;
-    `tightest_cells` has all of them, by position in `rule_numbers`.
+    For a rule with segments, `spent` and `cost` are those of its tightest block, and
+    `tightest_cells` has its place, by position in `rule_numbers`. `exact` has the certified ε of
+    per-release rules whose thresholds do not hold, by position.
     """
 
     section: EnforcedSection
@@ -36,8 +41,9 @@ class RuleChecks:
     spent: LossArray
     cost: LossArray
     holds: NDArray[np.bool_]
-    tightest_cells: Mapping[int, TightestCells]
+    tightest_cells: Mapping[int, TightestBlock]
     cutoff: int
+    exact: Mapping[int, ExactLoss] = field(default_factory=dict)
 
     @property
     def after(self) -> LossArray:
@@ -79,8 +85,7 @@ def decide(
         uncovered = find_uncovered(cumulative, mechanisms, matches)
     checks: list[RuleChecks] = []
     if per_release.compiled.rules and not release_errors:
-        charges = charges_by_region(per_release, mechanisms, release_matches, today)
-        checks.append(check_charges(per_release, per_release.empty_balances(), charges))
+        checks.append(check_release(enforced, mechanisms, release_matches, today))
     if cumulative.compiled.rules and not errors:
         charges = charges_by_region(cumulative, mechanisms, matches, today)
         checks.append(check_charges(cumulative, balances or cumulative.empty_balances(), charges))
@@ -142,33 +147,76 @@ def charges_by_region(
     )
 
 
+def check_release(
+    enforced: EnforcedPolicy,
+    mechanisms: Sequence[ResolvedMechanism],
+    matches: Sequence[ScopeMatch | None],
+    today: int = 0,
+) -> RuleChecks:
+    """Compare a release with the per-release rules: by thresholds, then by loss distributions.
+
+    `matches` are those of the per-release section; every mechanism must have one.
+    """
+    section = enforced.each_release
+    charges = charges_by_region(section, mechanisms, matches, today)
+    checks = check_charges(section, section.empty_balances(), charges)
+    if checks.holds.all():
+        return checks
+    index = section.compiled.index
+    rule_numbers = [index.rules_for_match(match) for match in matches if match is not None]
+    holds, certified = checks.holds.copy(), {}
+    for position in np.flatnonzero(~checks.holds).tolist():
+        number = int(checks.rule_numbers[position])
+        loss = certify_rule(enforced, number, mechanisms, rule_numbers, checks.cutoff)
+        if loss is not None and _is_smaller(loss, checks, position):
+            holds[position], certified[position] = loss.holds, loss
+    return replace(checks, holds=holds, exact=certified) if certified else checks
+
+
+def _is_smaller(loss: ExactLoss, checks: RuleChecks, position: int) -> bool:
+    """Return whether a certified ε holds, or is below the ε that the thresholds give."""
+    formatter = checks.section.formatter_for(int(checks.rule_numbers[position]))
+    converted = formatter.ranking_keys(checks.after[position : position + 1])[0]
+    return loss.holds or quanta_up(loss.epsilon) < int(converted)
+
+
 def check_charges(
     section: EnforcedSection, balances: Balances, charges: Sequence[Charge]
 ) -> RuleChecks:
     """Compare balances plus charges with the bounds of the rules.
 
-    Rules without segments are compared in one array operation, the others one by one at their
-    tightest cells.
+    Rules without segments are compared in one array operation, the others at their tightest blocks,
+    in one operation per grid.
     """
-    segmented = np.unique(
-        np.concatenate([c.rule_numbers[balances.needs_segments(c)] for c in charges])
-    )
-    numbers, cost = _sum_by_rule([_without_rules(charge, segmented) for charge in charges])
+    segmented, uniform = _separate_rules_with_segments(balances, charges)
+    numbers, cost = uniform
     spent = balances.uniform_losses(numbers)
     holds = section.bounds_for(numbers).are_within(add_saturating(spent, cost))
     if not len(segmented):
         return RuleChecks(section, numbers, spent, cost, holds, {}, charges[0].cutoff)
-    tightest = [_check_segments(section, balances, n, charges) for n in segmented.tolist()]
-    first = len(numbers)
+    checks = check_blocks(section, balances, segmented, charges)
     return RuleChecks(
         section,
         np.concatenate([numbers, segmented]),
-        np.vstack([spent, *(check.cells.spent for check in tightest)]),
-        np.vstack([cost, *(check.cost for check in tightest)]),
-        np.concatenate([holds, [check.holds for check in tightest]]),
-        {first + position: check.cells for position, check in enumerate(tightest)},
+        np.concatenate([spent, checks.spent]),
+        np.concatenate([cost, checks.cost]),
+        np.concatenate([holds, checks.holds]),
+        TightestBlocks(len(numbers), checks),
         charges[0].cutoff,
     )
+
+
+def _separate_rules_with_segments(
+    balances: Balances, charges: Sequence[Charge]
+) -> tuple[NDArray[np.intp], tuple[NDArray[np.intp], LossArray]]:
+    """Return the rules that have or need segments, and the others with their costs."""
+    if len(charges) == 1:
+        (charge,), needed = charges, balances.needs_segments(charges[0])
+        return charge.rule_numbers[needed], (charge.rule_numbers[~needed], charge.rows[~needed])
+    segmented = np.unique(
+        np.concatenate([c.rule_numbers[balances.needs_segments(c)] for c in charges])
+    )
+    return segmented, _sum_by_rule([_without_rules(charge, segmented) for charge in charges])
 
 
 def _without_rules(charge: Charge, numbers: NDArray[np.intp]) -> tuple[NDArray[np.intp], LossArray]:
@@ -191,80 +239,6 @@ def _sum_by_rule(
     return all_numbers, total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TightestCells:
-    """Cells of a rule's segments with the same loss, and the region that a release touches."""
-
-    segments: Segments
-    cells: NDArray[np.intp]
-    region: Region
-
-    @property
-    def spent(self) -> LossArray:
-        """Balance in one of the cells."""
-        return self.segments.columns(self.cells[:1])[:, 0]
-
-    @property
-    def first_block(self) -> tuple[Point, LossArray]:
-        """The smallest point of the region in one of the cells, and the balance there."""
-        point = self.segments.first_point(self.cells, self.region) or ()
-        return point, self.segments.amounts_at(point)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _SegmentCheck:
-    """Check of a rule at its tightest cells; `size` is the displayed loss there, in quanta."""
-
-    holds: bool
-    size: int
-    cells: TightestCells
-    cost: LossArray
-
-
-def _check_segments(
-    section: EnforcedSection, balances: Balances, number: int, charges: Sequence[Charge]
-) -> _SegmentCheck:
-    """Check a rule with segments at the largest loss that exceeds it, else at the largest loss."""
-    segments = balances.segments_for(number)
-    disjoint = disjoint_charges(section.full_extent, _charges_to_rule(section, number, charges))
-    checks = [_check_region(section, segments, number, region, cost) for region, cost in disjoint]
-    holds, size = min((check.holds, -check.size) for check in checks)
-    tied = [check for check in checks if (check.holds, -check.size) == (holds, size)]
-    if len(tied) == 1:
-        return tied[0]
-    return min(tied, key=lambda check: check.cells.first_block[0])
-
-
-def _check_region(
-    section: EnforcedSection, segments: Segments, number: int, region: Region, cost: LossArray
-) -> _SegmentCheck:
-    """Check a rule in the blocks of a region, all of which are charged `cost`."""
-    bounds = section.bounds_for(np.array([number]))
-    displayed_sizes = section.formatter_for(number).ranking_keys
-    violating, fullest = bounds.violating_or_fullest_cells(
-        segments.amounts, segments.cells_touching(region), cost
-    )
-    if len(violating):
-        sizes = displayed_sizes(add_saturating(segments.columns(violating).T, cost))
-        size = int(sizes.max())
-        cells = violating[sizes == size]
-    else:
-        size = int(displayed_sizes(add_saturating(segments.columns(fullest[:1]).T, cost))[0])
-        cells = fullest
-    return _SegmentCheck(not len(violating), size, TightestCells(segments, cells, region), cost)
-
-
-def _charges_to_rule(
-    section: EnforcedSection, number: int, charges: Sequence[Charge]
-) -> Iterator[tuple[Region, LossArray]]:
-    """Yield the cost to one rule, with the blocks of the rule that are charged."""
-    for charge in charges:
-        position = int(np.searchsorted(charge.rule_numbers, number))
-        if position < len(charge.rule_numbers) and charge.rule_numbers[position] == number:
-            blocks = section.granularities.blocks(charge.region, number, charge.cutoff)
-            yield blocks, charge.rows[position]
-
-
 def charges_at_most(
     section: EnforcedSection, charges: Sequence[Charge], limit_charges: Sequence[Charge]
 ) -> bool:
@@ -272,15 +246,24 @@ def charges_at_most(
 
     A rule without a limit counts as exceeded.
     """
-    for number in np.unique(np.concatenate([charge.rule_numbers for charge in charges])).tolist():
-        limits = list(_charges_to_rule(section, number, limit_charges))
-        if not limits:
-            return False
-        maximum = Segments(section.full_extent, np.zeros_like(limits[0][1]))
-        for region, row in limits:
-            maximum.add(region, row)
-        costs = _charges_to_rule(section, number, charges)
-        for region, row in disjoint_charges(section.full_extent, costs):
-            if (row[:, np.newaxis] > maximum.columns(maximum.cells_touching(region))).any():
-                return False
-    return True
+    numbers = np.unique(np.concatenate([charge.rule_numbers for charge in charges]))
+    granularities = section.granularities.position_by_rule[numbers]
+    return all(
+        _costs_at_most(section, costs, limits)
+        for granularity in sorted(set(granularities.tolist()))
+        for _, (costs, limits) in group_by_cost(
+            section, granularity, numbers[granularities == granularity], charges, limit_charges
+        )
+    )
+
+
+def _costs_at_most(section: EnforcedSection, costs: BlockCosts, limits: BlockCosts) -> bool:
+    if not limits:
+        return False
+    maximum = Segments(section.full_extent, np.zeros_like(limits[0][1]))
+    for region, row in limits:
+        maximum.add(region, row)
+    return all(
+        (row[:, np.newaxis] <= maximum.columns(maximum.cells_touching(region))).all()
+        for region, row in disjoint_charges(section.full_extent, costs)
+    )

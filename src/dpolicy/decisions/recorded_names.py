@@ -6,6 +6,9 @@ A name that the policy defines otherwise, or no longer, is not read by the new d
     partition   the mechanism is charged for all values of the partition
     label       the value is unknown: the mechanism is charged to every rule that it may match
 
+A label that was left out is unknown too if the policy requires it or gives it a default. Rules are
+pruned for releases that have the label, and a recorded one without it must not escape them.
+
 Each raises a charge, or leaves it as it is.
 """
 
@@ -82,11 +85,11 @@ def known_labels(
     readable: dict[str, str | tuple[str, ...]] = {}
     unknown = set()
     for name, label in labels.items():
-        if name not in recorded or not is_label_value(recorded[name], label):
+        value = recorded.get(name)
+        is_known = name in recorded and is_label_value(value, label)
+        if not is_known or (value is None and not label.may_be_missing):
             unknown.add(name)
-            continue
-        value = recorded[name]
-        if value is not None:
+        elif value is not None:
             readable[name] = value
         elif label.many:
             readable[name] = ()

@@ -15,7 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.balances.enforced_policy import (
+    EnforcedPolicy,
+    MechanismStatement,
+    state_mechanism,
+)
 from dpolicy.decisions.completion import Reading, complete_meaning, unit_name
 from dpolicy.decisions.recorded_names import known_boxes, known_labels, known_units
 from dpolicy.errors import InvalidValue, ReleaseRejected
@@ -37,22 +41,35 @@ class ResolvedMechanism:
     """A mechanism with its names resolved under a policy.
 
     `region` is None for the whole partition space; `costs` has one row per privacy unit.
+    `statement` has what the costs were computed from.
     """
 
     name: str
     predicate_input: PredicateInput
     region: Region | None
     costs: LossArray
+    statement: MechanismStatement
 
 
 def resolve_or_reject(
     release: Release, enforced: EnforcedPolicy, reading: Reading = Reading.STRICT
 ) -> tuple[ResolvedMechanism, ...]:
     """Resolve the mechanisms of a release. Raise `ReleaseRejected` with all problems."""
-    mechanisms, problems = resolve_release(release, enforced, reading=reading)
+    return complete_or_reject(release, enforced, reading)[1]
+
+
+def complete_or_reject(
+    release: Release, enforced: EnforcedPolicy, reading: Reading = Reading.STRICT
+) -> tuple[ReleaseMeaning, tuple[ResolvedMechanism, ...]]:
+    """Return the meaning of a release and its resolved mechanisms. Raise `ReleaseRejected`."""
+    problems = _collect_problems(release, enforced, reading)
     if problems:
         raise ReleaseRejected(problems)
-    return mechanisms
+    meaning = complete_meaning(release, enforced.policy, reading)
+    try:
+        return meaning, resolve_recorded(release, meaning, enforced)
+    except InvalidValue as error:
+        raise ReleaseRejected([error]) from None
 
 
 def resolve_release(
@@ -65,12 +82,7 @@ def resolve_release(
 
     Costs are in the certificates of the policy, or in `certificates`.
     """
-    problems: list[InvalidValue] = []
-    for request in release.mechanisms:
-        if len(problems) >= MAX_ERRORS:
-            break  # each further problem costs a search for a similar name
-        own_problems = islice(find_problems(request, enforced.policy, reading), MAX_ERRORS)
-        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in own_problems]
+    problems = _collect_problems(release, enforced, reading)
     if problems:
         return (), tuple(problems)
     meaning = complete_meaning(release, enforced.policy, reading)
@@ -78,6 +90,18 @@ def resolve_release(
         return resolve_recorded(release, meaning, enforced, certificates), ()
     except InvalidValue as error:
         return (), (error,)
+
+
+def _collect_problems(
+    release: Release, enforced: EnforcedPolicy, reading: Reading
+) -> list[InvalidValue]:
+    problems: list[InvalidValue] = []
+    for request in release.mechanisms:
+        if len(problems) >= MAX_ERRORS:
+            break  # each further problem costs a search for a similar name
+        own_problems = islice(find_problems(request, enforced.policy, reading), MAX_ERRORS)
+        problems += [InvalidValue(p.code, f"`{request.name}`: {p.message}") for p in own_problems]
+    return problems
 
 
 def complete_or_none(release: Release, policy: CompiledPolicy) -> ReleaseMeaning | None:
@@ -124,15 +148,16 @@ def _resolve_mechanism(
         raise InvalidValue(error.code, f"`{request.name}`: {error.message}") from None
     units = known_units(meaning, policy)
     restatements = tuple((units[name], stated) for name, stated in request.restatements.items())
-    costs = enforced.mechanism_costs(
+    statement = state_mechanism(
         request, units[own.unit], own.relation, restatements, certificates or enforced.certificates
     )
+    costs = enforced.mechanism_costs(statement)
     selected = {name for box in request.where for name in box} & policy.schema.attributes
     labels, unknown_labels = known_labels(own.labels, policy.schema.labels)
     predicate_input = PredicateInput(
         tuple(sorted({*own.attributes, *selected})), labels, request.kind, by, unknown_labels
     )
-    return ResolvedMechanism(request.name, predicate_input, region, costs)
+    return ResolvedMechanism(request.name, predicate_input, region, costs, statement)
 
 
 def find_problems(

@@ -53,7 +53,7 @@ def policy_text() -> str:
 def candidate_text() -> str:
     """Return the text of a tighter policy; recorded releases already exceed one of its rules."""
     tighter = "except: {home-zone: {epsilon: 2.5}}"
-    return policy_text().replace("except: {home-zone: {epsilon: 3.5}}", tighter)
+    return policy_text().replace("except: {home-zone: {epsilon: 3}}", tighter)
 
 
 def round_text(today: date) -> str:

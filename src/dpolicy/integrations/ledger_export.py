@@ -10,7 +10,7 @@ from dpolicy.errors import OperationRejected
 from dpolicy.integrations.registry import entry_text, registry_entry
 from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_in
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import SPENDING_STATUSES, ReleaseEntry
+from dpolicy.pdp.state.release_archive import SPENDING_STATUSES, ReleaseEntry
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.meaning import write_out
 

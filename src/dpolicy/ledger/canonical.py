@@ -47,7 +47,7 @@ def encode_canonical(value: object) -> bytes:
 
     text = _encoder(plain).encode(value)
     if text.count("\\u0000") == numbers:
-        return _MARKED.sub(r"\1", text).encode("utf-8")
+        return (_MARKED.sub(r"\1", text) if numbers else text).encode("utf-8")
     return canonical_text(value).encode("utf-8")
 
 

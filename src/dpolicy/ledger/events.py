@@ -240,7 +240,11 @@ def to_bytes(event: Event) -> bytes:
 
 def next_record(previous: Record | None, event: Event) -> Record:
     """Return the record that stores an event after `previous`, or as the first record."""
-    payload = to_bytes(event)
+    return link_record(previous, to_bytes(event))
+
+
+def link_record(previous: Record | None, payload: bytes) -> Record:
+    """Return the record that stores canonical bytes after `previous`, or as the first record."""
     sequence = previous.sequence + 1 if previous else 1
     digest = record_hash(previous.digest if previous else GENESIS, sequence, payload)
     return Record(sequence, digest, payload)

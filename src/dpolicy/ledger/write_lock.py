@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock, get_ident
+from threading import RLock, local
 
 from dpolicy.errors import InvariantBroken, LedgerUnavailable
 
@@ -20,8 +20,8 @@ class StoreLock:
     def __init__(self, name: str, wait: float = LOCK_TIMEOUT) -> None:
         self._name = name
         self._wait = wait
-        self._lock = Lock()
-        self._holder: int | None = None
+        self._lock = RLock()  # only the thread that has it can release it
+        self._thread = local()
         self._process = os.getpid()
 
     @contextmanager
@@ -36,16 +36,20 @@ class StoreLock:
                 f"ledger `{self._name}` was opened before this process was forked\n"
                 "help: open it in each process"
             )
-        if self._holder == get_ident():
+        if getattr(self._thread, "is_holder", False):
             raise InvariantBroken(f"ledger `{self._name}` is used within its own write block")
-        if not self._lock.acquire(timeout=self._wait):
-            raise lock_timeout_error(self._name)
-        self._holder = get_ident()
-        try:
+        try:  # before `acquire`, as a signal handler may raise directly after it
+            if not self._lock.acquire(timeout=self._wait):
+                raise lock_timeout_error(self._name)
+            self._thread.is_holder = True
             yield
         finally:
-            self._holder = None
-            self._lock.release()
+            try:
+                self._lock.release()
+            except RuntimeError:  # this thread did not get the lock
+                pass
+            finally:
+                self._thread.is_holder = False
 
 
 def lock_timeout_error(name: str) -> LedgerUnavailable:

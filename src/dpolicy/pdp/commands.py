@@ -7,13 +7,17 @@ nothing, so other commands in the same commit are unaffected.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 
 from dpolicy.decisions.completion import complete_meaning
-from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.decisions.resolution import resolve_or_reject
-from dpolicy.errors import InvariantBroken, OperationRejected, PolicyConflicts
+from dpolicy.errors import (
+    DPolicyError,
+    InvariantBroken,
+    OperationRejected,
+    PolicyConflicts,
+    ReleaseRejected,
+)
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import (
     PolicyApplied,
@@ -23,36 +27,36 @@ from dpolicy.ledger.events import (
     ReleaseVoided,
     release_body_in,
 )
-from dpolicy.pdp.charge_groups import NO_MEANING
-from dpolicy.pdp.journal import WriteTransaction, format_timestamp
-from dpolicy.pdp.ledger_state import SPENDING_STATUSES, LedgerState
-from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
-from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
+from dpolicy.ledger.timestamps import expiry_time
+from dpolicy.pdp.journal.journal import Journal, Result
+from dpolicy.pdp.journal.write_transaction import WriteTransaction
+from dpolicy.pdp.plans.decision_plan import DecisionPlan
+from dpolicy.pdp.plans.planned_requests import PlannedRequest, RejectedContent
+from dpolicy.pdp.plans.record_text import PlannedAnswer
+from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
+from dpolicy.pdp.policy_changes.prepared_policy import PreparedPolicy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
-    add_advice,
-    choose_offer,
     decide_mechanisms,
     ensure_not_pending,
     ensure_same_statements,
     ensure_within_reservation,
     explain_verdict,
     id_taken_error,
+    is_id_used,
     is_same_request,
     is_written_out,
-    parse_request,
     recorded_decision,
-    require_reservation,
+    require_open_reservation,
 )
+from dpolicy.pdp.state.charge_groups import NO_MEANING, Resolution
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.release_archive import SPENDING_STATUSES
 from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import meaning_to_text
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy
-
-#: A reservation that is not ended within this time expires: it stays charged permanently.
-RESERVATION_LIFETIME = timedelta(hours=24)
-
 
 #: Number of conflicts that a message lists.
 _MAX_LISTED_CONFLICTS = 20
@@ -67,6 +71,30 @@ class AnyPolicy:
 ANY_POLICY = AnyPolicy()
 
 ExpectedPolicy = CompiledPolicy | AnyPolicy | None
+
+#: A decision, or the recorded text of the decision on an allowed release.
+Answer = Decision | str
+
+#: A decision, or the answer of a plan, which `read_answer` reads after the commit.
+RecordedAnswer = Decision | PlannedAnswer
+
+
+def write_under_policy(
+    journal: Journal,
+    command: Callable[[WriteTransaction], Result],
+    expected_policy: ExpectedPolicy,
+    size: int = 1,
+) -> Result:
+    """Run a command as the writer. Raise `OperationRejected` if another policy is active.
+
+    `size` is the largest number of records that it appends.
+    """
+
+    def check_and_run(log: WriteTransaction) -> Result:
+        ensure_policy(log.state, expected_policy)
+        return command(log)
+
+    return journal.write(check_and_run, size)
 
 
 def ensure_policy(state: LedgerState, expected_policy: ExpectedPolicy) -> None:
@@ -93,36 +121,86 @@ def ensure_same_meaning(state: LedgerState, release: Release, proposed: str | No
         )
 
 
-def decide_release(log: WriteTransaction, release: Release, by: str, *, reserve: bool) -> Decision:
-    """Decide a release and record the decision; return the recorded one for a repeated id."""
+def decide_release(
+    log: WriteTransaction,
+    release: Release,
+    by: str,
+    *,
+    reserve: bool,
+    resolved: DecisionPlan | RejectedContent | None = None,
+) -> Decision:
+    """Decide a release and record the decision; return the recorded one for a repeated id.
+
+    `resolved` is the release under a policy and a day. If the state still has both, the release is
+    not resolved again.
+    """
     recorded = find_recorded_decision(log, release)
     if recorded is not None:
         return recorded
     ensure_not_pending(log.state, release.id)
-    mechanisms = resolve_or_reject(release, active_policy(log.state))
+    mechanisms, meaning = _resolve(log.state, release, resolved)
     log.state.update_balances()
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 1)
-    event = release_decided_event(log, release, decision, by, reserve=reserve)
-    advised = add_advice(log.state, release, decision)
+    event = release_decided_event(log, release, decision, by, meaning, reserve=reserve)
     log.append(event, resolution=mechanisms)
-    return advised
+    return decision
 
 
-def submit_offer(
-    log: WriteTransaction,
-    release: Release,
-    number: int,
-    by: str,
-    *,
-    new_id: str | None,
-    reserve: bool,
-) -> SubmittedOffer:
-    """Decide the changed release of a counter-offer, on the state that the offer is for."""
-    active_policy(log.state)
-    log.state.update_balances()
-    offered = parse_request(choose_offer(log.state, release, number, new_id))
-    return SubmittedOffer(offered.body, decide_release(log, offered, by, reserve=reserve))
+def _resolve(
+    state: LedgerState, release: Release, resolved: DecisionPlan | RejectedContent | None
+) -> tuple[Resolution, str]:
+    """Return the mechanisms and the meaning of a release. Raise `ReleaseRejected`."""
+    if resolved is None or not resolved.is_for(state.enforced, state.today):
+        mechanisms = resolve_or_reject(release, active_policy(state))
+        return mechanisms, meaning_text(state, release)
+    if isinstance(resolved, RejectedContent):
+        raise ReleaseRejected(resolved.problems)
+    return resolved.resolved.mechanisms, resolved.meaning
+
+
+def decide_request(
+    log: WriteTransaction, request: PlannedRequest, by: str, *, reserve: bool
+) -> RecordedAnswer:
+    """Decide a request, by its plan if that applies."""
+    if request.plan is not None:
+        answer = decide_by_plan(log, request.plan, request.id, reserve=reserve)
+        if answer is not None:
+            return answer
+    resolved = request.plan or request.rejected
+    return decide_release(log, request.read_release(), by, reserve=reserve, resolved=resolved)
+
+
+def decide_by_plan(
+    log: WriteTransaction, plan: DecisionPlan, release: str, *, reserve: bool
+) -> PlannedAnswer | None:
+    """Decide a release with a plan of its content and record the decision; return the answer.
+
+    Return None, without a record, if the plan does not apply or the id is not new. The record is
+    that of `decide_release`. Raise `ReleaseRejected` as that does.
+    """
+    state = log.state
+    if plan.fixed is None or is_id_used(state, release):
+        return None
+    state.update_balances()
+    answer = plan.answer(state, release)
+    if answer is None:
+        return None
+    if answer.allowed:
+        plan.ensure_few_cuts(state)
+    is_reserved = reserve and answer.allowed
+    expires = expiry_time(log.timestamp) if is_reserved else None
+    payload = plan.record.payload(answer, release, log.timestamp, expires)
+    planned = plan.planned_release(release, log.timestamp, expires, allowed=answer.allowed)
+    log.append_by_plan(payload, planned)
+    return answer
+
+
+def read_answer(answer: RecordedAnswer | DPolicyError) -> Answer | DPolicyError:
+    """Return the text of a planned answer that allows, the decision of another planned answer."""
+    if isinstance(answer, PlannedAnswer):
+        return answer.text if answer.allowed else answer.decision
+    return answer
 
 
 def meaning_text(state: LedgerState, release: Release) -> str:
@@ -138,15 +216,17 @@ def find_recorded_decision(log: WriteTransaction, release: Release) -> Decision 
     if entry is None:
         return None
     event = log.event(entry.request_record)
-    decision = recorded_decision(log.state, event, entry.status, release)
-    if decision.allowed:
-        return decision
-    log.state.update_balances()
-    return add_advice(log.state, release, decision)
+    return recorded_decision(log.state, event, entry.status, release)
 
 
 def release_decided_event(
-    log: WriteTransaction, release: Release, decision: Decision, by: str, *, reserve: bool
+    log: WriteTransaction,
+    release: Release,
+    decision: Decision,
+    by: str,
+    meaning: str,
+    *,
+    reserve: bool,
 ) -> ReleaseDecided:
     """Return the event of a decision; only an allowed release is reserved."""
     reserved = reserve and decision.allowed
@@ -157,9 +237,9 @@ def release_decided_event(
         body=release.body,
         allowed=decision.allowed,
         reserved=reserved,
-        expires=format_timestamp(log.now + RESERVATION_LIFETIME) if reserved else None,
+        expires=expiry_time(log.timestamp) if reserved else None,
         answer=json.dumps(decision.as_json(), ensure_ascii=False, sort_keys=True),
-        meaning=meaning_text(log.state, release),
+        meaning=meaning,
     )
 
 
@@ -180,7 +260,7 @@ def decide_batch(
 
 def commit_reservation(log: WriteTransaction, release: str, used: Release | None, by: str) -> int:
     """End a reservation as used, wholly or by the smaller release `used`."""
-    entry = require_reservation(log.state, release)
+    entry = require_open_reservation(log.state, release, log.timestamp)
     if used is None:
         return log.append(ReleaseCommitted(log.timestamp, by, release, None))
     if used.id != release:
@@ -215,7 +295,7 @@ def ensure_voidable(log: WriteTransaction, release: str, because: str) -> None:
             "`because` is required: it attests that nothing was computed from data",
             "because-missing",
         )
-    require_reservation(log.state, release)
+    require_open_reservation(log.state, release, log.timestamp)
 
 
 def apply_policy(
@@ -224,9 +304,16 @@ def apply_policy(
     accept: Sequence[str] | str,
     by: str,
     because: str,
+    prepared: PreparedPolicy | None = None,
 ) -> int:
-    """Activate a policy. Raise `PolicyConflicts` unless all conflicts are accepted by name."""
-    return log.append(policy_applied_event(log, policy, accept, by, because))
+    """Activate a policy. Raise `PolicyConflicts` unless all conflicts are accepted by name.
+
+    The fold takes over the totals of a `prepared` policy. Raise `PreparationOutdated` if its
+    conflicts changed.
+    """
+    event = policy_applied_event(log, policy, accept, by, because, prepared=prepared)
+    log.state.offer_totals(prepared.offered if prepared else None)
+    return log.append(event)
 
 
 def policy_applied_event(
@@ -235,26 +322,37 @@ def policy_applied_event(
     accept: Sequence[str] | str,
     by: str,
     because: str,
-    defaults: int | None = NEWEST_DEFAULTS,
     *,
     is_approved: bool = False,
+    prepared: PreparedPolicy | None = None,
 ) -> PolicyApplied:
     """Return the event that activates a policy. Raise `PolicyConflicts`.
 
     `accept` has names of conflicts; a text is one name. Raise `OperationRejected` for a name that
-    is no conflict. A conflict of an approved proposal may be gone. `defaults` is the number of the
+    is no conflict. A conflict of an approved proposal may be gone. The event has the number of the
     defaults with which the policy was compiled.
     """
     names = frozenset([accept] if isinstance(accept, str) else accept)
-    conflicts = find_all_conflicts(log.state, policy)
+    conflicts = prepared.catch_up(log.state) if prepared else find_all_conflicts(log.state, policy)
+    ensure_conflicts_are_accepted(names, conflicts, is_approved=is_approved)
+    sources = tuple((source.name, source.text) for source in policy.sources)
+    accepted = tuple(conflict.name for conflict in conflicts)
+    number = policy.accounting.defaults.number
+    return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted, number)
+
+
+def ensure_conflicts_are_accepted(
+    names: frozenset[str], conflicts: Sequence[PolicyConflict], *, is_approved: bool = False
+) -> None:
+    """Raise `PolicyConflicts` unless `names` has all conflicts.
+
+    Raise `OperationRejected` for a name that is no conflict, unless a proposal was approved.
+    """
     if not is_approved:
         _ensure_conflicts(names, [conflict.name for conflict in conflicts])
     not_accepted = [conflict for conflict in conflicts if conflict.name not in names]
     if not_accepted:
         raise PolicyConflicts(not_accepted)
-    sources = tuple((source.name, source.text) for source in policy.sources)
-    accepted = tuple(conflict.name for conflict in conflicts)
-    return PolicyApplied(log.timestamp, by, because, policy.digest, sources, accepted, defaults)
 
 
 def _ensure_conflicts(names: frozenset[str], conflicts: Sequence[str]) -> None:

@@ -15,25 +15,40 @@ from dpolicy.decisions.denial_advice.advice import SubmittedOffer
 from dpolicy.errors import InvalidValue, OperationRejected
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.chain_reader import Head
-from dpolicy.ledger.events import Event
+from dpolicy.ledger.events import Event, release_body_in
 from dpolicy.ledger.store import LedgerStore
 from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands, relabelling
-from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
+from dpolicy.pdp.denial_answers import DenialAnswers
 from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
-from dpolicy.pdp.journal import Clock, Journal, Result, WriteTransaction, read_event, utc_now
-from dpolicy.pdp.ledger_state import LedgerState, Proposal, ReleaseEntry
-from dpolicy.pdp.policy_changes.conflicts import PolicyConflict, find_all_conflicts
+from dpolicy.pdp.journal.folded_ledger import read_event
+from dpolicy.pdp.journal.journal import Clock, Journal, Result, utc_now
+from dpolicy.pdp.journal.write_transaction import WriteTransaction
+from dpolicy.pdp.many_releases.batch_requests import ManyReleases
+from dpolicy.pdp.plans.submissions import Submissions
+from dpolicy.pdp.policy_changes.conflicts import PolicyConflict
+from dpolicy.pdp.policy_changes.preparation import find_conflicts, write_prepared_policy
+from dpolicy.pdp.policy_changes.prepared_policy import PreparedPolicy
+from dpolicy.pdp.policy_changes.proposed_policy import write_approval, write_policy_proposal
 from dpolicy.pdp.request_evaluation import (
-    add_advice,
     evaluate_release,
     parse_request,
     recorded_decision,
 )
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
-from dpolicy.releases.authors import fill_author, require_author
-from dpolicy.releases.body import Body
+from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.proposal import Proposal
+from dpolicy.pdp.state.release_archive import ReleaseEntry
+from dpolicy.releases.authors import (
+    fill_author,
+    require_author,
+    require_names,
+    require_number,
+    require_texts,
+)
+from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
 from dpolicy.releases.python.budget_table import Budgets
@@ -42,7 +57,7 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.summaries import html_line, one_line
 
 
-class DecisionPoint:
+class DecisionPoint(ManyReleases):
     """Decides releases against the active policy and a ledger. Safe to share between threads.
 
     With `expected_policy`, a method raises `OperationRejected` (policy-changed) unless that policy
@@ -55,9 +70,11 @@ class DecisionPoint:
             message = f"`ledger` is a value of the type `{type(ledger).__name__}`"
             raise InvalidValue("P007", f"{message}; help: give a path, an address or `:memory:`")
         self._journal = Journal(store, clock)
+        self._denial_answers = DenialAnswers(self._journal)
+        self._submissions = Submissions(self._journal, self._denial_answers)
 
     def __repr__(self) -> str:
-        position = f"record {self._journal.head.sequence}"
+        position = f"record {self._journal.published.head.sequence}"
         return one_line(self, self._journal.store.name, position)
 
     def _repr_html_(self) -> str:
@@ -72,11 +89,7 @@ class DecisionPoint:
         command: Callable[[WriteTransaction], Result],
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> Result:
-        def check_and_run(log: WriteTransaction) -> Result:
-            commands.ensure_policy(log.state, expected_policy)
-            return command(log)
-
-        return self._journal.write(check_and_run)
+        return commands.write_under_policy(self._journal, command, expected_policy)
 
     # For analysts
 
@@ -87,19 +100,13 @@ class DecisionPoint:
 
         `by` is the author of a release that states none, and must equal a stated author.
         """
-        request = require_author(parse_request(release), by)
-        return self._write(
-            lambda log: commands.decide_release(log, request, by, reserve=False), expected_policy
-        )
+        return self._submissions.submit(release, by, expected_policy, reserve=False)
 
     def reserve(
         self, release: Release | Body, by: str = "", *, expected_policy: ExpectedPolicy = ANY_POLICY
     ) -> Decision:
         """Decide a release and hold its cost until it is committed, voided or expires."""
-        request = require_author(parse_request(release), by)
-        return self._write(
-            lambda log: commands.decide_release(log, request, by, reserve=True), expected_policy
-        )
+        return self._submissions.submit(release, by, expected_policy, reserve=True)
 
     def check(self, release: Release | Body, by: str = "") -> Decision:
         """Return the decision that `submit` would give now; write nothing."""
@@ -107,10 +114,11 @@ class DecisionPoint:
         with self._journal.read_with_balances() as state:
             entry = state.entries.get(request.id)
             if entry is None:
-                return add_advice(state, request, evaluate_release(state, request))
-            event = read_event(self._journal.store, entry.request_record)
-            decision = recorded_decision(state, event, entry.status, request)
-            return add_advice(state, request, decision)
+                decision = evaluate_release(state, request)
+            else:
+                event = read_event(self._journal.store, entry.request_record)
+                decision = recorded_decision(state, event, entry.status, request)
+        return self._denial_answers.advise_check(request, decision)
 
     def submit_offer(
         self,
@@ -124,18 +132,16 @@ class DecisionPoint:
     ) -> SubmittedOffer:
         """Submit counter-offer `number`, counted from 1, of a release that is denied now.
 
-        The offer is chosen and decided in one step, under `new_id` or an unused id. Every call
-        without `new_id` submits another release.
+        The offer is chosen for the durable balances and submitted under `new_id` or an unused id.
+        If another release is charged in between, it may be denied. Every call without `new_id`
+        submits another release.
         """
         if not isinstance(number, SupportsIndex):
             raise InvalidValue("P007", f"`number` is `{number!r}`; help: give a whole number")
         request = require_author(parse_request(release), by)
-        return self._write(
-            lambda log: commands.submit_offer(
-                log, request, number, by, new_id=new_id, reserve=reserve
-            ),
-            expected_policy,
-        )
+        offered = parse_request(self._denial_answers.choose_offer(request, number, new_id))
+        submit = self.reserve if reserve else self.submit
+        return SubmittedOffer(offered.body, submit(offered, by, expected_policy=expected_policy))
 
     def calibrate(self, mechanism: Body, by: str = "") -> CalibratedNoise:
         """Return the least noise with which `submit` would allow a mechanism now; write nothing.
@@ -186,6 +192,7 @@ class DecisionPoint:
         expected_policy: ExpectedPolicy = ANY_POLICY,
     ) -> int:
         """End a reservation as used, wholly or by a smaller release; return the record number."""
+        require_texts(release=release, by=by)
         request = None if used is None else parse_request(used)
         return self._write(
             lambda log: commands.commit_reservation(log, release, request, by), expected_policy
@@ -196,6 +203,7 @@ class DecisionPoint:
 
         The caller attests that nothing was computed from data.
         """
+        require_texts(release=release, because=because, by=by)
         return self._write(lambda log: commands.void_reservation(log, release, because, by))
 
     # For officers
@@ -214,10 +222,18 @@ class DecisionPoint:
         Raise `PolicyConflicts` unless all conflicts are accepted by name. A text is one name;
         a name that is no conflict is an error.
         """
+        require_names("accept", accept)
+        require_texts(by=by, because=because)
         compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
-        return self._write(
-            lambda log: commands.apply_policy(log, compiled, accept, by, because), expected_policy
-        )
+
+        def check(state: LedgerState) -> None:
+            commands.ensure_policy(state, expected_policy)
+
+        def apply_prepared_policy(log: WriteTransaction, prepared: PreparedPolicy | None) -> int:
+            check(log.state)
+            return commands.apply_policy(log, compiled, accept, by, because, prepared)
+
+        return write_prepared_policy(self._journal, compiled, apply_prepared_policy, check)
 
     def import_past(
         self,
@@ -231,6 +247,7 @@ class DecisionPoint:
 
         `by` is who imports it, and the author of a release that states none.
         """
+        require_texts(because=because, by=by)
         request = fill_author(parse_request(release), by)
         return self._write(
             lambda log: commands.import_release(log, request, because, by), expected_policy
@@ -242,6 +259,7 @@ class DecisionPoint:
         The mechanisms and the author must stay. Raise `OperationRejected` (second-person) if a
         charge would fall: propose it with `propose_relabelling`.
         """
+        require_texts(because=because, by=by)
         request = parse_request(release)
         return self._write(lambda log: relabelling.relabel_release(log, request, because, by))
 
@@ -260,8 +278,7 @@ class DecisionPoint:
 
         They are the names that it redefines and the rules that recorded releases exceed.
         """
-        with self._journal.read() as state:
-            return find_all_conflicts(state, policy)
+        return find_conflicts(self._journal, policy)
 
     # For proposals and approvers
 
@@ -278,17 +295,22 @@ class DecisionPoint:
         `by` proposes it, and is the author of a release that states none.
         """
         request = fill_author(parse_request(release), by)
-        return self._write(
+        answer = self._write(
             lambda log: proposal_commands.propose_release(log, request, by, reserve),
             expected_policy,
         )
+        if isinstance(answer, Proposal):
+            return answer
+        return self._denial_answers.advise_submission(request, answer)
 
     def propose_void(self, release: str, because: str, by: str) -> Proposal:
         """Propose to end a reservation as unused."""
+        require_texts(release=release, because=because, by=by)
         return self._write(lambda log: proposal_commands.propose_void(log, release, because, by))
 
     def propose_relabelling(self, release: Release | Body, because: str, by: str) -> Proposal:
         """Propose a correction of a recorded release that lowers a charge."""
+        require_texts(because=because, by=by)
         request = parse_request(release)
         return self._write(
             lambda log: proposal_commands.propose_relabelling(log, request, because, by)
@@ -298,18 +320,26 @@ class DecisionPoint:
         self, policy: CompiledPolicy, accept: Sequence[str] | str, by: str, because: str = ""
     ) -> Proposal:
         """Propose a policy. Raise `PolicyConflicts` as `apply` does."""
-        return self._write(
-            lambda log: proposal_commands.propose_policy(log, policy, accept, by, because)
-        )
+        require_names("accept", accept)
+        require_texts(by=by, because=because)
+        return write_policy_proposal(self._journal, policy, accept, by, because)
 
     def approve(self, proposal: int, by: str, because: str = "") -> Decision | int:
         """Approve a proposal and carry it out; return the decision, or the record number."""
-        return self._write(
-            lambda log: proposal_commands.approve_proposal(log, proposal, by, because)
+        require_number("proposal", proposal)
+        require_texts(by=by, because=because)
+        answer = write_approval(self._journal, proposal, by, because)
+        if isinstance(answer, int):
+            return answer
+        event = read_event(self._journal.store, answer.sequence or 0)
+        return self._denial_answers.advise_submission(
+            release_from_body(release_body_in(event)), answer
         )
 
     def reject(self, proposal: int, by: str, because: str = "") -> int:
         """Reject a proposal; return the record number."""
+        require_number("proposal", proposal)
+        require_texts(by=by, because=because)
         return self._write(
             lambda log: proposal_commands.reject_proposal(log, proposal, by, because)
         )
@@ -329,7 +359,7 @@ class DecisionPoint:
     @property
     def head(self) -> Head:
         """The last record that this process knows to be durable; does not wait for the lock."""
-        return self._journal.head
+        return self._journal.published.head
 
     def records(self, behind: int = 0) -> Iterator[Record]:
         """Read the durable records after number `behind`, in order."""
@@ -365,4 +395,4 @@ class DecisionPoint:
     def entries(self) -> Mapping[str, ReleaseEntry]:
         """All releases by id."""
         with self._journal.read() as state:
-            return dict(state.entries)
+            return dict(state.entries.items())

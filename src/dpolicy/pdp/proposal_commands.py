@@ -9,6 +9,7 @@ service determines which commands need a proposal, not the ledger.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import InvariantBroken, OperationRejected
@@ -21,18 +22,19 @@ from dpolicy.ledger.events import (
     VoidProposed,
 )
 from dpolicy.pdp import commands, relabelling
-from dpolicy.pdp.journal import WriteTransaction
-from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.journal.write_transaction import WriteTransaction
+from dpolicy.pdp.policy_changes.prepared_policy import PreparedPolicy
 from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.request_evaluation import (
     active_policy,
-    add_advice,
     decide_mechanisms,
     explain_verdict,
     id_taken_error,
     is_same_request,
     rejected_release_error,
 )
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -46,7 +48,7 @@ def propose_release(
     recorded = commands.find_recorded_decision(log, release)
     if recorded is not None:
         return recorded
-    earlier = log.state.newest_proposal("release", release.id)
+    earlier = log.state.proposals.newest("release", release.id)
     if earlier is not None:
         if not is_same_request(log.event(earlier.number), release):
             raise id_taken_error(log.state, release.id)
@@ -62,7 +64,7 @@ def propose_release(
 def propose_void(log: WriteTransaction, release: str, because: str, by: str) -> Proposal:
     """Propose to end a reservation as unused; return an open proposal for it if there is one."""
     commands.ensure_voidable(log, release, because)
-    earlier = log.state.newest_proposal("void", release)
+    earlier = log.state.proposals.newest("void", release)
     if earlier is not None and earlier.open:
         return earlier
     return _append_proposal(log, VoidProposed(log.timestamp, by, release, because))
@@ -71,7 +73,7 @@ def propose_void(log: WriteTransaction, release: str, because: str, by: str) -> 
 def propose_relabelling(log: WriteTransaction, release: Release, because: str, by: str) -> Proposal:
     """Propose to correct a recorded release; return an open proposal for the same correction."""
     relabelling.ensure_relabellable(log, release, because)
-    earlier = log.state.newest_proposal("relabelling", release.id)
+    earlier = log.state.proposals.newest("relabelling", release.id)
     if earlier is not None and earlier.open:
         if is_same_request(log.event(earlier.number), release):
             return earlier
@@ -90,10 +92,11 @@ def propose_policy(
     accept: Sequence[str] | str,
     by: str,
     because: str,
+    prepared: PreparedPolicy | None = None,
 ) -> Proposal:
-    """Propose a policy. Raise `PolicyConflicts` as `apply_policy` does."""
-    event = commands.policy_applied_event(log, policy, accept, by, because)
-    earlier = log.state.newest_proposal("policy", policy.digest)
+    """Propose a policy. Raise `PolicyConflicts` and `PreparationOutdated` as `apply_policy`."""
+    event = commands.policy_applied_event(log, policy, accept, by, because, prepared=prepared)
+    earlier = log.state.proposals.newest("policy", policy.digest)
     if earlier is not None and earlier.open:
         return earlier
     proposed = PolicyProposed(
@@ -106,12 +109,19 @@ def _append_proposal(log: WriteTransaction, event: Event) -> Proposal:
     return log.state.proposals[log.append(event)]
 
 
-def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) -> Decision | int:
+def approve_proposal(
+    log: WriteTransaction,
+    number: int,
+    by: str,
+    because: str,
+    prepared: PreparedPolicy | None = None,
+) -> Decision | int:
     """Approve a proposal and carry it out.
 
-    Return the decision of a release, or the record number of any other event.
+    Return the decision of a release, or the record number of any other event. `prepared` is the
+    proposed policy; see `apply_policy`.
     """
-    proposal = _find_open_proposal(log, number, by)
+    proposal = find_open_proposal(log.state, number, by)
     answer = ProposalAnswered(log.timestamp, by, because, number, True)
     match log.event(number):
         case ReleaseProposed() as proposed:
@@ -125,16 +135,18 @@ def approve_proposal(log: WriteTransaction, number: int, by: str, because: str) 
             commands.ensure_same_meaning(log.state, corrected, proposed.meaning)
             effect = relabelling.relabelled_event(log, corrected, proposed.because, proposal.by)
         case PolicyProposed() as proposed:
-            policy = compile_recorded_policy(proposed)
-            effect = commands.policy_applied_event(
+            policy = prepared.policy if prepared else compile_recorded_policy(proposed)
+            applied = commands.policy_applied_event(
                 log,
                 policy,
                 proposed.accepted,
                 proposal.by,
                 proposed.because,
-                proposed.defaults,
                 is_approved=True,
+                prepared=prepared,
             )
+            effect = replace(applied, defaults=proposed.defaults)
+            log.state.offer_totals(prepared.offered if prepared else None)
         case _:
             raise InvariantBroken(f"record {number} is not a proposal")
     log.append(answer)
@@ -155,22 +167,24 @@ def _approve_release(
     log.state.update_balances()
     verdict = decide_mechanisms(log.state, mechanisms)
     decision = explain_verdict(log.state, release, verdict).at_record(log.state.sequence + 2)
-    event = commands.release_decided_event(log, release, decision, by, reserve=proposed.reserve)
-    advised = add_advice(log.state, release, decision)
+    meaning = commands.meaning_text(log.state, release)
+    event = commands.release_decided_event(
+        log, release, decision, by, meaning, reserve=proposed.reserve
+    )
     log.append(answer)
     log.append(event, resolution=mechanisms)
-    return advised
+    return decision
 
 
 def reject_proposal(log: WriteTransaction, number: int, by: str, because: str) -> int:
     """Reject a proposal; return the record number of the answer."""
-    _find_open_proposal(log, number, by)
+    find_open_proposal(log.state, number, by)
     return log.append(ProposalAnswered(log.timestamp, by, because, number, False))
 
 
-def _find_open_proposal(log: WriteTransaction, number: int, by: str) -> Proposal:
+def find_open_proposal(state: LedgerState, number: int, by: str) -> Proposal:
     """Return an open proposal that `by` may answer. Raise `OperationRejected`."""
-    proposal = log.state.proposals.get(number)
+    proposal = state.proposals.get(number)
     if proposal is None:
         raise OperationRejected(f"there is no proposal {number}", "not-found")
     if not proposal.open:

@@ -15,10 +15,11 @@ from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import ReleaseRelabelled, release_body_in
-from dpolicy.pdp.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.commands import meaning_text
-from dpolicy.pdp.journal import WriteTransaction
-from dpolicy.pdp.ledger_state import LedgerState, ReleaseEntry
+from dpolicy.pdp.journal.write_transaction import WriteTransaction
+from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.release_archive import ReleaseEntry
 from dpolicy.privacy.units.privacy_units import (
     NeighbouringRelation,
     PrivacyUnit,

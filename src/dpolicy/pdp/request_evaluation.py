@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.completion import Reading
-from dpolicy.decisions.counter_offers import find_counter_offers, has_many_boxes
 from dpolicy.decisions.decide import (
     Verdict,
     charges_at_most,
@@ -21,8 +18,6 @@ from dpolicy.decisions.decide import (
     decide,
     match_mechanisms,
 )
-from dpolicy.decisions.denial_advice.advice import NEW_ID, advise, find_offers
-from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.decisions.reasons import reasons_for
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject
 from dpolicy.errors import (
@@ -39,9 +34,9 @@ from dpolicy.ledger.events import (
     event_author,
     release_body_in,
 )
-from dpolicy.pdp.charge_groups import PENDING_MEANINGS
-from dpolicy.pdp.ledger_state import DENIED, RESERVED, VOIDED, LedgerState, ReleaseEntry
-from dpolicy.pdp.rule_status import top_spenders
+from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.release_archive import RESERVED, VOIDED, ReleaseEntry
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import has_statements, meaning_from_text, write_out
@@ -66,43 +61,42 @@ def parse_request(release: Release | Body) -> Release:
 def evaluate_release(
     state: LedgerState, release: Release, reading: Reading = Reading.STRICT
 ) -> Decision:
-    """Return the decision for a new release, with reasons and counter-offers; record nothing.
+    """Return the decision for a new release, with its reasons; record nothing.
 
     The balances of the state must be updated.
     """
     mechanisms = resolve_or_reject(release, active_policy(state), reading)
-    verdict = decide_mechanisms(state, mechanisms)
-    return explain_verdict(state, release, verdict, reading)
+    return explain_verdict(state, release, decide_mechanisms(state, mechanisms))
 
 
 def decide_mechanisms(state: LedgerState, mechanisms: Sequence[ResolvedMechanism]) -> Verdict:
     """Match, charge and compare the mechanisms of a release under the active policy.
 
-    Raise `ReleaseRejected` if the mechanisms overlap in too many ways.
+    Raise `ReleaseRejected` if the mechanisms overlap in too many ways, or if the charge of an
+    allowed release would cut the balances into too many cells.
     """
+    enforced = active_policy(state)
     try:
-        return decide(active_policy(state), state.balances, mechanisms, state.today)
+        verdict = decide(enforced, state.balances, mechanisms, state.today)
+        if verdict.allowed and any(mechanism.region is not None for mechanism in mechanisms):
+            section = enforced.cumulative
+            matches, _ = match_mechanisms(section, mechanisms)
+            charges = charges_by_region(section, mechanisms, matches, state.today)
+            state.balances.ensure_few_cuts(charges)
+        return verdict
     except InvalidValue as error:
         raise ReleaseRejected([error]) from None
 
 
-def explain_verdict(
-    state: LedgerState, release: Release, verdict: Verdict, reading: Reading = Reading.STRICT
-) -> Decision:
-    """Return the decision of a verdict, with reasons and counter-offers."""
-    enforced = active_policy(state)
-    reasons = reasons_for(verdict, partial(top_spenders, state))
-    offers = find_counter_offers(
-        enforced, state.balances, state.today, release.body, verdict, reading
-    )
+def explain_verdict(state: LedgerState, release: Release, verdict: Verdict) -> Decision:
+    """Return the decision of a verdict, with its reasons. `denial_answers` adds the advice."""
     return Decision(
         release=release.id,
         allowed=verdict.allowed,
-        policy=enforced.policy.digest,
-        reasons=reasons,
+        policy=active_policy(state).policy.digest,
+        reasons=reasons_for(verdict),
         uncovered=verdict.uncovered,
         predicate_errors=verdict.predicate_errors,
-        counter_offers=offers,
     )
 
 
@@ -111,60 +105,6 @@ def active_policy(state: LedgerState) -> EnforcedPolicy:
     if state.enforced is None:
         raise no_policy_error()
     return state.enforced
-
-
-def add_advice(state: LedgerState, release: Release, decision: Decision) -> Decision:
-    """Return a denial with complete counter-offers; an allowed decision stays as it is.
-
-    The balances of the state must be updated.
-    """
-    if decision.allowed or state.enforced is None or has_many_boxes(release.body):
-        return decision
-    new_id = suggest_id(state, release.id)
-    return advise(decision_trials(state), release.body, decision, new_id)
-
-
-def decision_trials(state: LedgerState) -> DecisionTrials:
-    """Return the trials on the active policy and the balances of a state."""
-    return DecisionTrials(active_policy(state), state.balances, state.today)
-
-
-def choose_offer(
-    state: LedgerState, release: Release, number: int, new_id: str | None
-) -> dict[str, Any]:
-    """Return the body of an offer, counted from 1, under `new_id` or an unused id.
-
-    Raise `OperationRejected` if there is no such offer, or if the id is used.
-    """
-    if new_id is not None and is_id_used(state, new_id):
-        raise id_taken_error(state, new_id)
-    entry = state.entries.get(release.id)
-    if entry is not None and entry.status != DENIED:
-        raise OperationRejected(
-            f"release `{release.id}` was {entry.status}; help: submit a denied release with --offer"
-        )
-    is_searched = not has_many_boxes(release.body)
-    offers = find_offers(decision_trials(state), release.body) if is_searched else ()
-    if not 1 <= number <= len(offers):
-        count = "1 counter-offer" if len(offers) == 1 else f"{len(offers)} counter-offers"
-        raise OperationRejected(
-            f"`{release.id}` has {count} now, and no number {number}; "
-            "help: look at the offers with `dpolicy submit --dry-run`",
-        )
-    offer = offers[number - 1]
-    if offer.body is None:
-        raise OperationRejected(
-            f"offer {number} of `{release.id}` ({offer.outline['change']}) needs your own change; "
-            "help: edit the release and submit it under a new id",
-        )
-    if offer.outline["change"] == NEW_ID and entry is None:
-        raise OperationRejected(
-            f"`{release.id}` is allowed as it is; help: submit it without `--offer`"
-        )
-    return {
-        **offer.body,
-        "release": new_id or suggest_id(state, release.id),
-    }
 
 
 def recorded_decision(state: LedgerState, event: Event, status: str, release: Release) -> Decision:
@@ -231,6 +171,14 @@ def require_reservation(state: LedgerState, release: str) -> ReleaseEntry:
     return entry
 
 
+def require_open_reservation(state: LedgerState, release: str, timestamp: str) -> ReleaseEntry:
+    """Return the entry of a reserved release. Raise `OperationRejected` if its time has passed."""
+    entry = require_reservation(state, release)
+    if state.open_reservations.get(release, timestamp) < timestamp:
+        raise OperationRejected(f"release `{release}` is expired, not reserved", "not-reserved")
+    return entry
+
+
 def ensure_within_reservation(
     state: LedgerState, entry: ReleaseEntry, used: Release, reading: Reading = Reading.STRICT
 ) -> None:
@@ -273,7 +221,7 @@ def ensure_same_statements(state: LedgerState, entry: ReleaseEntry, used: str) -
 
 def ensure_not_pending(state: LedgerState, release: str) -> None:
     """Raise `OperationRejected` if a proposal for this release is open or was rejected."""
-    proposal = state.newest_proposal("release", release)
+    proposal = state.proposals.newest("release", release)
     if proposal is not None and proposal.open:
         raise OperationRejected(
             f"release `{release}` is pending approval as proposal {proposal.number}", "pending"
@@ -296,7 +244,7 @@ def no_policy_error() -> OperationRejected:
 
 def is_id_used(state: LedgerState, release: str) -> bool:
     """Return whether the ledger has a release or a proposal of this id."""
-    return release in state.entries or state.newest_proposal("release", release) is not None
+    return release in state.entries or state.proposals.newest("release", release) is not None
 
 
 def suggest_id(state: LedgerState, release: str) -> str:

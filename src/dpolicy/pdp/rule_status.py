@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.balances import Balances, RuleNumbers
 from dpolicy.balances.enforced_policy import EnforcedSection
+from dpolicy.balances.rule_grids import RuleNumbers
+from dpolicy.balances.touched_cells import TouchedCells
 from dpolicy.errors import InvariantBroken
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.policy.model import Accounting
 from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import INFINITE, Loss
@@ -144,10 +145,15 @@ def rule_status_table(
         accepted = [rule_filter(section.compiled.rules[number]) for number in numbers.tolist()]
         numbers = numbers[np.array(accepted, dtype=bool)]
     losses, worst_points = balances.uniform_losses(numbers), {}
-    for position in np.flatnonzero(balances.has_segments[numbers]).tolist():
-        number = int(numbers[position])
-        point, loss = _find_largest_loss(section, balances, number, within)
-        worst_points[position], losses[position] = point, loss
+    segmented = np.flatnonzero(balances.grids.contain(numbers))
+    for part in balances.grids.parts(numbers[segmented]):
+        region = section.granularities.blocks_at(within, part.grid.granularity)
+        touched = part.grid.segments.touched_cells(region)
+        for position, place in zip(segmented[part.positions], part.places, strict=True):
+            spent = part.grid.amounts_for(int(place))
+            worst = _find_largest_loss(section, int(numbers[position]), spent, touched)
+            worst_points[int(position)] = touched.point(worst)
+            losses[position] = spent[:, touched.cells[worst]]
     holds = section.bounds_for(numbers).are_within(losses)
     cutoff = section.granularities.cutoff(state.today)
     return RuleStatusTable(section, numbers, losses, worst_points, holds, cutoff)
@@ -158,11 +164,14 @@ def rule_statuses(
     within: Region | None = None,
     rule_filter: Callable[[Rule], bool] | None = None,
     max_with_spenders: int | None = None,
+    *,
+    only_exceeded: bool = False,
 ) -> list[RuleStatus]:
     """Return the status of every kept cumulative rule, in policy order.
 
     `within` and `rule_filter` are those of `rule_status_table`. Top spenders are computed for
-    `max_with_spenders` rules: exceeded rules first, then by remaining share of the budget.
+    `max_with_spenders` rules: exceeded rules first, then by remaining share of the budget. With
+    `only_exceeded`, return only exceeded rules.
     """
     if state.enforced is None:
         return []
@@ -173,6 +182,7 @@ def rule_statuses(
     return [
         _build_status(state, table, position, with_spenders=position in fullest)
         for position in range(len(table.numbers))
+        if not (only_exceeded and table.holds[position])
     ]
 
 
@@ -197,27 +207,24 @@ def _build_status(
 
 
 def _find_largest_loss(
-    section: EnforcedSection, balances: Balances, number: int, within: Region | None
-) -> tuple[Point, LossArray]:
-    """Return the smallest point where a loss uses most of a rule's budget, and the loss.
+    section: EnforcedSection, number: int, spent: LossArray, touched: TouchedCells
+) -> int:
+    """Return the position of the cell in which a loss uses most of a rule's budget.
 
-    If the rule is exceeded somewhere, look only at the blocks where it is exceeded. Without stated
-    δ, the most used point has the largest loss.
+    `spent` are the losses of the rule in all cells. If the rule is exceeded somewhere, look only at
+    the blocks where it is exceeded. Without stated δ, the most used block has the largest loss. Of
+    equal blocks, the one with the smallest point is the result.
     """
-    segments = balances.segments[number]
-    region = section.granularities.blocks(within, number)
-    no_cost = np.zeros(len(section.certificates) + 1, dtype=np.int64)
-    touching = segments.cells_touching(region)
+    no_cost = np.zeros(len(spent), dtype=np.int64)
     bounds = section.bounds_for(np.array([number]))
-    violating, _ = bounds.violating_or_fullest_cells(segments.amounts, touching, no_cost)
-    cells = violating if len(violating) else touching
-    formatter, losses = section.formatter_for(number), segments.columns(cells).T
+    violating, _ = bounds.violating_or_fullest_cells(spent, touched.cells, no_cost)
+    cells = violating if len(violating) else touched.cells
+    formatter, losses = section.formatter_for(number), spent[:, cells].T
     sizes = formatter.ranking_keys(losses)
     if np.nan_to_num(formatter.delta_shares(losses)).any():
         shares = np.where(sizes >= INFINITE, np.inf, formatter.used_shares(losses))
         cells, sizes = cells[shares == shares.max()], sizes[shares == shares.max()]
-    point = segments.first_point(cells[sizes == sizes.max()], region) or ()
-    return point, segments.amounts_at(point)
+    return touched.first(np.searchsorted(touched.cells, cells[sizes == sizes.max()]))
 
 
 def top_spenders(

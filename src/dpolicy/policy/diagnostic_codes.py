@@ -58,7 +58,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "P018": (
         "unit without an owner",
         "A month of a user and a month of a household are different privacy units. The name of a "
-        "unit with a period starts with a defined unit and `-`, or the unit states `of`.",
+        "unit with a period starts with a defined unit and a separator such as `-`, or the unit "
+        "states `of`. A unit without a period has no `of`.",
     ),
     "P020": ("unknown unit", "A budget has no meaning without its privacy unit."),
     "P021": (
@@ -125,6 +126,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "The number of scopes times the number of settings exceeds `max-rules`.",
     ),
     "P047": ("too many rules to draw", "A diagram of this size would be unreadable."),
+    "P048": (
+        "invalid typical mechanism",
+        "`tuned-for` lists mechanisms with the parameters that a release would state. The shares "
+        "of δ follow from their costs.",
+    ),
+    "P049": (
+        "`tuned-for` without effect",
+        "The shares of δ can be tuned only for cumulative (ε, δ) budgets with the profile "
+        "`anchored` that admit the listed mechanisms.",
+    ),
     "P051": ("unreadable release of a case", "The step that names the release cannot run."),
     "P101": ("unused category", "No attribute belongs to the category, so its rules never match."),
     "P102": ("scope that never matches", "The schema allows no mechanism in this scope."),

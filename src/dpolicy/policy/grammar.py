@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpolicy.policy.accounting_grammar import ACCOUNTING, RELATION, UNREADABLE_ACCOUNTING
+from dpolicy.policy.accounting.accounting_grammar import ACCOUNTING, RELATION, UNREADABLE_ACCOUNTING
 from dpolicy.policy.budget_grammar import BUDGET, FUNCTION
 from dpolicy.policy.model import (
     ALWAYS,

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
-from dpolicy.privacy.thresholds import DEFAULT_LEAKS, DEFAULT_ORDERS, Profile
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS, AccountingDefaults
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.shares.anchored_shares import anchored_shares
+from dpolicy.privacy.shares.chains import DeltaShares
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units.calendar import Period, PeriodKind
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.yaml_reader import LocatedText, Span
@@ -42,11 +46,25 @@ class Collapse:
 
 
 @dataclass(frozen=True, slots=True)
+class TypicalMechanism:
+    """Mechanism that thresholds are tuned for, with its weight in the mix."""
+
+    parameters: Mapping[str, object]
+    weight: Fraction
+    mechanism: Mechanism = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting:
     """Accounting options of a policy set.
 
-    `leaks` is the share of δ for stated leaks. Without it, `default_leaks` applies to `anchored`
-    and `static`; it is not part of the content, but of the version that recorded the policy.
+    `profile` is the stated profile, `classic` if the text states none: the digest of a text without
+    a profile does not depend on the defaults. `keeps_classic` is True if the text states `classic`
+    and the defaults have another profile; `used_profile` is what applies. `leaks` is the share of δ
+    for stated leaks. Without it, the share of `defaults` applies to all profiles except
+    `classic`.
+    `defaults` are not part of the content, but of the version that recorded the policy. `tuned` are
+    the shares of δ that follow from `tuned_for` and the budgets of the policy set.
     """
 
     delta: Fraction | None = None
@@ -58,13 +76,30 @@ class Accounting:
     max_rules: int = DEFAULT_MAX_RULES
     collapse: Collapse | None = None
     leaks: Fraction | None = field(default=None, metadata=IF_STATED)
-    default_leaks: Fraction = field(default=DEFAULT_LEAKS, compare=False)
+    keeps_classic: bool | None = field(default=None, metadata=IF_STATED)
+    tuned_for: tuple[TypicalMechanism, ...] | None = field(default=None, metadata=IF_STATED)
+    tuned: DeltaShares | None = field(default=None, compare=False, repr=False)
+    defaults: AccountingDefaults = field(default=NEWEST_DEFAULTS, compare=False)
+
+    @property
+    def used_profile(self) -> Profile:
+        """The profile of policies that state none."""
+        is_stated = self.profile is not Profile.CLASSIC or self.keeps_classic
+        return self.profile if is_stated else self.defaults.profile
 
     def leaks_for(self, profile: Profile) -> Fraction | None:
         """Return the share of δ for stated leaks; None is what the weights of `classic` leave."""
         if self.leaks is not None or profile is Profile.CLASSIC:
             return self.leaks
-        return self.default_leaks
+        return self.defaults.leaks
+
+    def shares_for(self, profile: Profile) -> DeltaShares | None:
+        """Return the shares of δ of the orders; None is the split of the profile by the grid."""
+        if profile is not Profile.ANCHORED:
+            return None
+        if self.tuned is not None:
+            return self.tuned
+        return anchored_shares(self.orders) if self.defaults.has_ladder else None
 
 
 @dataclass(frozen=True, slots=True)

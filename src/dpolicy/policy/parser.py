@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from errno import ENOENT
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dpolicy.errors import FileMissing
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS, AccountingDefaults
+from dpolicy.policy.accounting.tuned_accounting import tune_accounting
 from dpolicy.policy.grammar import FILE
 from dpolicy.policy.model import (
     DEFAULT_MAX_RULES,
@@ -21,7 +21,7 @@ from dpolicy.policy.model import (
     UnitStatement,
     base_policies,
 )
-from dpolicy.privacy.thresholds import DEFAULT_LEAKS, DEFAULT_ORDERS, Profile
+from dpolicy.privacy.thresholds import DEFAULT_ORDERS, Profile
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.did_you_mean import suggest
@@ -71,12 +71,12 @@ def read_sources(path: Path) -> list[Source]:
 def parse_policies(
     sources: Sequence[Source],
     diagnostics: DiagnosticCollector,
-    default_leaks: Fraction = DEFAULT_LEAKS,
+    defaults: AccountingDefaults = NEWEST_DEFAULTS,
 ) -> PolicySet | None:
     """Parse sources into one policy set, or return None if no source is readable.
 
-    Releases and cases beside policy files are skipped. `default_leaks` is the share of δ for stated
-    leaks in texts that state none.
+    Releases and cases beside policy files are skipped. `defaults` complete texts that state
+    nothing else.
     """
     files = []
     for source in sources:
@@ -90,8 +90,8 @@ def parse_policies(
                 "P008", "none of the files is a policy", Span(sources[0], 1, 1, 1, 2), None
             )
         return None
-    policies = _merge_files([values for values in files if values is not INVALID], diagnostics)
-    return replace(policies, accounting=replace(policies.accounting, default_leaks=default_leaks))
+    readable = [values for values in files if values is not INVALID]
+    return _merge_files(readable, defaults, diagnostics)
 
 
 def _is_release_or_case(node: TextNode) -> bool:
@@ -125,7 +125,9 @@ def _parse_file(node: TextNode, source: Source, diagnostics: DiagnosticCollector
     return {**values, "keys": {key.text: key.span for key, _ in node.entries}}
 
 
-def _merge_files(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) -> PolicySet:
+def _merge_files(
+    files: list[dict[str, Any]], defaults: AccountingDefaults, diagnostics: DiagnosticCollector
+) -> PolicySet:
     schemas = [file["schema"] or {} for file in files]
     levels = {
         key: _single_value(
@@ -151,7 +153,7 @@ def _merge_files(files: list[dict[str, Any]], diagnostics: DiagnosticCollector) 
         name=_single_value(
             [(f["name"], f["keys"].get("name")) for f in files], "name", diagnostics
         ),
-        accounting=_build_accounting(files, policies, diagnostics),
+        accounting=_build_accounting(files, policies, defaults, diagnostics),
         units=units or {LocatedText("user", _any_span(files)): UnitStatement()},
         risk_levels=levels["risk-levels"] or DEFAULT_RISK_LEVELS,
         membership_levels=levels["membership-levels"] or DEFAULT_MEMBERSHIP_LEVELS,
@@ -214,20 +216,24 @@ def _report_duplicate(name: LocatedText, first: Span, diagnostics: DiagnosticCol
 
 
 def _build_accounting(
-    files: list[dict[str, Any]], policies: tuple[Policy, ...], diagnostics: DiagnosticCollector
+    files: list[dict[str, Any]],
+    policies: tuple[Policy, ...],
+    defaults: AccountingDefaults,
+    diagnostics: DiagnosticCollector,
 ) -> Accounting:
     fields = _single_value(
         [(f["accounting"], f["keys"].get("accounting")) for f in files], "accounting", diagnostics
     )
     if fields is None:
-        return Accounting()
-    profile = Profile.CLASSIC
-    if fields["profile"] is not None:
+        return Accounting(defaults=defaults)
+    profile, is_stated = Profile.CLASSIC, fields["profile"] is not None
+    if is_stated:
         profile = read_profile(fields["profile"], diagnostics)
+    is_kept = is_stated and profile is Profile.CLASSIC is not defaults.profile
     is_default = any(policy.profile is None for policy in base_policies(policies))
     if profile is Profile.STATIC and is_default:
         report_static_profile(fields["profile"].span, diagnostics)
-    return Accounting(
+    accounting = Accounting(
         delta=fields["delta"],
         profile=profile,
         orders=DEFAULT_ORDERS if fields["orders"] is None else fields["orders"],
@@ -237,7 +243,12 @@ def _build_accounting(
         max_rules=fields["max-rules"] or DEFAULT_MAX_RULES,
         collapse=fields["collapse"],
         leaks=fields["leaks"],
+        keeps_classic=is_kept or None,
+        tuned_for=fields["tuned-for"] and tuple(fields["tuned-for"]),
+        defaults=defaults,
     )
+    span = next(f["keys"]["accounting"] for f in files if f["accounting"] is not None)
+    return tune_accounting(accounting, policies, span, diagnostics)
 
 
 def read_profile(name: LocatedText, diagnostics: DiagnosticCollector) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from dpolicy.text.yaml_reader import LocatedText
 #: Entity of the units `user-…`, and of units whose names have no prefix, if the policy set has no
 #: unit without a period.
 DEFAULT_ENTITY = "user"
+
+#: Characters that separate the words of a name.
+_SEPARATORS = frozenset("-_.:/ ")
+
+#: The last word of the name of a unit with its separator: `-month` of `household-month`.
+_LAST_WORD = re.compile(r"[-_.:/ ][^-_.:/ ]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +88,34 @@ def _find_entity(name: LocatedText, policies: PolicySet, diagnostics: Diagnostic
     """Return the entity of a unit: its `of`, else the prefix of its name, else the only entity.
 
     Report a prefix that is not a unit without a period: `household-month` does not protect a user.
+    A unit without a period is an entity of its own, so it has no `of`.
     """
     definition = policies.units[name]
+    if definition.period is None:
+        if definition.of is not None and definition.of != name:
+            message = f"the unit `{name}` has no period, so it cannot have `of`"
+            help_ = f"remove `of`; if `{definition.of}` has several `{name}`, "
+            help_ += f"add `covers: [{name}]` to `{definition.of}`"
+            diagnostics.report("P018", message, definition.of.span, help_)
+        return str(name)
     if definition.of is not None:
         return str(definition.of)
-    if definition.period is None:
-        return str(name)
     entities = [str(other) for other, unit in policies.units.items() if unit.period is None]
-    prefixes = [entity for entity in entities or [DEFAULT_ENTITY] if name.startswith(f"{entity}-")]
+    prefixes = [entity for entity in entities or [DEFAULT_ENTITY] if _has_prefix(name, entity)]
     if prefixes:
         return max(prefixes, key=len)
-    prefix = name.rpartition("-")[0]
+    prefix, *rest = _LAST_WORD.split(name)
+    prefix = prefix if rest else ""
     if prefix or len(entities) > 1:
         help_ = _choose_entity_help(prefix, entities)
         message = f"the unit `{name}` does not state whose data it protects"
         diagnostics.report("P018", message, name.span, help_)
     return prefix or (entities or [DEFAULT_ENTITY])[0]
+
+
+def _has_prefix(name: str, entity: str) -> bool:
+    """Return whether the name of a unit starts with an entity and a separator."""
+    return name.startswith(entity) and name[len(entity) : len(entity) + 1] in _SEPARATORS
 
 
 def _choose_entity_help(prefix: str, entities: list[str]) -> str:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.cost_report import report_costs
+from dpolicy.privacy.mechanisms.cost_rules import NEWEST_RULES
 from dpolicy.privacy.mechanisms.registry import MECHANISM_KINDS, parse_mechanism
 from dpolicy.privacy.number_text import format_down
 from dpolicy.privacy.units.group_privacy import GroupContext
@@ -102,7 +103,8 @@ def smallest_epsilon(fields: Mapping[str, object], delta: Fraction) -> float | N
     if mechanism is None:
         raise problems[0]
     relation = NeighbouringRelation.ADD_REMOVE
-    context = GroupContext((PrivacyUnit("user", "user", None, relation),))
+    units = (PrivacyUnit("user", "user", None, relation),)
+    context = GroupContext(units, rules=NEWEST_RULES)
     return report_costs(mechanism, 0, {}, relation, context, ())[0].epsilon(delta)
 
 

@@ -1,8 +1,9 @@
 """Certificates in which a loss is stored, and the rounding of real bounds to integers.
 
 A certificate is one additive bound on the loss (theory 1.4): the pure ε (order ∞), the Rényi
-divergence of one order, the ρ of zCDP, or the μ² of Gaussian DP. Amounts are integers in quanta of
-10⁻¹², so sums are exact and do not depend on the order, and a budget of 1 admits ten losses of 0.1.
+divergence of one order, the ρ of zCDP, the μ² of Gaussian DP, or the variance beside one reserve
+(theory/reserves). Amounts are integers in quanta of 10⁻¹², so sums are exact and do not depend on
+the order, and a budget of 1 admits ten losses of 0.1.
 A loss is rounded up once and a budget down once, so rounding never favours the spender (theory 9).
 """
 
@@ -34,23 +35,32 @@ class Notion(StrEnum):
     RENYI = "renyi"
     RHO = "rho"
     MU = "mu"
+    RESERVE = "reserve"
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One additive bound; only Rényi certificates have an `order`."""
+    """One additive bound; `order` is that of a Rényi certificate, or the size of a reserve."""
 
     notion: Notion
     order: Fraction = Fraction(0)
+
+    def __hash__(self) -> int:
+        """Return a hash of the integers; the hash of a fraction computes a modular inverse."""
+        return hash((self.notion, self.order.numerator, self.order.denominator))
 
     def __lt__(self, other: Certificate) -> bool:
         return (self.notion, self.order) < (other.notion, other.order)
 
     def __str__(self) -> str:
-        return (
-            f"order {format_order(self.order)}" if self.notion is Notion.RENYI else str(self.notion)
-        )
+        match self.notion:
+            case Notion.RENYI:
+                return f"order {format_order(self.order)}"
+            case Notion.RESERVE:
+                return f"reserve {format_order(self.order)}"
+            case _:
+                return str(self.notion)
 
 
 PURE = Certificate(Notion.PURE)
@@ -61,6 +71,11 @@ MU_SQUARED = Certificate(Notion.MU)
 def renyi(order: Fraction | int | float | str) -> Certificate:
     """Return the certificate of a Rényi order."""
     return Certificate(Notion.RENYI, Fraction(order))
+
+
+def reserve(size: Fraction) -> Certificate:
+    """Return the certificate of a reserve: a Gaussian of this variance that never runs."""
+    return Certificate(Notion.RESERVE, size)
 
 
 def format_order(order: Fraction) -> str:

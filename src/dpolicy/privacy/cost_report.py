@@ -22,7 +22,12 @@ from dpolicy.privacy.cost import single_run_bounds
 from dpolicy.privacy.mechanisms.divergence_bounds import Amount, DivergenceBounds, smallest_curve
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.thresholds import STATIC_ORDERS
-from dpolicy.privacy.units.group_privacy import GroupContext, statements_for, steps_from
+from dpolicy.privacy.units.group_privacy import (
+    GroupContext,
+    Statement,
+    statements_for,
+    steps_from,
+)
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 #: Orders at which ε is computed, besides the requested orders.
@@ -110,12 +115,10 @@ def report_costs(
     all_orders = tuple(sorted({*orders, *DENSE_ORDERS}))
     rows = [
         [
-            None if k is None else _report(stated, k, relation, all_orders)
-            for k in steps_from(stated_context, stated_position, relation)
+            None if k is None else _report(statement, k, all_orders)
+            for k in steps_from(statement.context, statement.position, statement.relation)
         ]
-        for stated, stated_position, stated_context in statements_for(
-            mechanism, position, restatements, context
-        )
+        for statement in statements_for(mechanism, position, relation, restatements, context)
     ]
     return [
         _combine_reports([row[unit] for row in rows], all_orders)
@@ -123,11 +126,10 @@ def report_costs(
     ]
 
 
-def _report(
-    mechanism: Mechanism, k: int, relation: NeighbouringRelation, orders: Sequence[Fraction]
-) -> CostReport | None:
+def _report(statement: Statement, k: int, orders: Sequence[Fraction]) -> CostReport | None:
     """Return the report of one statement; None if its δ-side reaches 1."""
-    bounds = single_run_bounds(mechanism, k, relation)
+    mechanism, _, relation, context = statement
+    bounds = single_run_bounds(mechanism, k, relation, context.rules)
     count = mechanism.run_count
     if bounds.delta * count >= 1:
         return None

@@ -37,8 +37,12 @@ def log_tail(x: float) -> float:
 def normal_shift(epsilon: float) -> float:
     """Return x with Q(x) = 1/(1 + e^ε): half of the μ for which ε-DP is μ-GDP."""
     if epsilon < 2:
-        return _central_shift(math.tanh(epsilon / 2))
-    target = epsilon + math.log1p(math.exp(-epsilon))
+        return central_quantile(math.tanh(epsilon / 2))
+    return tail_quantile(epsilon + math.log1p(math.exp(-epsilon)))
+
+
+def tail_quantile(target: float) -> float:
+    """Return x with log Q(x) = −target, for a target above 1."""
     x = math.sqrt(2 * target) * (1 - 0.5 * math.log(target + 1) / target) or 1.0
     for _ in range(30):
         step = (log_tail(x) + target) * mills(x)  # Newton's method on a concave function
@@ -48,7 +52,7 @@ def normal_shift(epsilon: float) -> float:
     return x
 
 
-def _central_shift(mass: float) -> float:
+def central_quantile(mass: float) -> float:
     """Return x with P(|Z| < x) = mass, for a mass that is not near 1."""
     x = mass * math.sqrt(math.pi / 2)
     x *= 1 + x * x / 6

@@ -16,6 +16,9 @@ DIGITS = 6
 #: Significant digits of a displayed budget: every budget that a person writes has fewer.
 BUDGET_DIGITS = 12
 
+#: Largest number of decimals of a displayed percentage.
+SHARE_DECIMALS = 3
+
 #: Significant digits with which every float has its own text.
 ALL_DIGITS = 17
 
@@ -44,7 +47,7 @@ def format_up_within(value: Fraction | float, limit: Fraction | float) -> str:
 def format_share(share: Fraction | float | None) -> str:
     """Return a used share in per cent, rounded up; 100 % is the text of a full budget only.
 
-    There is one decimal from 90 to 110 per cent, and more decimals just below 100 per cent.
+    There is one decimal from 90 to 110 per cent, and up to `SHARE_DECIMALS` just below 100.
     """
     if share is None:
         return "–"
@@ -53,7 +56,7 @@ def format_share(share: Fraction | float | None) -> str:
     percent = 100 * (_without_float_error(share) if isinstance(share, float) else share)
     if not 90 <= percent < 110:
         return f"{ceil(percent)} %"
-    for decimals in range(1, ALL_DIGITS):
+    for decimals in range(1, SHARE_DECIMALS + 1):
         rounded = Fraction(ceil(percent * 10**decimals), 10**decimals)
         if rounded < 100 or percent >= 100:
             return f"{float(rounded):.{decimals}f} %".replace("100.0 %", "100 %")

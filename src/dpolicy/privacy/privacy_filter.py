@@ -1,13 +1,15 @@
 """Privacy filter: the only comparison of a loss with a budget that decides (theory 2.3).
 
 A release fits if the composed δ-side is within the δ-side of the bound, and if all thresholds of at
-least one clause hold. Both sides are exact: there is no tolerance.
+least one clause hold. Both sides are exact: there is no tolerance. A per-release rule also holds if
+a certified ε is within its budget (docs/theory/exact.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import floor
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.errors import InvariantBroken
+from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.loss import INFINITE, Certificates, Loss, add_losses
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA, LossArray, loss_to_row
 from dpolicy.privacy.thresholds import BudgetBound
@@ -87,16 +90,16 @@ class BoundArrays:
         room = np.where(unbounded, INFINITE, limits - cost)
         offered = np.flatnonzero(~unbounded[:-1] & (limits[:-1] >= 0))
         shares = (spent[offered, cells[0]] - room[offered]) / np.maximum(limits[offered], 1)
-        order = offered[np.argsort(shares)].tolist()
-        amounts = spent[order[0]].take(cells) if order else np.zeros(len(cells), np.int64)
+        order = offered[np.argsort(shares, kind="stable")].tolist()
+        amounts = spent[order[0], cells] if order else np.zeros(len(cells), np.int64)
         if self.require_all[0]:
-            over = [spent[c].take(cells) > room[c] for c in order]
+            over = [spent[c, cells] > room[c] for c in order]
             exceeded = cells.compress(np.logical_or.reduce(over)) if over else cells[:0]
         else:
             exceeded = cells.compress(amounts > room[order[0]]) if order else cells
             for column in order[1:] if len(exceeded) else ():
-                exceeded = exceeded.compress(spent[column].take(exceeded) > room[column])
-        delta_exceeded = cells.compress(spent[-1].take(cells) > room[-1])
+                exceeded = exceeded.compress(spent[column, exceeded] > room[column])
+        delta_exceeded = cells.compress(spent[-1, cells] > room[-1])
         if len(delta_exceeded):
             exceeded = np.union1d(exceeded, delta_exceeded)
         if len(exceeded):
@@ -151,6 +154,14 @@ def is_within(loss: Loss, bound: BudgetBound) -> bool:
     """Return whether a loss is within a bound."""
     arrays = _single_bound(bound, loss.certificates)
     return bool(arrays.are_within(loss_to_row(loss)[np.newaxis])[0])
+
+
+def fits_exactly(epsilon: Fraction | None, budget: EpsilonDelta) -> bool:
+    """Return whether a certified ε at the δ of a budget is within its ε; False without one.
+
+    Only for mechanisms that are fixed before any of them runs.
+    """
+    return epsilon is not None and epsilon <= budget.epsilon
 
 
 @lru_cache(maxsize=256)

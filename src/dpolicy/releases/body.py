@@ -50,8 +50,8 @@ def mechanism_from_body(
     """
     mechanism, problems = parse_mechanism(fields["mechanism"])
     restatements: Mapping[str, Any] = {}
-    if mechanism is not None:
-        restatements, problems = parse_restatements(fields["mechanism"], fields.get("also", {}))
+    if mechanism is not None and "also" in fields:
+        restatements, problems = parse_restatements(fields["mechanism"], fields["also"])
     days_read = None
     try:
         days_read = _parse_days(fields.get("time"))

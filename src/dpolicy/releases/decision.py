@@ -13,6 +13,9 @@ from dpolicy.text.summaries import html_line, html_table, list_names, one_line
 #: The notion of the budget → the loss in that notion, rounded up; None if it is infinite.
 DisplayedLoss = Mapping[str, float | None]
 
+#: Method of a reason whose ε is certified by the loss distribution of the release.
+LOSS_DISTRIBUTION = "loss distribution"
+
 
 def stated_delta(loss: DisplayedLoss) -> float:
     """Return the stated δ of a loss; 0 if it has none, or if the loss is unbounded."""
@@ -25,11 +28,13 @@ class Reason:
     """Status of one rule in a decision: loss before and after the release, and its cost alone.
 
     `location` is where the rule is exceeded or most used; it is empty if the status is the same
-    everywhere. `spenders` are the releases with the largest cost to the rule. `leaks` has the limit
-    of stated δ, None for an unlimited budget. `binding` is the quantity that is exceeded or most
-    used: the notion of the budget, `delta` or `both`. Both are None in records before version 0.3.
-    `cause` names the property of the release without which the rule would hold; the ledger does not
-    record it.
+    everywhere. `leaks` has the limit of stated δ, None for an unlimited budget. `binding` is the
+    quantity that is exceeded or most used: the notion of the budget, `delta` or `both`. Both are
+    None in records before version 0.3. `method` is `LOSS_DISTRIBUTION` if the ε of the release is
+    certified by its loss distribution, and empty if a filter gives the losses.
+
+    `spenders` are the releases with the largest cost to the rule. `cause` names the property of the
+    release without which the rule would hold. Both are advice, which the ledger does not record.
     """
 
     rule: str
@@ -42,11 +47,12 @@ class Reason:
     holds: bool
     source: str
     each_release: bool
-    spenders: tuple[str, ...] = ()
+    spenders: tuple[str, ...] = field(default=(), compare=False)
     location: Mapping[str, str | int] = field(default_factory=dict)
     leaks: Mapping[str, float | None] | None = None
     binding: str | None = None
     cause: str = field(default="", compare=False)
+    method: str = ""
 
     @property
     def exceeds_loss(self) -> bool:
@@ -90,10 +96,10 @@ class Reason:
             rule=payload["rule"],
             policies=tuple(payload["policies"]),
             unit=payload["unit"],
-            budget=payload["budget"],
-            spent=payload["spent"],
-            cost=payload["cost"],
-            after=payload["after"],
+            budget=_delta_last(payload["budget"]),
+            spent=_delta_last(payload["spent"]),
+            cost=_delta_last(payload["cost"]),
+            after=_delta_last(payload["after"]),
             holds=payload["holds"],
             source=payload["source"],
             each_release=payload["each-release"],
@@ -102,6 +108,7 @@ class Reason:
             leaks=payload.get("leaks"),
             binding=payload.get("binding"),
             cause=payload.get("cause", ""),
+            method=payload.get("method", ""),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -127,7 +134,17 @@ class Reason:
             "spent-most": list(self.spenders),
             **delta_side,
             **({"cause": self.cause} if self.cause else {}),
+            **({"method": self.method} if self.method else {}),
         }
+
+
+def _delta_last(values: Any) -> Any:
+    """Return a recorded loss or budget in the order in which it is displayed: δ is last."""
+    if not isinstance(values, dict) or "delta" not in values:
+        return values
+    ordered = dict(values)
+    ordered["delta"] = ordered.pop("delta")
+    return ordered
 
 
 def _is_within(loss: DisplayedLoss, budget: Mapping[str, Any] | str) -> bool:
@@ -146,8 +163,8 @@ class Decision:
 
     A decision is true if the release is allowed, so `if point.submit(release):` is safe.
     `sequence` is the number of its record, None for a dry run. `replayed` is true if the decision
-    was recorded for an earlier request with the same id. `counter_offers` are advice: the ledger
-    records their outline, an answer has them complete and up to date, and equality ignores them.
+    was recorded for an earlier request with the same id. `counter_offers` are advice: an
+    answer has them, the ledger does not record them, and equality ignores them.
     """
 
     release: str

@@ -85,7 +85,10 @@ def meaning_to_text(meaning: ReleaseMeaning) -> str:
             for mechanism in meaning.mechanisms
         ],
     }
-    return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _encode(plain)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def _unit_to_plain(unit: PrivacyUnit) -> dict[str, str]:

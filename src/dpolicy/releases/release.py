@@ -52,10 +52,10 @@ class Release:
     """Mechanisms that are charged together; `id` is an idempotency key that never expires.
 
     `body` holds the same release as plain values; the ledger records it. The decision point charges
-    `mechanisms` and records `body`, so the two must agree. `release_parser` ensures that and marks
-    each release that it makes (`mark_parsed`). A release that was built by hand, copied with
-    `dataclasses.replace`, or whose body was changed afterwards is not marked (`is_parsed`); the
-    decision point then ignores its `mechanisms` and parses its body again.
+    `mechanisms` and records `body`, so the two must agree. `release_parser` and `quick_reader`
+    ensure that and mark each release that they make (`mark_parsed`). A release that was built by
+    hand, copied with `dataclasses.replace`, or whose body was changed afterwards is not marked
+    (`is_parsed`); the decision point then ignores its `mechanisms` and parses its body again.
     """
 
     id: str
@@ -100,6 +100,9 @@ def _label_text(value: str | tuple[str, ...]) -> str:
 
 
 def mark_parsed(release: Release) -> Release:
-    """Mark a release whose mechanisms were parsed from its body; only `release_parser` may."""
+    """Mark a release whose mechanisms were parsed from its body.
+
+    Only `release_parser` and `quick_reader` may.
+    """
     object.__setattr__(release, "_parsed_body", repr(release.body))
     return release

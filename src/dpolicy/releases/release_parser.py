@@ -14,6 +14,7 @@ from typing import Any
 from dpolicy.errors import InvalidValue, MalformedRelease, PolicyRejected
 from dpolicy.releases.body import copy_body, mechanism_from_body
 from dpolicy.releases.python.python_values import to_plain_body
+from dpolicy.releases.python.quick_reader import read_plain
 from dpolicy.releases.release import Release, mark_parsed
 from dpolicy.releases.release_format import RELEASE
 from dpolicy.text.diagnostics import DiagnosticCollector
@@ -41,7 +42,15 @@ def release_from_plain(body: Mapping[str, Any]) -> Release:
     """Return the release of a mapping of Python values, checked as strictly as a file.
 
     Raise `MalformedRelease` with all its errors; each names the path of its value. A value that no
-    body can hold, such as NaN, is reported alone.
+    body can hold, such as NaN, is reported alone. The quick reader reads a well-formed mapping.
+    """
+    return read_plain(body) or parse_plain_strictly(body)
+
+
+def parse_plain_strictly(body: Mapping[str, Any]) -> Release:
+    """Return the release of a mapping by nodes and shapes: the reference for the quick reader.
+
+    Raise `MalformedRelease` with all its errors.
     """
     return _collect_errors(lambda diagnostics: _parse_plain(body, diagnostics))
 
@@ -77,6 +86,12 @@ def release_with_author(release: Release, by: str) -> Release:
         return release
     changed = replace(release, by=by, body={**release.body, "by": by})
     _collect_errors(lambda diagnostics: _check_author(changed, diagnostics))
+    return mark_parsed(changed) if release.is_parsed else changed
+
+
+def release_with_id(release: Release, release_id: str) -> Release:
+    """Return a parsed release under another valid id; its mechanisms are not parsed again."""
+    changed = replace(release, id=release_id, body={**release.body, "release": release_id})
     return mark_parsed(changed) if release.is_parsed else changed
 
 

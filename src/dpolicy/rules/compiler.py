@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
 from dpolicy.errors import PolicyRejected
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS, AccountingDefaults
 from dpolicy.policy.checker import CheckedPolicySet, check_policies
 from dpolicy.policy.digest import policy_digest
 from dpolicy.policy.model import Accounting, Partition, Policy, PolicySet
 from dpolicy.policy.parser import parse_policies, read_sources
 from dpolicy.policy.vocabulary import Vocabulary
 from dpolicy.privacy.budget import format_budget
-from dpolicy.privacy.thresholds import DEFAULT_LEAKS
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.release_schema import ReleaseSchema
 from dpolicy.rules.expansion import expand
@@ -140,16 +139,16 @@ def load_policy(path: str | Path) -> CompiledPolicy:
 
 def compile_policy(
     sources: Sequence[Source],
-    default_leaks: Fraction = DEFAULT_LEAKS,
+    defaults: AccountingDefaults = NEWEST_DEFAULTS,
     tolerated: Collection[str] = frozenset(),
 ) -> CompiledPolicy:
     """Compile policy texts. Raise `PolicyRejected` with all diagnostics if there is an error.
 
-    `default_leaks` is the share of δ for stated leaks in texts that state none. An error with a
-    `tolerated` code is only a warning.
+    `defaults` complete texts that state nothing else. An error with a `tolerated` code is only a
+    warning.
     """
     diagnostics = DiagnosticCollector()
-    policy_set = parse_policies(sources, diagnostics, default_leaks)
+    policy_set = parse_policies(sources, diagnostics, defaults)
     if policy_set is None:
         raise PolicyRejected(diagnostics.sorted_diagnostics)
     checked = check_policies(policy_set, diagnostics)

@@ -54,7 +54,7 @@ def expand(
     if not _is_within_limit(checked, bases, axes, section, diagnostics):
         bases = ()
     budgets, numbers = _number_budgets(checked, bases, section_extensions, diagnostics)
-    bounds, bound_numbers = _number_bounds(checked, budgets, numbers)
+    bounds, bound_numbers = _number_bounds(checked, budgets, numbers, each_release=each_release)
     plain = tuple(budget for budget, _ in budgets)
     profiles = tuple(profile for _, profile in budgets)
     return RuleProduct(bases, axes, plain, profiles, bounds, numbers, bound_numbers, each_release)
@@ -84,7 +84,9 @@ def _is_within_limit(
 def _base_rules(
     checked: CheckedPolicySet, policy: BasePolicy, diagnostics: DiagnosticCollector
 ) -> list[BaseRule]:
-    profile = Profile(policy.profile) if policy.profile else checked.policies.accounting.profile
+    profile = (
+        Profile(policy.profile) if policy.profile else checked.policies.accounting.used_profile
+    )
     match policy:
         case CustomPolicy():
             scopes = [
@@ -240,13 +242,25 @@ def _image_numbers(
 
 
 def _number_bounds(
-    checked: CheckedPolicySet, budgets: Sequence[_ProfiledBudget], numbers: NDArray[np.int32]
+    checked: CheckedPolicySet,
+    budgets: Sequence[_ProfiledBudget],
+    numbers: NDArray[np.int32],
+    *,
+    each_release: bool,
 ) -> tuple[tuple[BudgetBound, ...], NDArray[np.int32]]:
     """Return the distinct bounds, and the bound number of every rule."""
     accounting = checked.policies.accounting
+    exact = each_release and accounting.defaults.exact_releases
     distinct: dict[BudgetBound, int] = {}
     bounds = [
-        bound_for_budget(budget, profile, accounting.orders, accounting.leaks_for(profile))
+        bound_for_budget(
+            budget,
+            profile,
+            accounting.orders,
+            accounting.leaks_for(profile),
+            accounting.shares_for(profile),
+            exact=exact,
+        )
         for budget, profile in budgets
     ]
     bound_of_budget = np.array(

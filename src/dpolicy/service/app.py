@@ -1,11 +1,10 @@
 """ASGI application that serves a decision point: the API, the login and the dashboard.
 
-Handlers block, so each runs in a thread. Requests that wait for the write lock share one commit.
+Handlers block, so each runs in a thread. `hot_route` serves small submissions without one.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -26,21 +25,26 @@ from dpolicy.service.auth.access_rules import AccessRules
 from dpolicy.service.auth.redaction import redact_response
 from dpolicy.service.auth.sessions import session_routes
 from dpolicy.service.dashboard.pages.page_routes import page_routes
-from dpolicy.service.http.endpoint import ApiResponse, Endpoint, build_api_request
+from dpolicy.service.http.admission import Admission
+from dpolicy.service.http.endpoint import (
+    ApiResponse,
+    Endpoint,
+    build_api_request,
+    ensure_role,
+)
 from dpolicy.service.http.limits import ServiceLimits
 from dpolicy.service.http.metrics import Metrics
 from dpolicy.service.http.middleware import AccessMiddleware
 from dpolicy.service.http.problem_details import (
     error_response,
-    problem_from_error,
+    log_error,
     problem_response,
+    unexpected_error_response,
 )
-from dpolicy.service.http.request_body import parse_body, parse_query
+from dpolicy.service.http.request_body import media_type, parse_body, parse_query
 
 #: Number of handlers that run at the same time; further requests wait for a free thread.
 THREADS = 128
-
-_log = logging.getLogger("dpolicy")
 
 
 def create_app(
@@ -53,9 +57,10 @@ def create_app(
     openapi_route = Route("/openapi.json", _handle_openapi, methods=["GET"])
     open_paths = {endpoint.path for endpoint in ENDPOINTS if not endpoint.roles}
     public_paths = frozenset(open_paths | {"/login", "/logout", openapi_route.path})
+    admission = Admission(access, limits, public_paths)
     app = Starlette(
         routes=[*api_routes, openapi_route, *session_routes(), *page_routes()],
-        middleware=[Middleware(AccessMiddleware, point, access, limits, metrics, public_paths)],
+        middleware=[Middleware(AccessMiddleware, point, admission, limits, metrics)],
         exception_handlers={
             DPolicyError: _handle_error,
             HTTPException: _handle_http_exception,
@@ -63,7 +68,7 @@ def create_app(
         },
     )
     app.state.point, app.state.access, app.state.metrics = point, access, metrics
-    app.state.threads = CapacityLimiter(THREADS)
+    app.state.threads, app.state.admission = CapacityLimiter(THREADS), admission
     return app
 
 
@@ -85,7 +90,7 @@ def _route(path: str, limits: ServiceLimits) -> Route:
 
 async def _serve_endpoint(endpoint: Endpoint, request: Request, limits: ServiceLimits) -> Response:
     request.state.operation = endpoint.name
-    _check_role(endpoint, request)
+    ensure_role(endpoint, request.state.principal)
     query = parse_query(request.query_params, endpoint.query)
     data = await _read_body(request) if endpoint.body is not None else b""
 
@@ -101,17 +106,8 @@ async def _serve_endpoint(endpoint: Endpoint, request: Request, limits: ServiceL
     return _http_response(endpoint, response, request)
 
 
-def _check_role(endpoint: Endpoint, request: Request) -> None:
-    """Raise `RequestRefused` unless the caller has one of the roles of the endpoint."""
-    principal = request.state.principal
-    if endpoint.roles and (principal is None or not endpoint.roles & principal.roles):
-        needed = " or ".join(sorted(endpoint.roles))
-        raise RequestRefused("forbidden", f"missing role: {needed}")
-
-
 async def _read_body(request: Request) -> bytes:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if media_type(request.headers) != "application/json":
         raise RequestRefused("not-json", "the Content-Type header must be application/json")
     return await request.body()
 
@@ -131,8 +127,7 @@ def _http_response(endpoint: Endpoint, response: ApiResponse, request: Request) 
 async def _handle_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, DPolicyError):
         raise error
-    if problem_from_error(error)[0] in ("internal", "ledger-damaged"):
-        _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
+    log_error(request.method, request.url.path, error)
     return error_response(error)
 
 
@@ -144,4 +139,4 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> Response:
-    return problem_response("internal", "the error is in the log of the server")
+    return unexpected_error_response()

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_file import AccessFile
 from dpolicy.service.auth.access_rules import local_access
+from dpolicy.service.hot_route.submit_route import SubmitRoute
 from dpolicy.service.http.limits import ServiceLimits
+from dpolicy.service.http.protocol import create_protocol
 
 #: Seconds that running requests have to finish after the stop signal.
 SHUTDOWN_GRACE_SECONDS = 30
@@ -54,9 +56,10 @@ def serve(
     """Serve until SIGTERM or SIGINT. Call `announce` with the URL once the server listens."""
     limits = limits or ServiceLimits()
     app = create_app(point, AccessFile(access) if access else local_access, limits)
+    route = SubmitRoute(app, limits)
     config = uvicorn.Config(
-        app,
-        http=_protocol_with_timeout(limits.body_seconds),
+        route,
+        http=create_protocol(limits.body_seconds),
         ws="none",
         lifespan="off",
         log_level="warning",
@@ -69,11 +72,23 @@ def serve(
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
     )
+    keep_state_out_of_collections()
     listener = _open_listener(address.host, address.port)
     url = address.url(listener.getsockname()[1])
     with _ignore_stop_signals():
         server = _AnnouncingServer(config, lambda: announce(url))
-        asyncio.run(server.serve(sockets=[listener]))
+        with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
+            runner.run(server.serve(sockets=[listener]))
+        route.close()
+
+
+def keep_state_out_of_collections() -> None:
+    """Let the garbage collector skip all objects of now: the ledger state and its policy.
+
+    They live as long as the server. A full collection stops all requests while it visits them.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def connection_limit(connections: int) -> int:
@@ -87,6 +102,15 @@ def connection_limit(connections: int) -> int:
         soft = needed if hard == unlimited else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return connections if soft == unlimited else min(connections, max(1, soft - RESERVED_FILES))
+
+
+def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the event loop of uvloop; None, for that of asyncio, if uvloop is not installed."""
+    try:
+        factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    except ImportError:
+        return None
+    return factory
 
 
 @contextmanager
@@ -120,30 +144,3 @@ class _AnnouncingServer(uvicorn.Server):
         """Start to listen and announce it."""
         await super().startup(sockets)
         self._announce()
-
-
-def _protocol_with_timeout(seconds: float) -> type[H11Protocol]:
-    """Return an HTTP/1.1 protocol that closes connections whose request headers take too long."""
-
-    class TimeoutProtocol(H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._timer = self.loop.call_later(seconds, self.transport.close)
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            waits_for_headers = self.conn.their_state is h11.IDLE
-            if waits_for_headers and self._timer is None:
-                self._timer = self.loop.call_later(seconds, self.transport.close)
-            elif not waits_for_headers and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-            super().connection_lost(exc)
-
-    return TimeoutProtocol

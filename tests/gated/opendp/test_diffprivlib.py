@@ -76,9 +76,9 @@ def make_model(name: str, accountant: BudgetAccountant) -> Any:
     return getattr(models, name)(epsilon=1, accountant=accountant, **chosen)
 
 
-def make_accountant(point: DecisionPoint) -> GatedDiffprivlibAccountant:
+def make_accountant(point: DecisionPoint, relation: str = "replace") -> GatedDiffprivlibAccountant:
     return GatedDiffprivlibAccountant(
-        Gate(point, unit="user", relation="replace", attributes=["income"])
+        Gate(point, unit="user", relation=relation, attributes=["income"])
     )
 
 
@@ -89,10 +89,22 @@ def test_functions_are_charged() -> None:
     point = point_with()
     with make_accountant(point) as accountant:
         tools.mean(DATA, bounds=(0, 1), epsilon=0.5)
-        tools.histogram(DATA, range=(0, 1), epsilon=0.25)
+        tools.sum(DATA, bounds=(0, 1), epsilon=0.25)
     assert statuses(point) == ["committed", "committed"]
     assert balance(point) == pytest.approx(0.75)
     assert accountant.total()[0] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("name", sorted(gated_calls._FUNCTION_OPTIONS))
+def test_a_function_is_refused_under_a_relation_without_its_guarantee(name: str) -> None:
+    point, valid = point_with(), gated_calls._RELATIONS[name]
+    second = {"histogram2d": (DATA,), "quantile": (0.5,), "percentile": (50,)}
+    arguments = (DATA, *second.get(name, ()))
+    for relation in {"replace", "add-remove", "change"} - valid:
+        accountant = make_accountant(point, relation)
+        with pytest.raises(OperationRejected, match=f"the ε of `{name}` does not hold"):
+            getattr(tools, name)(*arguments, accountant=accountant)
+    assert not point.entries
 
 
 def test_a_function_with_several_answers_is_charged_for_all() -> None:
@@ -310,10 +322,12 @@ def test_all_functions_run_and_are_charged() -> None:
         tools.mean(FEATURES, bounds=(0, 1), axis=0)
         tools.percentile(DATA, [10, 90], bounds=(0, 1))
         tools.count_nonzero(["", "a", "b"])
+    assert balance(point) == pytest.approx(3)
+    with make_accountant(point, "add-remove"):
         tools.histogram(DATA, bins=[0, 0.2, 1], range=(0, 1), density=True)
         tools.histogramdd(FEATURES, bins=[[0, 0.5, 1], 4], range=area)
         tools.histogram2d(DATA, DATA, bins=np.linspace(0, 1, 5), range=area)
-    assert balance(point) == pytest.approx(6)
+    assert balance(point) == pytest.approx(3 + 2 * 3), "a replacement is a removal and an addition"
 
 
 # Attempts to bypass the gate
@@ -352,7 +366,7 @@ def test_threads_have_separate_reservations() -> None:
 @pytest.mark.parametrize("leak", ["mean", "histogram", "model"])
 def test_parameters_taken_from_the_data_are_refused(leak: str) -> None:
     point, data = point_with(), Watched()
-    accountant = make_accountant(point)
+    accountant = make_accountant(point, "add-remove" if leak == "histogram" else "replace")
     with pytest.raises(PrivacyLeakWarning):
         if leak == "mean":
             tools.mean(data, accountant=accountant)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.balances import Charge, disjoint_charges
-from dpolicy.balances.enforced_policy import EnforcedPolicy, EnforcedSection
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.balances.granularities import RuleGranularities
-from dpolicy.decisions.decide import charges_by_region, check_charges
+from dpolicy.decisions.decide import charges_by_region, check_release
 from dpolicy.decisions.resolution import ResolvedMechanism
 from dpolicy.errors import PredicateFailed
 from dpolicy.privacy.loss_arrays import LossArray
@@ -79,10 +79,10 @@ def make_candidate(
     today: int = 0,
 ) -> Candidate:
     """Make a candidate of a resolved release; `today` has the same meaning as for `decide`."""
-    cumulative, each_release = enforced.cumulative, enforced.each_release
+    cumulative = enforced.cumulative
     try:
         matches = [cumulative.compiled.index.match(m.predicate_input) for m in mechanisms]
-        refused = _per_release_refusals(each_release, mechanisms, today)
+        refused = _per_release_refusals(enforced, mechanisms, today)
     except PredicateFailed as error:
         return Candidate(name, utility, (), (str(error),))
     if not enforced.policy.accounting.allow_uncovered:
@@ -99,15 +99,14 @@ def make_candidate(
 
 
 def _per_release_refusals(
-    section: EnforcedSection, mechanisms: Sequence[ResolvedMechanism], today: int
+    enforced: EnforcedPolicy, mechanisms: Sequence[ResolvedMechanism], today: int
 ) -> list[str]:
     """Return a message for each exceeded per-release rule. Raise `PredicateFailed`."""
+    section = enforced.each_release
     matches = [section.compiled.index.match(m.predicate_input) for m in mechanisms]
     if not section.compiled.rules:
         return []
-    checks = check_charges(
-        section, section.empty_balances(), charges_by_region(section, mechanisms, matches, today)
-    )
+    checks = check_release(enforced, mechanisms, matches, today)
     names = [
         section.compiled.rules[number].name
         for number in checks.rule_numbers[~checks.holds].tolist()

@@ -60,6 +60,8 @@ def reason_text(reason: Reason) -> str:
     )
     budget = _budget_text(reason.budget)
     method = ", by the rule's filter" if is_converted(reason.budget) else ""
+    if reason.method:
+        method = f", exact ({reason.method})"
     if reason.each_release:
         numbers = f"{after} {comparison} {budget} (this release alone{method})"
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from dpolicy.cli.output.output_format import OutputFormat
 from dpolicy.errors import PolicyRejected, ReleaseRejected
 from dpolicy.text.diagnostics import Diagnostic
 
@@ -16,13 +16,6 @@ from dpolicy.text.diagnostics import Diagnostic
 MAX_PRINTED_DIAGNOSTICS = 100
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-@dataclass(slots=True)
-class OutputFormat:
-    """Format of the running command, kept in the click context for the error handler."""
-
-    name: str = "text"
 
 
 def format_option(command: _Command) -> _Command:

@@ -1,7 +1,7 @@
 """Advice on a denial: what the author can change. It is returned to the author and not recorded.
 
-The ledger records a denial with its counter-offers in outline. The advice is computed from the
-balances at the time of the answer, also for a repeated request, so that its offers are true now.
+The advice is computed from the balances at the time of the answer, also for a repeated request, so
+that its offers are true now.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpolicy.decisions.counter_offers import find_counter_offers
-from dpolicy.decisions.denial_advice.causes import find_causes
+from dpolicy.decisions.denial_advice.causes import ReasonKey, find_causes
 from dpolicy.decisions.denial_advice.offers import (
     MAX_COMPLETE_OFFERS,
     Offer,
@@ -25,9 +25,6 @@ from dpolicy.text.summaries import html_line, one_line
 
 #: `change` of the offer for a denied release that would be allowed now.
 NEW_ID = "choose a new id"
-
-#: Counter-offers as the ledger records them.
-Outlines = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +50,35 @@ class SubmittedOffer:
         return {**self.decision.as_json(), "submitted": to_json(self.body)}
 
 
-def advise(trials: DecisionTrials, body: Body, decision: Decision, new_id: str) -> Decision:
-    """Return a denial with the causes of its reasons and complete offers under `new_id`."""
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Causes of the exceeded rules, by key of their reasons, and offers, least change first."""
+
+    causes: Mapping[ReasonKey, str]
+    offers: tuple[Offer, ...]
+
+    def add_to(self, decision: Decision, body: Body, new_id: str) -> Decision:
+        """Return a denial with the causes of its reasons and complete offers under `new_id`."""
+        complete = tuple(
+            offer.as_json(body, new_id if number < MAX_COMPLETE_OFFERS else None)
+            for number, offer in enumerate(self.offers)
+        )
+        reasons = tuple(
+            replace(
+                reason, cause=self.causes.get((reason.rule, reason.unit, reason.each_release), "")
+            )
+            for reason in decision.reasons
+        )
+        return replace(decision, reasons=reasons, counter_offers=complete)
+
+
+def find_advice(trials: DecisionTrials, body: Body) -> Advice:
+    """Return the advice on a release that was denied."""
     trial = trials.decide(body)
     if trial is None:
-        return replace(decision, counter_offers=())
-    outlines = None if decision.replayed else decision.counter_offers
-    complete = tuple(
-        offer.as_json(body, new_id if number < MAX_COMPLETE_OFFERS else None)
-        for number, offer in enumerate(_find_offers(trials, trial, outlines))
-    )
-    causes = find_causes(trials, body, trial.verdict)
-    reasons = tuple(
-        replace(reason, cause=causes.get((reason.rule, reason.unit, reason.each_release), ""))
-        for reason in decision.reasons
-    )
-    return replace(decision, reasons=reasons, counter_offers=complete)
+        return Advice({}, ())
+    offers = _find_offers(trials, trial)
+    return Advice(find_causes(trials, body, trial.verdict), offers)
 
 
 def find_offers(trials: DecisionTrials, body: Body) -> tuple[Offer, ...]:
@@ -77,20 +87,14 @@ def find_offers(trials: DecisionTrials, body: Body) -> tuple[Offer, ...]:
     A release that would be allowed now has one offer: the same release under a new id.
     """
     trial = trials.decide(body)
-    return () if trial is None else _find_offers(trials, trial, None)
+    return () if trial is None else _find_offers(trials, trial)
 
 
-def _find_offers(
-    trials: DecisionTrials, trial: DecisionTrial, outlines: Outlines | None
-) -> tuple[Offer, ...]:
-    """Return the offers; `outlines` are the counter-offers on these balances, if known."""
+def _find_offers(trials: DecisionTrials, trial: DecisionTrial) -> tuple[Offer, ...]:
     body, verdict = trial.body, trial.verdict
     if verdict.allowed:
         return (Offer({"change": NEW_ID}, body),)
     if verdict.predicate_errors or verdict.uncovered:
         return ()
-    if outlines is None:
-        outlines = find_counter_offers(
-            trials.enforced, trials.balances, trials.today, body, verdict
-        )
+    outlines = find_counter_offers(trials.enforced, trials.balances, trials.today, body, verdict)
     return complete_offers(trials, body, outlines)

@@ -18,10 +18,13 @@ from dpolicy.decisions.denial_advice.largest_delta import without_delta
 from dpolicy.decisions.denial_advice.rule_limits import RuleLimit, exceeded_limits
 from dpolicy.decisions.denial_advice.trials import DecisionTrials
 from dpolicy.privacy.budget import EpsilonDelta
-from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Notion
+from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Certificate, Notion
+from dpolicy.privacy.conversion import log_fraction
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import DELTA_QUANTA
 from dpolicy.privacy.number_text import format_up
+from dpolicy.privacy.reserves.ladder import LADDER, reserve_quanta
+from dpolicy.privacy.reserves.reserve_limits import smallest_epsilon
 from dpolicy.privacy.thresholds import Profile, conversion_cost
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.body import Body, release_from_body
@@ -48,11 +51,11 @@ def find_causes(trials: DecisionTrials, body: Body, verdict: Verdict) -> dict[Re
             causes[key] = sentence
     for limit in exceeded_limits(verdict):
         key = _key(limit.section.describe_rule(limit.number))
-        epsilon = _epsilon_of_best_order(limit)
+        epsilon = _epsilon_of_best_certificate(limit)
         if key not in causes and epsilon is not None:
             causes[key] = (
-                "filter: the rule splits its δ between several orders; with all of it at the best "
-                f"order the loss would be ε {format_up(epsilon)}"
+                "filter: the rule splits its δ between several certificates; with all of it at the "
+                f"best one the loss would be ε {format_up(epsilon)}"
             )
     return causes
 
@@ -128,10 +131,10 @@ def _with_unit(
             return
 
 
-def _epsilon_of_best_order(limit: RuleLimit) -> Fraction | None:
-    """Return the ε after the release with all of δ at one order, if it is within the budget.
+def _epsilon_of_best_certificate(limit: RuleLimit) -> Fraction | None:
+    """Return the ε after the release with all of δ at one certificate, if it is within the budget.
 
-    Return None if stated δ is exceeded, or if the rule does not split its δ between orders.
+    Return None if stated δ is exceeded, or if the rule does not split its δ.
     """
     rule = limit.section.compiled.rules[limit.number]
     budget = rule.budget
@@ -147,9 +150,17 @@ def _epsilon_of_best_order(limit: RuleLimit) -> Fraction | None:
     if delta <= 0:
         return None
     amounts = [
-        Fraction(amount, QUANTA_PER_UNIT) + conversion_cost(certificate.order, delta, 1.0)
+        _convert_with_all_delta(delta, certificate, amount)
         for certificate, amount in zip(limit.section.certificates, after, strict=False)
-        if certificate.notion is Notion.RENYI and amount < INFINITE
+        if amount < INFINITE and (certificate.notion is Notion.RENYI or certificate in LADDER)
     ]
     best = min(amounts, default=None)
     return best if best is not None and best <= budget.epsilon else None
+
+
+def _convert_with_all_delta(delta: Fraction, certificate: Certificate, amount: int) -> Fraction:
+    """Return the ε of an amount of an order, or beside a reserve, that has all of δ."""
+    if certificate.notion is Notion.RENYI:
+        return Fraction(amount, QUANTA_PER_UNIT) + conversion_cost(certificate.order, delta, 1.0)
+    variance = amount + reserve_quanta(certificate)
+    return Fraction(smallest_epsilon(variance, log_fraction(delta)), QUANTA_PER_UNIT)

@@ -132,13 +132,6 @@ def _scale_all(body: Body, factor: float) -> Body:
     return with_noise_factors(body, [Fraction(repr(factor))] * len(body["mechanisms"]))
 
 
-def with_parameters(body: Body, outline: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded counter-offer with the parameters that its factor gives, if it has one."""
-    if "factor" not in outline:
-        return dict(outline)
-    return Offer(outline, _scale_all(body, outline["factor"])).as_json(body, None)
-
-
 def _complete_omission(trials: DecisionTrials, body: Body, outline: Mapping[str, Any]) -> Offer:
     """Complete an offer that leaves out an attribute or a mechanism.
 

@@ -35,7 +35,7 @@ class RuleLimit:
     def delta_share(self) -> float:
         """The share of the δ of the release for which there is room; 1 if all of it fits."""
         room, cost = int(self.room[-1]), int(self.cost[-1])
-        return 1.0 if cost <= room else max(room, 0) / cost
+        return 1.0 if cost <= max(room, 0) else max(room, 0) / cost
 
     def includes(self, region: Region | None) -> bool:
         """Return whether a mechanism that reads a region is charged at the block."""

@@ -37,6 +37,14 @@ _FUNCTION_OPTIONS: Mapping[str, frozenset[str]] = {
     "histogram2d": _HISTOGRAM | {"array_x", "array_y"},
 }
 
+#: Relations under which the noise of a function gives its ε. A statistic assumes that the number of
+#: records is public; a histogram assumes that a record is present or absent.
+_RELATIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("mean", "var", "std", "sum", "count_nonzero"), frozenset({"replace"})),
+    **dict.fromkeys(("histogram", "histogramdd", "histogram2d"), frozenset({"add-remove"})),
+    **dict.fromkeys(("median", "quantile", "percentile"), frozenset({"replace", "add-remove"})),
+}
+
 #: Allowed models, and arguments of their methods that may have a value.
 _MODELS = frozenset(
     {
@@ -84,6 +92,7 @@ def _gate_function(name: str, function: Callable[..., Any]) -> Callable[..., Any
             return function(*arguments, **named)
         options = {**bound.arguments.pop("unused_args", {}), **bound.arguments}
         _check_function(name, options)
+        _check_relation(name, accountant.relation)
         if "array" in options and name != "count_nonzero":
             options["array"] = NumberArray(options["array"])
         with accountant.allow_call():
@@ -124,6 +133,16 @@ def _check_function(name: str, options: Mapping[str, Any]) -> None:
     _check_public_numbers("bounds", options.get("bounds"))
     _check_public_numbers("bins", options.get("bins"))
     _check_public_numbers("range", options.get("range"))
+
+
+def _check_relation(name: str, relation: str) -> None:
+    """Refuse a function whose ε does not hold under the relation of the gate."""
+    valid = _RELATIONS[name]
+    if relation not in valid:
+        raise OperationRejected(
+            f"the ε of `{name}` does not hold under the relation `{relation}` of the gate; help: "
+            f"state {' or '.join(f'`{choice}`' for choice in sorted(valid))}"
+        )
 
 
 def _check_model(name: str, model: Any) -> None:

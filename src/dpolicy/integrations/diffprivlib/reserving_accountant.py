@@ -45,6 +45,7 @@ class GatedDiffprivlibAccountant(BudgetAccountant):  # type: ignore[misc]
                 "the gate needs `unit` and `relation`, because diffprivlib has neither"
             )
         self._gate = gate
+        self.relation = str(gate.relation)
         self._name = name
         self._thread_state = _ThreadState()
         super().__init__()

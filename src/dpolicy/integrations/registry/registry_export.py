@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import yaml
 
-from dpolicy.integrations.registry.registry_totals import all_units, total_costs
+from dpolicy.integrations.registry.registry_totals import all_units, total_costs, total_runs
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
+from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, certify_runs
 from dpolicy.releases.body import Body
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_to_text, write_out
 from dpolicy.releases.release import Release
@@ -107,16 +108,19 @@ def _loss_fields(
     Return an empty dict if no unit has a bound.
     """
     costs, units = total_costs(release, meaning, policy), all_units(meaning, policy)
+    runs = total_runs(release, meaning, policy)
     delta = policy.policy_set.accounting.delta or _DEFAULT_DELTA
     stated = [own.unit for own in meaning.mechanisms]
     for name in dict.fromkeys([*stated, *costs]):
-        parameters = _privacy_parameters(costs[name], delta)
+        parameters = _privacy_parameters(costs[name], runs[name], delta)
         if parameters is None:
             continue
         variant, values = parameters
         unit = units[name]
         period = "all time" if unit.period is None else f"one {unit.period}"
-        details = "; ".join(f"{other}: {_format_bounds(c, delta)}" for other, c in costs.items())
+        details = "; ".join(
+            f"{other}: {_format_bounds(c, runs[other], delta)}" for other, c in costs.items()
+        )
         return {
             "dp_variant": {"variant_name": variant},
             "privacy_loss": {
@@ -129,16 +133,28 @@ def _loss_fields(
     return {}
 
 
-def _format_bounds(costs: CostReport, delta: Fraction) -> str:
+def _smallest_epsilon(
+    costs: CostReport, runs: Sequence[LossRuns], delta: Fraction
+) -> tuple[float | None, bool]:
+    """Return the smallest ε at δ, and whether a loss distribution certifies it."""
+    converted, certified = costs.epsilon(delta), certify_runs(runs, delta)
+    if certified is None or (converted is not None and converted <= certified):
+        return converted, False
+    return round_up_to_printed_float(certified), True
+
+
+def _format_bounds(costs: CostReport, runs: Sequence[LossRuns], delta: Fraction) -> str:
     """Format all bounds of a loss as text, rounded up."""
     at_delta = max(delta, 2 * costs.delta)
+    epsilon, is_exact = _smallest_epsilon(costs, runs, at_delta)
+    method = ", exact (loss distribution)" * is_exact
     bounds = {
         "pure epsilon": None if costs.pure is None else round_up_to_printed_float(costs.pure),
         "rho": None if costs.rho is None else round_up_to_printed_float(costs.rho),
-        f"epsilon at delta {round_up_to_printed_float(at_delta)!r}": costs.epsilon(at_delta),
+        f"epsilon at delta {round_up_to_printed_float(at_delta)!r}": epsilon,
     }
     parts = [f"{name} {value!r}" for name, value in bounds.items() if value is not None]
-    return ", ".join(parts) or "no bound"
+    return ", ".join(parts) + method or "no bound"
 
 
 def _implementation_fields(recorded: Body, meaning: ReleaseMeaning) -> dict[str, Any]:
@@ -157,7 +173,9 @@ def _implementation_fields(recorded: Body, meaning: ReleaseMeaning) -> dict[str,
     }
 
 
-def _privacy_parameters(costs: CostReport, delta: Fraction) -> tuple[str, dict[str, float]] | None:
+def _privacy_parameters(
+    costs: CostReport, runs: Sequence[LossRuns], delta: Fraction
+) -> tuple[str, dict[str, float]] | None:
     """Return the variant and parameters that state a loss, rounded up; None without a bound.
 
     The order of preference is pure ε, (ε, δ) as declared, and ρ. If ε at δ is less than half of the
@@ -169,7 +187,7 @@ def _privacy_parameters(costs: CostReport, delta: Fraction) -> tuple[str, dict[s
             return "Pure DP", pure
         return "Approximate DP", {**pure, "delta": round_up_to_printed_float(costs.delta)}
     at_delta = max(delta, 2 * costs.delta)
-    epsilon = costs.epsilon(at_delta)
+    epsilon, _ = _smallest_epsilon(costs, runs, at_delta)
     if epsilon is None:
         return None
     rho = None if costs.delta else costs.rho

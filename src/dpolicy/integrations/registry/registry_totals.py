@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from dpolicy.decisions.recorded_names import is_same_unit
 from dpolicy.privacy.cost_report import CostReport, report_costs
-from dpolicy.privacy.units.group_privacy import Covers, GroupContext
+from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, runs_by_unit
+from dpolicy.privacy.units.group_privacy import GroupContext
 from dpolicy.privacy.units.privacy_units import PrivacyUnit
 from dpolicy.releases.meaning import MechanismMeaning, ReleaseMeaning
 from dpolicy.releases.release import MechanismRequest, Release
@@ -39,7 +40,7 @@ def total_costs(
     """Return the total cost of a release by unit, for all units of `all_units`."""
     units = all_units(meaning, policy)
     reports = [
-        _costs_by_unit(request, own, units, policy.vocabulary.covers)
+        _costs_by_unit(request, own, units, policy)
         for request, own in zip(release.mechanisms, meaning.mechanisms, strict=True)
     ]
     return {
@@ -48,13 +49,43 @@ def total_costs(
     }
 
 
+def total_runs(
+    release: Release, meaning: ReleaseMeaning, policy: CompiledPolicy
+) -> dict[str, tuple[LossRuns, ...]]:
+    """Return the loss runs of all mechanisms of a release, by unit of `all_units`."""
+    units = all_units(meaning, policy)
+    runs = [
+        runs_by_unit(
+            request.mechanism,
+            units[own.unit],
+            own.relation,
+            _context(request, units, policy),
+            request.restatements,
+        )
+        for request, own in zip(release.mechanisms, meaning.mechanisms, strict=True)
+    ]
+    return dict(zip(units, zip(*runs, strict=True), strict=True))
+
+
+def _context(
+    request: MechanismRequest, units: Mapping[str, PrivacyUnit], policy: CompiledPolicy
+) -> GroupContext:
+    return GroupContext(
+        tuple(units.values()),
+        request.additive,
+        request.days_read,
+        policy.vocabulary.covers,
+        policy.accounting.defaults.cost_rules,
+    )
+
+
 def _costs_by_unit(
     request: MechanismRequest,
     own: MechanismMeaning,
     units: Mapping[str, PrivacyUnit],
-    covers: Covers,
+    policy: CompiledPolicy,
 ) -> list[CostReport]:
-    context = GroupContext(tuple(units.values()), request.additive, request.days_read, covers)
+    context = _context(request, units, policy)
     position = list(units).index(own.unit)
     return report_costs(
         request.mechanism, position, request.restatements, own.relation, context, ()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dpolicy.decisions.filter_costs import FilterCost, filter_costs
 from dpolicy.decisions.resolution import resolve_or_reject
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, decide_mechanisms
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.release import Release
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
+from dpolicy.balances.enforced_policy import state_mechanism
 from dpolicy.decisions.completion import complete_meaning
 from dpolicy.decisions.reasons import reasons_for
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.errors import Denied, InvalidValue, InvariantBroken
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy, decide_mechanisms, evaluate_release
 from dpolicy.pdp.rule_status import top_spenders
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.calibration import (
     CALIBRATED_PARAMETERS,
@@ -118,9 +119,9 @@ def _target_check(state: LedgerState, target: EpsilonDelta | None) -> Callable[[
         return lambda release: True
     enforced = active_policy(state)
     units, accounting = enforced.policy.units, enforced.policy.accounting
-    profile = accounting.profile
-    leaks = accounting.leaks_for(profile)
-    bound = bound_for_budget(target, profile, accounting.orders, leaks)
+    profile = accounting.used_profile
+    leaks, shares = accounting.leaks_for(profile), accounting.shares_for(profile)
+    bound = bound_for_budget(target, profile, accounting.orders, leaks, shares)
     offered = {certificate for clause in bound.clauses for certificate, _ in clause}
     certificates = tuple(sorted({PURE, *offered}))
     limits = build_bound_arrays([bound], certificates)
@@ -130,7 +131,7 @@ def _target_check(state: LedgerState, target: EpsilonDelta | None) -> Callable[[
         own = complete_meaning(release, enforced.policy).mechanisms[0]
         restatements = tuple((units[name], m) for name, m in request.restatements.items())
         costs = enforced.mechanism_costs(
-            request, units[own.unit], own.relation, restatements, certificates
+            state_mechanism(request, units[own.unit], own.relation, restatements, certificates)
         )
         position = list(units).index(own.unit)
         return bool(limits.are_within(costs[position : position + 1])[0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.policy_changes.redefinitions import find_redefinitions
 from dpolicy.pdp.policy_changes.sufficient_budget import (
     is_smallest,
@@ -17,6 +16,8 @@ from dpolicy.pdp.policy_changes.sufficient_budget import (
     smallest_sufficient_budget,
 )
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.pdp.state.charge_groups import Pause, never_pause
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -25,16 +26,27 @@ PolicyConflict = Redefinition | RuleStatus
 
 def find_all_conflicts(state: LedgerState, candidate: CompiledPolicy) -> list[PolicyConflict]:
     """Return the redefined names of a candidate policy, then the rules that are exceeded."""
-    exceeded = find_exceeded_rules(state.with_policy(candidate))
-    if not all(map(is_smallest, exceeded)):
-        more = searched_certificates(candidate.accounting)
-        exceeded = find_exceeded_rules(state.with_policy(candidate, more))
+    exceeded = find_smallest_exceeded(state, state.with_policy(candidate))
     return [*find_redefinitions(state, candidate), *exceeded]
+
+
+def find_smallest_exceeded(
+    state: LedgerState, under: LedgerState, pause: Pause = never_pause
+) -> list[RuleStatus]:
+    """Return the exceeded rules of `under`, which is the state under a candidate policy.
+
+    They have the certificates with which the smallest sufficient budget can be searched.
+    """
+    exceeded, candidate = find_exceeded_rules(under), under.policy
+    if candidate is None or all(map(is_smallest, exceeded)):
+        return exceeded
+    more = searched_certificates(candidate.accounting)
+    return find_exceeded_rules(state.with_policy(candidate, more, pause))
 
 
 def find_exceeded_rules(state: LedgerState) -> list[RuleStatus]:
     """Return the kept rules of the active policy that recorded releases exceed."""
-    return [status for status in rule_statuses(state) if not status.holds]
+    return rule_statuses(state, only_exceeded=True)
 
 
 def conflicts_to_json(conflicts: Iterable[object]) -> dict[str, list[dict[str, Any]]]:

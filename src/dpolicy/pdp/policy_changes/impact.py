@@ -29,10 +29,11 @@ from dpolicy.ledger.events import (
     from_bytes,
     next_record,
 )
-from dpolicy.pdp.charge_groups import NO_MEANING, PENDING_MEANINGS
-from dpolicy.pdp.ledger_state import RESERVED, LedgerState, first_day_of_month
-from dpolicy.pdp.policy_changes.recorded_policy import NEWEST_DEFAULTS
+from dpolicy.ledger.timestamps import first_day_of_month
 from dpolicy.pdp.request_evaluation import active_policy
+from dpolicy.pdp.state.charge_groups import NO_MEANING, PENDING_MEANINGS
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.release_archive import RESERVED
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.meaning import meaning_from_text, meaning_to_text
 from dpolicy.rules.compiler import CompiledPolicy
@@ -100,7 +101,8 @@ class _Replay:
         self._state = LedgerState()
         sources = tuple((source.name, source.text) for source in policy.sources)
         start = "2000-01-01T00:00:00+00:00"
-        self._fold(PolicyApplied(start, "", "", policy.digest, sources, (), NEWEST_DEFAULTS))
+        number = policy.accounting.defaults.number
+        self._fold(PolicyApplied(start, "", "", policy.digest, sources, (), number))
 
     def decide(self, event: ReleaseDecided) -> bool | None:
         """Return whether the release would be allowed; None if it cannot be resolved."""

@@ -8,7 +8,7 @@ that they may match (labels).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dpolicy.decisions.completion import define_partition
@@ -19,8 +19,8 @@ from dpolicy.decisions.recorded_names import (
     is_selectable,
 )
 from dpolicy.ledger.canonical import decode_canonical
-from dpolicy.pdp.charge_groups import PENDING_MEANINGS, ChargeGroup
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS, ChargeGroup, Pause, never_pause
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
 from dpolicy.releases.redefinition import Redefinition
@@ -30,7 +30,7 @@ from dpolicy.rules.compiler import CompiledPolicy
 MAX_NAMED_RELEASES = 5
 
 
-class _UsedName(NamedTuple):
+class UsedName(NamedTuple):
     """A kind of name (`unit`, `label` or `partition`) and a name."""
 
     kind: str
@@ -42,40 +42,79 @@ def find_redefinitions(state: LedgerState, candidate: CompiledPolicy) -> list[Re
 
     A redefinition that the active policy already made was accepted then.
     """
-    users: dict[_UsedName, list[ChargeGroup]] = {}
-    for group in state.charge_groups:
-        if group.count and group.meaning not in PENDING_MEANINGS:
-            redefined = set(_find_redefined(group, candidate))
-            if redefined and state.policy is not None:
-                redefined -= {
-                    used
-                    for used in _find_redefined(group, state.policy)
-                    if _is_same_definition(used, state.policy, candidate)
-                }
-            for used in redefined:
-                users.setdefault(used, []).append(group)
-    return [_describe(used, users[used], state) for used in sorted(users)]
+    return RedefinedNames(candidate, state.policy).find_users(state)
 
 
-def _describe(used: _UsedName, groups: Iterable[ChargeGroup], state: LedgerState) -> Redefinition:
+class RedefinedNames:
+    """The names that a candidate policy redefines, by charge group. Mutable.
+
+    It looks at each group once, so it can follow a state that grows under the same `active` policy.
+    """
+
+    def __init__(
+        self,
+        candidate: CompiledPolicy,
+        active: CompiledPolicy | None,
+        pause: Pause = never_pause,
+    ) -> None:
+        self._candidate, self._active, self._pause = candidate, active, pause
+        self._names: dict[int, set[UsedName]] = {}
+        self._next = 0
+
+    def find_users(self, state: LedgerState) -> list[Redefinition]:
+        """Return the redefined names that charged releases use, sorted."""
+        users = self._find_groups(state.charge_groups)
+        return [_describe(used, users[used], state) for used in sorted(users)]
+
+    def find_names(self, groups: Sequence[ChargeGroup]) -> list[str]:
+        """Return the names of the redefinitions that charged releases use, sorted."""
+        return [Redefinition(*used, (), 0).name for used in sorted(self._find_groups(groups))]
+
+    def _find_groups(self, groups: Sequence[ChargeGroup]) -> dict[UsedName, list[ChargeGroup]]:
+        for group in groups[self._next :]:
+            redefined = self._find_redefined(group)
+            if redefined:
+                self._names[group.number] = redefined
+            self._pause()
+        self._next = len(groups)
+        users: dict[UsedName, list[ChargeGroup]] = {}
+        for number, redefined in self._names.items():
+            for used in redefined if groups[number].count else ():
+                users.setdefault(used, []).append(groups[number])
+        return users
+
+    def _find_redefined(self, group: ChargeGroup) -> set[UsedName]:
+        if group.meaning in PENDING_MEANINGS:
+            return set()
+        redefined = set(_find_redefined(group, self._candidate))
+        if redefined and self._active is not None:
+            redefined -= {
+                used
+                for used in _find_redefined(group, self._active)
+                if _is_same_definition(used, self._active, self._candidate)
+            }
+        return redefined
+
+
+def _describe(used: UsedName, groups: Iterable[ChargeGroup], state: LedgerState) -> Redefinition:
     releases = [release for group in groups for release in state.spending_releases(group)]
     named = sorted(releases, key=lambda release: state.entries[release].request_record)
     return Redefinition(*used, tuple(named[:MAX_NAMED_RELEASES]), len(releases))
 
 
-def _find_redefined(group: ChargeGroup, policy: CompiledPolicy) -> Iterator[_UsedName]:
+def _find_redefined(group: ChargeGroup, policy: CompiledPolicy) -> Iterator[UsedName]:
     """Yield the names in a group that a policy has, with another definition."""
     meaning = meaning_from_text(group.meaning)
     for name, unit in meaning.units.items():
         if name in policy.units and not is_same_unit(unit, policy.units[name]):
-            yield _UsedName("unit", name)
+            yield UsedName("unit", name)
     labels = policy.schema.labels
     for mechanism in meaning.mechanisms:
         for name, value in mechanism.labels.items():
             if name in labels and not is_label_value(value, labels[name]):
-                yield _UsedName("label", name)
+                yield UsedName("label", name)
     for name in _find_redefined_partitions(group, meaning, policy):
-        yield _UsedName("partition", name)
+        yield UsedName("partition", name)
 
 
 def _find_redefined_partitions(
@@ -95,7 +134,7 @@ def _find_redefined_partitions(
                     yield name
 
 
-def _is_same_definition(used: _UsedName, old: CompiledPolicy, new: CompiledPolicy) -> bool:
+def _is_same_definition(used: UsedName, old: CompiledPolicy, new: CompiledPolicy) -> bool:
     """Return whether two policies define a name in the same way."""
     match used.kind:
         case "unit":

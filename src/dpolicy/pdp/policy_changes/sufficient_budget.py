@@ -1,9 +1,9 @@
 """Sufficient budget: the smallest budget of a rule's notion that recorded releases satisfy.
 
-With `anchored`, the orders and their shares of δ depend on ε, and with every profile they depend on
-δ. The smallest ε is therefore searched through the bounds of other budgets, not converted. A bound
-of `anchored` may offer an order that the balances do not have; the next larger order then counts,
-so the result is enough and may not be the smallest.
+With `anchored`, the orders and their shares of δ depend on ε, and with every profile
+they depend on δ. The smallest ε is therefore searched through the bounds of other budgets, not
+converted. A bound of these profiles may offer an order that the balances do not have; the next
+larger order then counts, so the result is enough and may not be the smallest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.certificates import PURE, QUANTA_PER_UNIT, Certificate, Notion, renyi
 from dpolicy.privacy.cost_report import DENSE_ORDERS, round_up_to_printed_float
 from dpolicy.privacy.loss import INFINITE, Certificates, Loss
-from dpolicy.privacy.thresholds import BudgetBound, Profile, bound_for_budget
+from dpolicy.privacy.thresholds import BudgetBound, bound_for_budget
 
 #: Orders below those of a cost report, for budgets with a large ε.
 _LOW_ORDERS = tuple(Fraction(order) for order in ("1.02", "1.05", "1.1", "1.15", "1.2"))
@@ -35,7 +35,7 @@ def smallest_sufficient_budget(status: RuleStatus) -> dict[str, float | None]:
     if not isinstance(budget, EpsilonDelta):
         return dict.fromkeys(spent) if exceeds_delta else spent
     if not exceeds_delta:
-        if status.rule.base.profile is not Profile.ANCHORED:
+        if not status.rule.base.profile.has_anchor:
             return spent
         return {"epsilon": _smallest_epsilon(status, budget.delta)}
     if not bound.delta or delta * budget.delta >= bound.delta:
@@ -58,17 +58,17 @@ def searched_certificates(accounting: Accounting) -> Certificates:
 def is_smallest(status: RuleStatus) -> bool:
     """Return whether no budget below the sufficient one is enough too."""
     is_converted = isinstance(status.rule.budget, EpsilonDelta)
-    return not (is_converted and status.rule.base.profile is Profile.ANCHORED)
+    return not (is_converted and status.rule.base.profile.has_anchor)
 
 
 def _smallest_epsilon(status: RuleStatus, delta: Fraction) -> float | None:
     """Return the smallest ε that is enough at δ, rounded up; None if none is."""
     profile, accounting = status.rule.base.profile, status.accounting
-    leaks = accounting.leaks_for(profile)
+    leaks, shares = accounting.leaks_for(profile), accounting.shares_for(profile)
 
     def is_enough(quanta: int) -> bool:
         budget = EpsilonDelta(Fraction(quanta, QUANTA_PER_UNIT), delta)
-        bound = bound_for_budget(budget, profile, accounting.orders, leaks)
+        bound = bound_for_budget(budget, profile, accounting.orders, leaks, shares)
         return _satisfies(status.loss, bound)
 
     too_little, enough = 0, QUANTA_PER_UNIT // 1000
@@ -94,6 +94,8 @@ def _upper_amount(loss: Loss, certificate: Certificate) -> int:
     amounts = dict(zip(loss.certificates, loss.amounts, strict=True))
     if certificate in amounts:
         return amounts[certificate]
+    if certificate.notion is not Notion.RENYI:
+        return INFINITE
     larger = [
         amount
         for other, amount in amounts.items()

@@ -32,7 +32,7 @@ from dpolicy.privacy.mechanisms.parameters import (
     ParameterReader,
     format_number,
 )
-from dpolicy.privacy.mechanisms.subsampled import epsilon_on_sample
+from dpolicy.privacy.mechanisms.sampling.subsampled import epsilon_on_sample
 
 #: Relative deviation from convexity that is accepted: printed tables have rounded decimals.
 CURVE_SLACK = Fraction(1, 1000)

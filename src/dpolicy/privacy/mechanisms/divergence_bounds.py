@@ -15,6 +15,8 @@ from fractions import Fraction
 from dpolicy.privacy.certificates import FLOAT_ERROR, QUANTA_PER_UNIT, Certificate, Notion
 from dpolicy.privacy.conversion import pure_to_mu_squared, pure_to_renyi, pure_to_zcdp
 from dpolicy.privacy.loss import INFINITE, Certificates, Loss, make_loss, unbounded_loss
+from dpolicy.privacy.reserves.ladder import RESERVES
+from dpolicy.privacy.reserves.ladder_costs import LadderCosts, pure_ladder_costs
 
 #: An exact number, or a float that may be low by `FLOAT_ERROR`. `inf` means that there is no bound.
 Amount = Fraction | float
@@ -31,6 +33,7 @@ class DivergenceBounds:
     """Upper bounds for one run. Without a `curve`, the Rényi divergence is bounded by ρα and ε.
 
     `exact` is the same curve in rational arithmetic, for mechanisms with rational values.
+    `reserve_costs` computes costs beside the reserves, besides those that μ² and ε imply.
     """
 
     pure: Amount = math.inf
@@ -39,6 +42,7 @@ class DivergenceBounds:
     delta: Fraction = Fraction(0)
     curve: Curve | None = None
     exact: Callable[[Fraction], Amount] | None = None
+    reserve_costs: Callable[[], LadderCosts] | None = None
 
 
 def linear_bounds(rho: Amount, mu_squared: Amount = math.inf) -> DivergenceBounds:
@@ -47,12 +51,15 @@ def linear_bounds(rho: Amount, mu_squared: Amount = math.inf) -> DivergenceBound
 
 
 def pure_dp_bounds(
-    epsilon: Amount, delta: Fraction = Fraction(0), curve: Curve | None = None
+    epsilon: Amount,
+    delta: Fraction = Fraction(0),
+    curve: Curve | None = None,
+    reserve_costs: Callable[[], LadderCosts] | None = None,
 ) -> DivergenceBounds:
     """Return the bounds that ε-DP implies (theory 3.2); with δ, those of (ε, δ)-DP (3.10).
 
-    `curve` replaces the curve of randomized response if the family has a smaller one; it is not
-    used with δ.
+    `curve` replaces the curve of randomized response if the family has a smaller one, and
+    `reserve_costs` are added if it has smaller costs beside reserves; they are not used with δ.
     """
     e = float(epsilon)
     if math.isinf(e):
@@ -66,6 +73,7 @@ def pure_dp_bounds(
         pure_to_zcdp(e),
         pure_to_mu_squared(e),
         curve=curve or (lambda a: pure_to_renyi(e, a)),
+        reserve_costs=reserve_costs,
     )
 
 
@@ -82,15 +90,22 @@ class RoundingPlan:
     """Certificates prepared for rounding.
 
     A step has the notion number, the certificate, and its order as numerator, denominator and
-    float.
+    float. `reserves` are positions of certificates with their places in the ladder of reserves.
     """
 
     certificates: Certificates
     steps: tuple[tuple[int, Certificate, int, int, float], ...]
+    reserves: tuple[tuple[int, int], ...] = ()
 
 
-_PURE, _RHO, _MU, _RENYI = range(4)
-_STEPS = {Notion.PURE: _PURE, Notion.RHO: _RHO, Notion.MU: _MU, Notion.RENYI: _RENYI}
+_PURE, _RHO, _MU, _RENYI, _RESERVE = range(5)
+_STEPS = {
+    Notion.PURE: _PURE,
+    Notion.RHO: _RHO,
+    Notion.MU: _MU,
+    Notion.RENYI: _RENYI,
+    Notion.RESERVE: _RESERVE,
+}
 _plans: dict[int, RoundingPlan] = {}
 
 #: Largest number of cached plans. A deployment has a handful of certificate tuples.
@@ -107,7 +122,12 @@ def rounding_plan(certificates: Certificates) -> RoundingPlan:
         return cached
     if len(_plans) >= MAX_PLANS:
         _plans.clear()
-    plan = RoundingPlan(certificates, tuple(map(_step, certificates)))
+    reserves = tuple(
+        (position, RESERVES.index(certificate))
+        for position, certificate in enumerate(certificates)
+        if certificate.notion is Notion.RESERVE
+    )
+    plan = RoundingPlan(certificates, tuple(map(_step, certificates)), reserves)
     _plans[id(certificates)] = plan  # the plan refers to the tuple, so its id is not reused
     return plan
 
@@ -119,35 +139,74 @@ def _step(certificate: Certificate) -> tuple[int, Certificate, int, int, float]:
 
 
 def round_to_loss(bounds: DivergenceBounds, count: int, plan: RoundingPlan) -> Loss:
-    """Return the loss of `count` runs: multiplied exactly, then rounded up once per certificate."""
-    delta = bounds.delta * count if bounds.delta else bounds.delta
-    if delta >= 1:
-        return unbounded_loss(plan.certificates)
+    """Return the loss of `count` runs: multiplied exactly, then rounded up once per certificate.
+
+    It computes in integers: a product of fractions reduces its result, which takes longer.
+    """
+    delta, rho = bounds.delta, bounds.rho
+    if delta.numerator:
+        delta = delta * count
+        if delta.numerator >= delta.denominator:
+            return unbounded_loss(plan.certificates)
     ceiling = to_quanta(bounds.pure, count)
     curve, exact = bounds.curve, bounds.exact
     # ρα can be smaller only if ρ is exact: a curve of floats already includes a minimum with it.
-    slope = None if isinstance(bounds.rho, float) else bounds.rho * count * QUANTA_PER_UNIT
+    has_slope = not isinstance(rho, float)
+    rise, run = rho.as_integer_ratio() if has_slope else (0, 1)
+    rise *= count * QUANTA_PER_UNIT
+    scale = count * float(QUANTA_PER_UNIT)
     amounts: list[int | None] = []
     for notion, certificate, numerator, denominator, order in plan.steps:
         if notion != _RENYI:
-            amounts.append(_amount_without_order(bounds, count, notion))
+            amounts.append(_amount_without_order(bounds, count, notion, ceiling))
             continue
         best = ceiling
-        if slope is not None:
-            linear = -(-slope.numerator * numerator // (slope.denominator * denominator))
+        if has_slope:
+            linear = -(-rise * numerator // (run * denominator))
             best = linear if best is None or linear < best else best
         if curve:
             amount = exact(certificate.order) if exact else curve(order)
-            upper = to_quanta(amount, count)
+            if type(amount) is float:  # `to_quanta`, without a call for each order
+                value = amount * scale * _INFLATION
+                upper = math.ceil(value) if value < _FLOAT_LIMIT else None
+            else:
+                upper = to_quanta(amount, count)
             best = upper if best is None or (upper is not None and upper < best) else best
         amounts.append(best)
+    if plan.reserves:
+        ladder = _ladder_amounts(bounds, count)
+        for position, place in plan.reserves:
+            amounts[position] = ladder[place]
     return make_loss(plan.certificates, amounts, delta)
 
 
-def _amount_without_order(bounds: DivergenceBounds, count: int, notion: int) -> int | None:
-    if notion == _PURE:
-        return to_quanta(bounds.pure, count)
+def _amount_without_order(
+    bounds: DivergenceBounds, count: int, notion: int, ceiling: int | None
+) -> int | None:
+    if notion in (_PURE, _RESERVE):  # `_ladder_amounts` replaces the amount of a reserve
+        return ceiling
     return to_quanta(bounds.rho if notion == _RHO else bounds.mu_squared, count)
+
+
+def _ladder_amounts(bounds: DivergenceBounds, count: int) -> list[int | None]:
+    """Return the amounts beside the reserves of the ladder, ascending (theory/reserves, 2 and 3).
+
+    Each is the smallest of μ², the closed form of the pure ε, the cost of the family, and the
+    amount of the reserve before: amounts fall along the ladder also after rounding.
+    """
+    pure, best = float(bounds.pure), to_quanta(bounds.mu_squared, count)
+    candidates: list[LadderCosts] = []
+    if pure < math.inf:
+        candidates.append(pure_ladder_costs(pure * _INFLATION))
+    if bounds.reserve_costs:
+        candidates.append(bounds.reserve_costs())
+    amounts: list[int | None] = []
+    for place in range(len(RESERVES)):
+        for costs in candidates:
+            amount = to_quanta(costs[place], count)
+            best = amount if best is None or (amount is not None and amount < best) else best
+        amounts.append(best)
+    return amounts
 
 
 def to_quanta(amount: Amount, count: int) -> int | None:

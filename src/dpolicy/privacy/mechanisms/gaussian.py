@@ -1,7 +1,8 @@
 """Gaussian noise: exact bounds ρ = Δ²/(2σ²) and μ = Δ/σ (theory 3.1, 3.6, 3.8, 3.9).
 
 A group of k units has exactly k times the sensitivity (4.1). The discrete Gaussian satisfies the
-same Rényi bound (Canonne, Kamath, Steinke 2020, Theorem 4) but is not μ-GDP. DP-SGD is one Gaussian
+same Rényi bound (Canonne, Kamath, Steinke 2020, Theorem 4) but is not μ-GDP; beside a reserve its
+cost is finite (theory/reserves). DP-SGD is one Gaussian
 per step on a Poisson sample; `cost.py` applies the sampling. A noise multiplier is σ divided by the
 L2 sensitivity of one step under the stated relation: the clipping norm under add-remove, twice the
 clipping norm under change and replace. dpolicy cannot check the stated sensitivity, the clipping
@@ -10,13 +11,17 @@ and the participation schema.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from dpolicy.privacy.loss_distribution.loss_pairs import DiscreteGaussianPair, LossPair
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, linear_bounds
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
+from dpolicy.privacy.mechanisms.tree_participations import squared_sensitivity
+from dpolicy.privacy.reserves.ladder_costs import LadderCosts, discrete_gaussian_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,20 @@ class Gaussian(Mechanism):
     def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return ρ = (kΔ)²/(2σ²) and μ² = (kΔ)²/σ²."""
         distance, scale = self.sensitivity.as_integer_ratio()
-        return _gaussian_bounds(1, k * distance, self.sigma * scale)
+        return _gaussian_bounds(1, k * distance, self.sigma, scale)
+
+    @property
+    def gaussian_ratio(self) -> Fraction:
+        """Δ/σ of one run."""
+        return self.sensitivity / self.sigma
 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(Mechanism):
     """Integer noise with the parameter `sigma`, added to integers; the sensitivity is in L2."""
+
+    #: The noise is symmetric (docs/theory/tighter-costs.md, 7).
+    tighter_sampling_factor: ClassVar[int | None] = 1
 
     sigma: Fraction
     sensitivity: Fraction = Fraction(1)
@@ -45,7 +58,24 @@ class DiscreteGaussian(Mechanism):
     def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the ρ of the continuous Gaussian, without its μ."""
         distance, scale = self.sensitivity.as_integer_ratio()
-        return linear_bounds(_gaussian_bounds(1, k * distance, self.sigma * scale).rho)
+        rho = _gaussian_bounds(1, k * distance, self.sigma, scale).rho
+        return DivergenceBounds(rho=rho, reserve_costs=lambda: self._reserve_costs(k))
+
+    def _reserve_costs(self, k: int) -> LadderCosts:
+        """Return the costs of whole steps: the square of the distance is rounded down, above 0."""
+        square = math.floor((k * self.sensitivity) ** 2)
+        return discrete_gaussian_costs(float(self.sigma), max(1, square))
+
+    def loss_pair(self, k: int) -> tuple[int, LossPair | None]:
+        """Return a move by 1 in each of ⌊(kΔ)²⌋ coordinates; no pair from 4 coordinates on.
+
+        Integers with a sum of squares below 4 are 0 and ±1. From 4 on there are several worst
+        cases, such as one move by 2.
+        """
+        squares = math.floor((k * self.sensitivity) ** 2)
+        if squares > 3:
+            return 1, None
+        return max(squares, 1), DiscreteGaussianPair(self.sigma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +93,11 @@ class DpSgd(Mechanism):
     def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of one step in which the batch contains every unit."""
         return _gaussian_bounds(1, k, self.noise_multiplier)
+
+    @property
+    def gaussian_ratio(self) -> Fraction:
+        """Δ/σ of one step."""
+        return 1 / self.noise_multiplier
 
     def single_run(self) -> Mechanism:
         """Return one step, so that DP-SGD and Gaussians share sampled curves."""
@@ -82,6 +117,11 @@ class TreeAggregation(Mechanism):
         nodes = self.steps.bit_length()
         return _gaussian_bounds(nodes, k * self.participations, self.noise_multiplier)
 
+    def tighter_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds for the worst choice of steps, at most one participation in each."""
+        squares = squared_sensitivity(self.steps, self.participations)
+        return _gaussian_bounds(squares, k, self.noise_multiplier)
+
 
 @dataclass(frozen=True, slots=True)
 class Pate(Mechanism):
@@ -98,10 +138,12 @@ class Pate(Mechanism):
         return _gaussian_bounds(2 * self.queries, k, self.sigma)
 
 
-def _gaussian_bounds(count: int, distance: int, sigma: Fraction) -> DivergenceBounds:
-    """Return μ² = count·(distance/σ)² and ρ = μ²/2, computed in integers for speed."""
+def _gaussian_bounds(
+    count: int, distance: int, sigma: Fraction, scale: int = 1
+) -> DivergenceBounds:
+    """Return μ² = count·(distance/(scale·σ))² and ρ = μ²/2, computed in integers for speed."""
     numerator = count * (distance * sigma.denominator) ** 2
-    denominator = sigma.numerator**2
+    denominator = (sigma.numerator * scale) ** 2
     return linear_bounds(Fraction(numerator, 2 * denominator), Fraction(numerator, denominator))
 
 

@@ -3,20 +3,24 @@
 With e = kΔ/b, (α−1)·rdp = log(w·e^{(α−1)e} + (1−w)·e^{−αe}), w = α/(2α−1). The discrete curve has
 the same form in the shift s = kΔ: P·e^{(α−1)s/b} + Q·e^{−αs/b} with P + Q = 1. The logarithm of a
 sum of exponentials is convex in the shift and 0 at 0, hence super-additive: in several dimensions
-the worst case is all of the L1 sensitivity in one coordinate, for both. ρ is the proven
-e·tanh(e/2), not the KL divergence.
+the worst case is all of the L1 sensitivity in one coordinate, for both. In the first cost rules ρ
+and μ² are those of any pure mechanism; in the second ρ is the KL divergence e − 1 + e^{−e}, and
+μ = 2Φ⁻¹(1 − e^{−e/2}/2), in any dimension (docs/theory/tighter-costs.md, statement 2).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
+from dpolicy.privacy.conversion import pure_to_mu_squared
+from dpolicy.privacy.loss_distribution.loss_pairs import GeometricPair, LaplacePair, LossPair
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
+from dpolicy.privacy.reserves.ladder_costs import laplace_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,21 @@ class Laplace(Mechanism):
         """Return pure ε = kΔ/b with the curve of the Laplace distribution."""
         epsilon = k * self.sensitivity / self.scale
         e = float(epsilon)
-        return pure_dp_bounds(epsilon, curve=lambda order: laplace_divergence(e, order))
+        return pure_dp_bounds(
+            epsilon,
+            curve=lambda order: laplace_divergence(e, order),
+            reserve_costs=lambda: laplace_costs(e),
+        )
+
+    def tighter_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds with ρ and μ² of the Laplace distribution."""
+        e = float(k * self.sensitivity / self.scale)
+        bounds = self.bounds_without_sampling(k)
+        return replace(bounds, rho=_excess(-e), mu_squared=laplace_mu_squared(e))
+
+    def loss_pair(self, k: int) -> tuple[int, LossPair]:
+        """Return Laplace noise moved by kΔ/b: the worst case in any number of dimensions."""
+        return 1, LaplacePair(k * self.sensitivity / self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,13 @@ class DiscreteLaplace(Mechanism):
             epsilon, curve=lambda order: discrete_laplace_divergence(step, shift, order)
         )
 
+    def loss_pair(self, k: int) -> tuple[int, LossPair]:
+        """Return the noise moved by kΔ if that is an integer, and otherwise the pair of ε."""
+        shift = k * self.sensitivity
+        if shift.denominator > 1:
+            return 1, GeometricPair(shift / self.scale)
+        return 1, GeometricPair(1 / self.scale, shift.numerator)
+
 
 def laplace_divergence(e: float, order: float) -> float:
     """Return the Rényi divergence between Laplace distributions that are e scales apart."""
@@ -65,6 +90,15 @@ def laplace_divergence(e: float, order: float) -> float:
         tail = (order - 1) / order * math.exp(-(2 * order - 1) * e)
         moment = (order - 1) * e + math.log(weight) + math.log1p(tail)
     return min(e, moment / (order - 1))
+
+
+def laplace_mu_squared(e: float) -> float:
+    """Return the smallest μ² of Laplace distributions that are e scales apart. Not inflated.
+
+    A pure ε of log(2e^{e/2} − 1) has the same μ.
+    """
+    same = math.log1p(2 * math.expm1(e / 2)) if e < 1 else e / 2 + math.log(2 - math.exp(-e / 2))
+    return pure_to_mu_squared(same)
 
 
 def discrete_laplace_divergence(step: float, shift: float, order: float) -> float:

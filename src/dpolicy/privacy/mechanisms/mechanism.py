@@ -7,6 +7,7 @@ mechanisms and declares their kinds in `KINDS`; `registry.py` collects them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import ClassVar, Self
 
+from dpolicy.privacy.certificates import inflate
+from dpolicy.privacy.loss_distribution.loss_pairs import GaussianPair, GeometricPair, LossPair
 from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
@@ -29,12 +32,24 @@ class Mechanism(ABC):
     #: F of the bound for Poisson samples: 3 in general, 1 where that is proven (theory 3.6, 3.7).
     sampling_factor: ClassVar[int] = 3
 
+    #: F in the second cost rules; None: as in the first.
+    tighter_sampling_factor: ClassVar[int | None] = None
+
+    #: Relations under which a sample amplifies.
+    sampling_relations: ClassVar[frozenset[NeighbouringRelation]] = frozenset(
+        {NeighbouringRelation.ADD_REMOVE}
+    )
+
     count: int = 1
     sampling_rate: Fraction | None = None
 
     @abstractmethod
     def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return the bounds of one run on all data, for a group of `k` units."""
+
+    def tighter_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of the second cost rules, where they differ from the first."""
+        return self.bounds_without_sampling(k)
 
     @property
     def run_count(self) -> int:
@@ -54,9 +69,28 @@ class Mechanism(ABC):
         """Return one run on all data: the cache key of the sampled curve, besides the rate."""
         return replace(self, count=1, sampling_rate=None)
 
+    @property
+    def gaussian_ratio(self) -> Fraction | None:
+        """Δ/σ of one run if it adds continuous Gaussian noise once; None for all other kinds."""
+        return None
+
     def amplification_bounds(self, k: int, rate: Fraction) -> DivergenceBounds | None:
         """Return the bounds of a sampled run by a theorem of this kind; None: use the curve."""
         return None
+
+    def loss_pair(self, k: int) -> tuple[int, LossPair | None]:
+        """Return a pair that dominates one run on all data, outside of its leak, for `k` units.
+
+        The number is how many independent draws from the pair one run has. Pure ε gives randomized
+        response, μ a Gaussian; without both there is no pair.
+        """
+        bounds = self.bounds_without_sampling(k)
+        if not math.isinf(bounds.pure):
+            pure = bounds.pure
+            return 1, GeometricPair(inflate(pure) if isinstance(pure, float) else pure)
+        if isinstance(bounds.mu_squared, Fraction):
+            return 1, GaussianPair(bounds.mu_squared)
+        return 1, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,14 @@ MAX_COUNT = 10**9
 #: Largest number of digits, which bounds the cost of exact arithmetic. It allows δ = 10⁻¹⁰⁰.
 MAX_DIGITS = 100
 
+#: Largest numerator and denominator of a number with `MAX_DIGITS` digits.
+_LARGEST_PART = 10**MAX_DIGITS
+
+#: `LARGEST` as an integer, which is also the denominator of `SMALLEST`: integers compare quickly.
+_SIZE_LIMIT = 10**9
+
+_ZERO, _ONE = Fraction(0), Fraction(1)
+
 #: Largest Rényi order: the curve of a real mechanism has no further information beyond it.
 MAX_STATED_ORDER = 10**6
 
@@ -79,21 +87,23 @@ class ParameterReader:
         value = self._number(name, default)
         if value is not None:
             self.check_size(f"`{name}`", value)
-        return Fraction(1) if value is None else value
+        return _ONE if value is None else value
 
     def not_negative(self, name: str) -> Fraction:
         """Return a number that may be zero; zero if it is absent."""
-        value = self._number(name, Fraction(0))
+        value = self._number(name, _ZERO)
         if value:
             self.check_size(f"`{name}`", value)
-        return value or Fraction(0)
+        return value or _ZERO
 
     def positive_integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
         """Return an integer from `minimum` to `MAX_COUNT`."""
-        value = self._number(name, None if default is None else Fraction(default))
+        if default is not None and not self.has(name):
+            return default
+        value = self._number(name, None)
         if value is None:
             return minimum
-        if value.denominator == 1 and minimum <= value <= MAX_COUNT:
+        if value.denominator == 1 and minimum <= value.numerator <= MAX_COUNT:
             return int(value)
         text = format_number(value)
         if value.denominator != 1:
@@ -136,13 +146,13 @@ class ParameterReader:
 
     def delta(self, name: str = "delta") -> Fraction:
         """Return a δ; zero if it is absent."""
-        value = self._number(name, Fraction(0))
+        value = self._number(name, _ZERO)
         if value is None:
-            return Fraction(0)
-        if not 0 <= value < 1:
+            return _ZERO
+        if not 0 <= value.numerator < value.denominator:
             text = format_number(value)
             self.report("M010", f"`{name}` is `{text}`; it must be at least 0 and below 1")
-            return Fraction(0)
+            return _ZERO
         return value
 
     def choice(self, name: str, values: Iterable[str], code: str, hint: str = "") -> str:
@@ -173,16 +183,17 @@ class ParameterReader:
         if isinstance(value, bool) or not isinstance(value, int | Fraction):
             self.report("M004", f"{subject} must be a number, not `{_plain_text(value)}`")
             return None
-        if max(abs(value.numerator), value.denominator) > 10**MAX_DIGITS:
+        if max(abs(value.numerator), value.denominator) > _LARGEST_PART:
             self.report("M006", f"{subject} has more than {MAX_DIGITS} digits")
             return None
-        return Fraction(value)
+        return value if type(value) is Fraction else Fraction(value)
 
     def check_size(self, subject: str, value: Fraction) -> bool:
         """Return whether a number is positive and within the accepted range; report it if not."""
-        if value <= 0:
+        numerator, denominator = value.numerator, value.denominator
+        if numerator <= 0:
             self.report("M005", f"{subject} must be positive, not `{format_number(value)}`")
-        elif not SMALLEST <= value <= LARGEST:
+        elif numerator > _SIZE_LIMIT * denominator or denominator > _SIZE_LIMIT * numerator:
             self.report("M006", f"{subject} is `{format_number(value)}`, outside 1e-9 to 1e9")
         else:
             return True

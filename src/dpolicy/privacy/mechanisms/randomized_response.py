@@ -1,8 +1,10 @@
 """Randomized response over two or k values: exact bounds (theory 3.2).
 
 Two values are RR_ε, the worst of all ε-DP mechanisms. k values with noise ν have the curve
-log(hi^α lo^{1−α} + lo^α hi^{1−α} + (k−2)·lo)/(α−1). A group is charged as a pure mechanism. The
-number of answers is no secret, so the bounds do not hold under add-remove.
+log(hi^α lo^{1−α} + lo^α hi^{1−α} + (k−2)·lo)/(α−1). The first cost rules charge a group as a pure
+mechanism, the second by composition: each unit determines one answer, which has its own noise
+(docs/theory/tighter-costs.md, 6). The number of answers is no secret, so the bounds do not hold
+under add-remove.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.mechanisms.divergence_bounds import DivergenceBounds, pure_dp_bounds
+from dpolicy.privacy.loss_distribution.loss_pairs import KaryPair, LossPair
+from dpolicy.privacy.mechanisms.divergence_bounds import (
+    DivergenceBounds,
+    pure_dp_bounds,
+    smallest_curve,
+)
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
@@ -26,6 +33,10 @@ class RandomizedResponse(Mechanism):
     def bounds_without_sampling(self, k: int) -> DivergenceBounds:
         """Return pure ε = k·log(p/(1−p))."""
         return pure_dp_bounds(k * math.log1p(float((2 * self.truth - 1) / (1 - self.truth))))
+
+    def tighter_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of k answers."""
+        return _answer_bounds(self, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,28 @@ class KaryResponse(Mechanism):
             return pure_dp_bounds(k * epsilon)
         lowest = float(low)
         return pure_dp_bounds(epsilon, curve=lambda order: _kary_divergence(epsilon, lowest, order))
+
+    def tighter_bounds(self, k: int) -> DivergenceBounds:
+        """Return the bounds of k answers."""
+        return _answer_bounds(self, k)
+
+    def loss_pair(self, k: int) -> tuple[int, LossPair | None]:
+        """Return the pair of two different true answers; for a group, the pair of its pure ε."""
+        if k > 1:
+            return Mechanism.loss_pair(self, k)
+        return 1, KaryPair(self.values, self.noise)
+
+
+def _answer_bounds(mechanism: Mechanism, k: int) -> DivergenceBounds:
+    """Return the smaller bounds of k independent answers and of a pure mechanism."""
+    one, group = mechanism.bounds_without_sampling(1), mechanism.bounds_without_sampling(k)
+    answer, grouped = smallest_curve(one), smallest_curve(group)
+    return DivergenceBounds(
+        group.pure,
+        min(k * one.rho, group.rho),
+        min(k * one.mu_squared, group.mu_squared),
+        curve=lambda order: min(k * answer(order), grouped(order)),
+    )
 
 
 def _kary_divergence(epsilon: float, low: float, order: float) -> float:

@@ -175,6 +175,15 @@ def longest_block(period: Period) -> int:
     return max(last - first + 1 for first, last in cycle_blocks(period))
 
 
+@lru_cache(maxsize=256)
+def shortest_block(period: Period) -> int:
+    """Return the length of the shortest block in days."""
+    shape = fixed_length_and_phase(period)
+    if shape or period.days:
+        return shape[0] if shape else period.days
+    return min(last - first + 1 for first, last in cycle_blocks(period))
+
+
 def check_day(day: date) -> None:
     """Raise `InvalidValue` (U003) if a day is outside `EARLIEST` to `LATEST`."""
     if not EARLIEST <= day <= LATEST:

@@ -13,7 +13,9 @@ a part of a unit in one step. If no path reaches a node, its cost is infinite.
 δ-sides: a certificate is a bound given the δ-side of its derivation. Bounds are therefore mixed
 only if their δ-sides are equal; otherwise the bounds with the smallest δ-side are used. That choice
 may differ from unit to unit. If it makes a unit cost more than a larger one, the cost of the larger
-unit is raised: costs stay monotone, and raising a cost is always sound.
+unit is raised: costs stay monotone, and raising a cost is always sound. The same holds for a
+recorded mechanism that is not additive under a policy that requires additive ones: pruning relies
+on the order of units, and the record must obey it.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from typing import NamedTuple
 
 from dpolicy.errors import InvalidValue
-from dpolicy.privacy.cost import cost
+from dpolicy.privacy.cost import cost_by_size
 from dpolicy.privacy.loss import (
     Certificates,
     Loss,
@@ -32,13 +35,16 @@ from dpolicy.privacy.loss import (
     is_at_most,
     unbounded_loss,
 )
+from dpolicy.privacy.mechanisms.cost_rules import CostRules
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.mechanisms.sampling.changed_sample import ChangedSample
 from dpolicy.privacy.units.privacy_units import (
     NeighbouringRelation,
     PrivacyUnit,
     TouchedDays,
     add_remove_size,
     group_size,
+    tighter_add_remove_size,
 )
 
 #: Whether the first entity covers the second: each of the second belongs to one of the first.
@@ -57,13 +63,18 @@ def no_covers(larger: str, smaller: str) -> bool:
 class GroupContext:
     """Everything that group sizes depend on, besides the unit and relation of the statement.
 
-    `additive` is the flag of theory 5.3; `touched` are the days that the mechanism reads.
+    `additive` is the flag of theory 5.3; `touched` are the days that the mechanism reads; `rules`
+    are the version of the bounds. `ordered_as_additive`: the policy orders its units as for
+    additive mechanisms, so the cost of a larger unit must be at least that of a smaller one, also
+    for a mechanism that is not additive.
     """
 
     units: tuple[PrivacyUnit, ...]
     additive: bool = False
     touched: TouchedDays | None = None
     covers: Covers = no_covers
+    rules: CostRules = CostRules.FIRST
+    ordered_as_additive: bool = False
 
 
 def cost_by_unit(
@@ -84,24 +95,37 @@ def cost_by_unit(
         context = replace(context, units=(*units, stated_unit))
     position = context.units.index(stated_unit)
     costs_by_statement = [
-        _statement_costs(statement, relation, certificates)
-        for statement in statements_for(mechanism, position, restatements or {}, context)
+        _statement_costs(statement, certificates)
+        for statement in statements_for(mechanism, position, relation, restatements or {}, context)
     ]
     costs = costs_by_statement[0]
     if len(costs_by_statement) > 1:
         costs = [_best(bounds, certificates) for bounds in zip(*costs_by_statement, strict=True)]
-    if len({loss.delta for loss in costs}) > 1 or (context.additive and mechanism.is_sampled):
+    if _has_several_deltas(costs) or (context.additive and mechanism.is_sampled):
         costs = _make_monotone(costs, context)
+    if context.ordered_as_additive and not context.additive:
+        costs = _make_monotone(costs, replace(context, additive=True))
     return {unit.name: loss for unit, loss in zip(units, costs, strict=False)}
 
 
-#: A mechanism, the position of the unit it is stated for, and the context of its group sizes.
-Statement = tuple[Mechanism, int, GroupContext]
+def _has_several_deltas(costs: list[Loss]) -> bool:
+    first = costs[0].delta
+    return any(loss.delta is not first and loss.delta != first for loss in costs)
+
+
+class Statement(NamedTuple):
+    """A mechanism stated for the unit at `position`, and the context of its group sizes."""
+
+    mechanism: Mechanism
+    position: int
+    relation: NeighbouringRelation
+    context: GroupContext
 
 
 def statements_for(
     mechanism: Mechanism,
     position: int,
+    relation: NeighbouringRelation,
     restatements: Mapping[str, Mechanism],
     context: GroupContext,
 ) -> list[Statement]:
@@ -115,27 +139,46 @@ def statements_for(
     for name in restatements:
         if name not in names:
             raise InvalidValue("M018", f"`also` names unit `{name}`, which is not defined")
-    restated: list[Statement] = [
-        (restatement.without_sampling(), names.index(name), context)
+    restated = [
+        Statement(restatement.without_sampling(), names.index(name), relation, context)
         for name, restatement in restatements.items()
     ]
     if not mechanism.is_sampled:
-        return [(mechanism, position, context), *restated]
-    stated: list[Statement] = [(mechanism, position, replace(context, additive=False))]
+        return [Statement(mechanism, position, relation, context), *restated]
+    whole = replace(context, additive=False)
+    stated = [Statement(mechanism, position, relation, whole)]
+    if context.rules >= CostRules.SECOND:
+        stated += _implied_by_sample(mechanism, position, relation, whole)
     if context.additive:
-        stated.append((mechanism.without_sampling(), position, context))
+        stated.append(Statement(mechanism.without_sampling(), position, relation, context))
     return [*stated, *restated]
 
 
-def _statement_costs(
-    statement: Statement, relation: NeighbouringRelation, certificates: Certificates
-) -> list[Loss]:
+def _implied_by_sample(
+    mechanism: Mechanism, position: int, relation: NeighbouringRelation, context: GroupContext
+) -> Iterator[Statement]:
+    """Yield what a sampled Gaussian implies under other relations (theory 3.6).
+
+    A sensitivity under `change` bounds that under `add-remove`, as each pair of neighbours of the
+    second relation is one of the first. A sensitivity under `replace` does not.
+    """
+    ratio = mechanism.gaussian_ratio
+    if ratio is None or relation is NeighbouringRelation.REPLACE:
+        return
+    if relation is NeighbouringRelation.CHANGE:
+        yield Statement(mechanism, position, NeighbouringRelation.ADD_REMOVE, context)
+    elif set(steps_from(context, position, relation)) == {1}:
+        return  # a changed unit costs at least as much as an added one
+    changed = ChangedSample(ratio, count=mechanism.run_count, sampling_rate=mechanism.sampling_rate)
+    for implied in (NeighbouringRelation.CHANGE, NeighbouringRelation.REPLACE):
+        yield Statement(changed, position, implied, context)
+
+
+def _statement_costs(statement: Statement, certificates: Certificates) -> list[Loss]:
     """Return the cost for every unit that follows from one statement."""
-    mechanism, position, context = statement
-    return [
-        unbounded_loss(certificates) if k is None else cost(mechanism, k, relation, certificates)
-        for k in steps_from(context, position, relation)
-    ]
+    mechanism, position, relation, context = statement
+    sizes = steps_from(context, position, relation)
+    return cost_by_size(mechanism, sizes, relation, certificates, context.rules)
 
 
 def _best(bounds: Iterable[Loss], certificates: Certificates) -> Loss:
@@ -184,6 +227,7 @@ def steps_from(
 def _edges(context: GroupContext) -> Iterator[tuple[UnitRelation, UnitRelation, int]]:
     """Yield source, target, steps: neighbours at the target are so many steps at the source."""
     add_remove, change = NeighbouringRelation.ADD_REMOVE, NeighbouringRelation.CHANGE
+    removal_size = add_remove_size if context.rules < CostRules.SECOND else tighter_add_remove_size
     for number, unit in enumerate(context.units):
         yield (number, change), (number, add_remove), 1
         yield (number, add_remove), (number, change), 2
@@ -196,7 +240,7 @@ def _edges(context: GroupContext) -> Iterator[tuple[UnitRelation, UnitRelation, 
             if k is None:
                 continue
             yield (number, change), (other, change), k
-            whole = add_remove_size(unit.period, target.period, context.touched) if same else 2 * k
+            whole = removal_size(unit.period, target.period, context.touched) if same else 2 * k
             removed = k if context.additive else whole
             if removed is not None:
                 yield (number, add_remove), (other, add_remove), removed

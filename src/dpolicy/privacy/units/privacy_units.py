@@ -30,6 +30,7 @@ from dpolicy.privacy.units.calendar import (
     fixed_length_and_phase,
     is_window,
     longest_block,
+    shortest_block,
     sliding,
     tumbling,
 )
@@ -196,6 +197,25 @@ def add_remove_size(
     if size is None or src == dst or _is_union(src, dst) or _is_within_one(dst, touched):
         return size
     return 2 * size if src is None or is_window(src) else size + min(size, 2)
+
+
+def tighter_add_remove_size(
+    src: Period | None, dst: Period | None, touched: TouchedDays | None
+) -> int | None:
+    """Return `add_remove_size` of the second cost rules (docs/theory/tighter-costs.md, 4).
+
+    Sliding windows that cover the days read of a block can be moved inside it, so none is cut,
+    unless the block is shorter than a window: then one window takes two steps. A block of a
+    tumbling period cuts at most two blocks of another one, at any phase.
+    """
+    size = add_remove_size(src, dst, touched)
+    blocks = group_size(src, dst, touched)
+    if size is None or blocks is None or size == blocks or src is None or not is_window(src):
+        return size
+    if src.kind is not PeriodKind.SLIDING:
+        return min(size, blocks + 2)
+    is_shorter = dst is None or shortest_block(dst) < src.days
+    return max(blocks, 2) if is_shorter else blocks
 
 
 def _is_union(src: Period | None, dst: Period | None) -> bool:

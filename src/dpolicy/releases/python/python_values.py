@@ -79,7 +79,9 @@ def _plain_key(key: Any, path: str) -> str:
 def _exact_number(value: Any, path: str) -> Fraction:
     """Return the number that a value prints. Raise `InvalidValue` if it has no finite decimal."""
     if isinstance(value, Rational):
-        return _with_finite_decimal(Fraction(value), path)
+        # NumPy integers have numerators of NumPy, which no encoder of JSON knows.
+        exact = Fraction(int(value.numerator), int(value.denominator))
+        return _with_finite_decimal(exact, path)
     if isinstance(value, Decimal):
         return _decimal_number(value, path)
     if not math.isfinite(value):

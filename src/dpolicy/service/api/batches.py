@@ -5,7 +5,6 @@ from __future__ import annotations
 from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import RequestRefused
-from dpolicy.service.api.releases import ReleaseShape
 from dpolicy.service.auth.authorization import (
     author_name,
     authorize_releases,
@@ -13,6 +12,7 @@ from dpolicy.service.auth.authorization import (
 )
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
+from dpolicy.service.http.release_shapes import ReleaseShape
 from dpolicy.text.shapes import (
     BooleanShape,
     ChoiceShape,
@@ -58,10 +58,8 @@ def handle_import(call: ApiRequest) -> ApiResponse:
     enforced = point.enforced_policy
     ensure_labels_granted(call, releases, enforced)
     policy = enforced.policy if enforced else None
-    numbers = {
-        release.id: point.import_past(release, because, by, expected_policy=policy)
-        for release in releases
-    }
+    records = point.import_many(releases, because, by, expected_policy=policy)
+    numbers = {release.id: record for release, record in zip(releases, records, strict=True)}
     statuses = call.decision_point.budgets()
     exceeded = [status.as_json() for status in statuses if not status.holds]
     return ApiResponse({"imported": numbers, "exceeded": exceeded})

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from dpolicy.errors import RequestRefused
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatus, rank_by_use, rule_statuses
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.rules.rule import Rule, rule_to_json
 from dpolicy.service.auth.principal import EVERY_ROLE
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter

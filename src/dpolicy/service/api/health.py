@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.service.auth.principal import EVERY_ROLE, Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint
 from dpolicy.service.http.metrics import MEDIA_TYPE

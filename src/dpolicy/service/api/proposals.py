@@ -6,7 +6,7 @@ from typing import Any
 
 from dpolicy.errors import RequestRefused
 from dpolicy.ledger.events import PolicyProposed, RelabellingProposed, ReleaseProposed, VoidProposed
-from dpolicy.pdp.ledger_state import Proposal
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.decision import Decision
 from dpolicy.service.api.releases import BECAUSE_BODY
 from dpolicy.service.auth.principal import EVERY_ROLE, Role

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -12,11 +11,11 @@ from dpolicy.errors import OperationRejected, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, event_author, release_body_in
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
-from dpolicy.pdp.ledger_state import STATUSES, LedgerState, Proposal
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.proposal import Proposal
+from dpolicy.pdp.state.release_archive import STATUSES
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import RELEASE
-from dpolicy.releases.release_parser import release_from_node
 from dpolicy.service.auth.authorization import (
     author_name,
     authorize_releases,
@@ -26,52 +25,14 @@ from dpolicy.service.auth.authorization import (
 )
 from dpolicy.service.auth.principal import EVERY_ROLE, Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
-from dpolicy.text.shapes import INVALID, ChoiceShape, RecordField, RecordShape, TextShape
-from dpolicy.text.yaml_reader import MapNode, Report, TextNode
+from dpolicy.service.http.release_shapes import MODES, ReleaseShape, SubmissionShape
+from dpolicy.text.shapes import RecordField, RecordShape, TextShape
 
-#: Values of `mode`: charge at once, or reserve until `commit` or `void`.
-MODES = ("commit", "reserve")
 #: Number of times that a release is authorized and decided if the active policy keeps changing.
 MAX_DECISION_ATTEMPTS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseShape:
-    """Shape of a release, as in a release file."""
-
-    title: str = "a release"
-
-    def read(self, node: TextNode, report: Report) -> Any:
-        """Return the release; report errors and return `INVALID` if it has any."""
-        return release_from_node(node, report) or INVALID
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a release."""
-        return RELEASE.schema()
-
-
-@dataclass(frozen=True, slots=True)
-class _SubmissionShape:
-    """Shape of a release with the additional key `mode`; its value is (release, mode)."""
-
-    title: str = "a release with its `mode`"
-
-    def read(self, node: TextNode, report: Report) -> Any:
-        mode: Any = MODES[0]
-        mode_node = node.get("mode") if isinstance(node, MapNode) else None
-        if isinstance(node, MapNode) and mode_node is not None:
-            mode = ChoiceShape(MODES, "a mode").read(mode_node, report)
-            entries = tuple((key, value) for key, value in node.entries if key.text != "mode")
-            node = MapNode(node.span, entries)
-        release = release_from_node(node, report)
-        return INVALID if release is None or mode is INVALID else (release, str(mode))
-
-    def schema(self) -> dict[str, Any]:
-        release = RELEASE.schema()
-        mode = {"enum": list(MODES), "default": MODES[0]}
-        return {**release, "properties": {**release["properties"], "mode": mode}}
-
-
+SUBMISSION = SubmissionShape()
 _COMMIT_BODY = RecordShape(
     "a commit",
     {"used": RecordField(ReleaseShape(), "mechanisms that were run, if fewer than reserved")},
@@ -89,13 +50,21 @@ def handle_submit(call: ApiRequest) -> ApiResponse:
     submitted, mode = call.body
     release, reserve = with_caller_as_author(call, submitted), mode == "reserve"
     outcome = _decide_or_propose(call, release, reserve)
-    _check_mode(call, outcome, reserve)
+    check_mode(call, outcome, reserve)
+    count_outcome(call, outcome)
+    if isinstance(outcome, Proposal):
+        return proposal_response(outcome)
+    return ApiResponse(outcome.as_json())
+
+
+def count_outcome(call: ApiRequest, outcome: Decision | Proposal) -> None:
+    """Count a decision or proposal in the metrics."""
     if isinstance(outcome, Proposal):
         call.metrics.decision("pending")
-        return proposal_response(outcome)
-    verdict = "allow" if outcome.allowed else "deny"
-    call.metrics.decision("replayed" if outcome.replayed else verdict)
-    return ApiResponse(outcome.as_json())
+    elif outcome.replayed:
+        call.metrics.decision("replayed")
+    else:
+        call.metrics.decision("allow" if outcome.allowed else "deny")
 
 
 def _decide_or_propose(call: ApiRequest, release: Release, reserve: bool) -> Decision | Proposal:
@@ -117,13 +86,23 @@ def _decide_or_propose(call: ApiRequest, release: Release, reserve: bool) -> Dec
         except OperationRejected as error:
             if error.code != "policy-changed":
                 raise
+    raise policy_keeps_changing_error()
+
+
+def is_policy_changed(outcome: object) -> bool:
+    """Return whether a release was not decided because another policy became active."""
+    return isinstance(outcome, OperationRejected) and outcome.code == "policy-changed"
+
+
+def policy_keeps_changing_error() -> OperationRejected:
+    """Return the error for a request during which the active policy changed too often."""
     message = (
         f"the active policy changed {MAX_DECISION_ATTEMPTS} times during the request; retry it"
     )
-    raise OperationRejected(message, "policy-changed")
+    return OperationRejected(message, "policy-changed")
 
 
-def _check_mode(call: ApiRequest, outcome: Decision | Proposal, reserve: bool) -> None:
+def check_mode(call: ApiRequest, outcome: Decision | Proposal, reserve: bool) -> None:
     """Raise `OperationRejected` if an earlier request used the id in the other mode.
 
     A reservation can be voided, so the server must not report it as charged. A denial is the same
@@ -141,15 +120,19 @@ def _check_mode(call: ApiRequest, outcome: Decision | Proposal, reserve: bool) -
                 )
 
 
-def proposal_response(proposal: Proposal) -> ApiResponse:
-    """Return the 202 response for a request that needs approval."""
-    value = {
+def proposal_to_json(proposal: Proposal) -> dict[str, Any]:
+    """Return a proposal as a JSON object with the keys of the 202 response."""
+    return {
         "decision": "pending",
         "proposal": proposal.number,
         "about": proposal.subject,
         "kind": proposal.kind,
     }
-    return ApiResponse(value, 202)
+
+
+def proposal_response(proposal: Proposal) -> ApiResponse:
+    """Return the 202 response for a request that needs approval."""
+    return ApiResponse(proposal_to_json(proposal), 202)
 
 
 def handle_check(call: ApiRequest) -> ApiResponse:
@@ -261,7 +244,9 @@ def _show_proposed_release(call: ApiRequest, release: str) -> ApiResponse:
 
 
 def _newest_proposal(call: ApiRequest, release: str) -> Proposal | None:
-    return call.decision_point.read_entries(lambda state: state.newest_proposal("release", release))
+    return call.decision_point.read_entries(
+        lambda state: state.proposals.newest("release", release)
+    )
 
 
 def _ensure_visible(call: ApiRequest, owner: str) -> None:
@@ -306,7 +291,7 @@ _LIST_PARAMETERS = {
         "Maximum number of releases.", integer=True, minimum=1, maximum=1_000, default=100
     ),
 }
-_SUBMITTERS = frozenset({Role.ANALYST})
+SUBMITTERS = frozenset({Role.ANALYST})
 _ENDERS = frozenset({Role.ANALYST, Role.OFFICER})
 _REJECTED = ("invalid", "release-rejected", "invalid-value", "misused", "no-policy")
 _ID_PROBLEMS = ("id-taken", "already-imported", "already-voided", "already-rejected", "pending")
@@ -320,9 +305,9 @@ ENDPOINTS = (
         "submit",
         "Decide a release and charge it.",
         handle_submit,
-        _SUBMITTERS,
+        SUBMITTERS,
         "SubmittedRelease",
-        _SubmissionShape(),
+        SUBMISSION,
         problems=(*_REJECTED, *_ID_PROBLEMS, "label-not-granted", "policy-changed"),
         may_need_approval=True,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpolicy.pdp.ledger_state import STATUSES
+from dpolicy.pdp.state.release_archive import STATUSES
 
 JsonSchema = dict[str, Any]
 
@@ -89,6 +89,12 @@ _PROPOSAL: JsonSchema = {
     "at": _TEXT,
     "status": {"enum": ["open", "approved", "rejected"]},
 }
+_PENDING: JsonSchema = {
+    "decision": {"enum": ["pending"]},
+    "proposal": _COUNT,
+    "about": _TEXT,
+    "kind": {"enum": ["release", "void", "relabelling", "policy"]},
+}
 _SOURCES = _list(_object({"name": _TEXT, "text": _TEXT}))
 
 SCHEMAS: dict[str, JsonSchema] = {
@@ -101,6 +107,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "status": _COUNT,
             "code": _TEXT,
             "detail": _TEXT,
+            "release": _TEXT,
             "diagnostics": _list(schema_reference("Diagnostic")),
             "problems": _list(_object({"code": _TEXT, "message": _TEXT})),
             "conflicts": _list(schema_reference("Conflict")),
@@ -123,6 +130,7 @@ SCHEMAS: dict[str, JsonSchema] = {
         {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG},
         **_DELTA_SIDE,
         cause=_TEXT,
+        method={"enum": ["loss distribution"]},
     ),
     "CounterOffer": _object(
         {"change": _TEXT},
@@ -135,12 +143,18 @@ SCHEMAS: dict[str, JsonSchema] = {
     "Decision": _object(_DECISION),
     "SubmittedRelease": _response(_DECISION),
     "CheckedRelease": _response({**_DECISION, "needs-second-person": _FLAG}),
-    "PendingProposal": _response(
+    "PendingProposal": _response(_PENDING),
+    "SubmittedReleases": _response(
         {
-            "decision": {"enum": ["pending"]},
-            "proposal": _COUNT,
-            "about": _TEXT,
-            "kind": {"enum": ["release", "void", "relabelling", "policy"]},
+            "results": _list(
+                {
+                    "anyOf": [
+                        schema_reference("Decision"),
+                        _object(_PENDING),
+                        schema_reference("Problem"),
+                    ]
+                }
+            )
         }
     ),
     "Releases": _response(

@@ -11,11 +11,13 @@ from dpolicy.service.api import (
     policies,
     proposals,
     releases,
+    submit_many,
 )
 from dpolicy.service.http.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *releases.ENDPOINTS,
+    *submit_many.ENDPOINTS,
     *batches.ENDPOINTS,
     *budgets.ENDPOINTS,
     *policies.ENDPOINTS,

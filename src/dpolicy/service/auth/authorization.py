@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.resolution import resolve_or_reject
-from dpolicy.errors import PredicateFailed, RequestRefused
+from dpolicy.errors import DPolicyError, PredicateFailed, RequestRefused
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.request_evaluation import no_policy_error
 from dpolicy.predicates.expression import Expression, matches, parse_predicate
@@ -21,6 +21,7 @@ from dpolicy.releases.release import Release
 from dpolicy.releases.release_parser import release_with_author
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
+from dpolicy.service.auth.access_rules import AccessRules
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest
 
@@ -57,20 +58,46 @@ class Authorization:
 
 
 def requires_approval(call: ApiRequest, releases: Sequence[Release]) -> bool:
-    """Return whether one of the releases needs approval. Raise `RequestRefused` if the caller may
-    not use one of their labels.
+    """Return whether one of the releases needs approval under the newest policy. Raise
+    `RequestRefused` if the caller may not use one of their labels.
     """
-    return authorize_releases(call, releases).needs_approval
+    if not depends_on_policy(call.access):
+        return False
+    enforced = call.decision_point.enforced_policy
+    return authorize_under(call, releases, enforced).needs_approval
 
 
 def authorize_releases(call: ApiRequest, releases: Sequence[Release]) -> Authorization:
     """Check the labels of releases and whether one needs approval. Raise `RequestRefused` if the
     caller may not use one of their labels.
+
+    This uses the published policy, which needs no lock. It may be older than the active one, so an
+    error under it counts only if it is the newest policy of the ledger.
     """
-    when, restricted = call.access.approval.when, call.access.restricted
-    if when is None and not restricted:
+    if not depends_on_policy(call.access):
         return Authorization(False, ANY_POLICY)
-    enforced = call.decision_point.enforced_policy
+    published = call.decision_point.published_state.enforced
+    try:
+        return authorize_under(call, releases, published)
+    except DPolicyError:
+        newest = call.decision_point.enforced_policy
+        if newest is published:
+            raise
+        return authorize_under(call, releases, newest)
+
+
+def depends_on_policy(access: AccessRules) -> bool:
+    """Return whether a policy determines which releases a caller may submit without approval."""
+    return access.approval.when is not None or bool(access.restricted)
+
+
+def authorize_under(
+    call: ApiRequest, releases: Sequence[Release], enforced: EnforcedPolicy | None
+) -> Authorization:
+    """Authorize releases under a policy. Raise `RequestRefused`, or `OperationRejected` without a
+    policy.
+    """
+    when = call.access.approval.when
     if enforced is None:
         raise no_policy_error()
     inputs = ensure_labels_granted(call, releases, enforced)

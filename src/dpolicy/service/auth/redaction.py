@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.decision import Decision
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse
 
 #: Keys of a response below which ids of releases occur.
-_CONTAINERS = frozenset({"budgets", "reasons", "decision"})
+_CONTAINERS = frozenset({"budgets", "reasons", "decision", "results"})
 _SPENDERS = "spent-most"
 
 

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dpolicy.errors import RequestRefused
-from dpolicy.service.http.middleware import COOKIE, identify_caller
+from dpolicy.service.http.admission import COOKIE, identify_caller
 
 
 def session_routes() -> list[Route]:

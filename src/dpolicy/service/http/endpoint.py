@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dpolicy.errors import RequestRefused
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.auth.access_rules import AccessRules
 from dpolicy.service.auth.principal import Principal, Role
@@ -104,3 +105,10 @@ class Endpoint:
     media_type: str = "application/json"
     may_need_approval: bool = False
     blocks: bool = True
+
+
+def ensure_role(endpoint: Endpoint, principal: Principal | None) -> None:
+    """Raise `RequestRefused` unless the caller has one of the roles of the endpoint."""
+    if endpoint.roles and (principal is None or not endpoint.roles & principal.roles):
+        needed = " or ".join(sorted(endpoint.roles))
+        raise RequestRefused("forbidden", f"missing role: {needed}")

@@ -7,6 +7,7 @@ from it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -76,6 +77,8 @@ PROBLEMS: dict[str, ProblemType] = {
 
 MEDIA_TYPE = "application/problem+json"
 
+_log = logging.getLogger("dpolicy")
+
 
 def problem_from_error(error: DPolicyError) -> tuple[str, str, dict[str, Any]]:
     """Return code, detail and further members of the problem for an error."""
@@ -100,12 +103,12 @@ def problem_from_error(error: DPolicyError) -> tuple[str, str, dict[str, Any]]:
     return "internal", "an internal check failed; the error is in the log of the server", {}
 
 
-def problem_response(
-    code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Any = None
-) -> Response:
-    """Return the response for a problem; `extra` has its further members."""
+def problem_to_json(
+    code: str, detail: str, extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a problem as a JSON object; `extra` has its further members."""
     kind = PROBLEMS[code]
-    problem = {
+    return {
         "type": f"urn:dpolicy:problem:{code}",
         "title": kind.title,
         "status": kind.status,
@@ -113,8 +116,26 @@ def problem_response(
         "detail": detail,
         **(extra or {}),
     }
+
+
+def problem_response(
+    code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Any = None
+) -> Response:
+    """Return the response for a problem; `extra` has its further members."""
+    problem = problem_to_json(code, detail, extra)
     body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(body, kind.status, headers, MEDIA_TYPE)
+    return Response(body, PROBLEMS[code].status, headers, MEDIA_TYPE)
+
+
+def log_error(method: str, path: str, error: DPolicyError) -> None:
+    """Write an error to the log if the server or its ledger is at fault."""
+    if problem_from_error(error)[0] in ("internal", "ledger-damaged"):
+        _log.error("%s %s: %s", method, path, error, exc_info=error)
+
+
+def unexpected_error_response() -> Response:
+    """Return the response for an error that is not a `DPolicyError`."""
+    return problem_response("internal", "the error is in the log of the server")
 
 
 def error_response(error: DPolicyError) -> Response:

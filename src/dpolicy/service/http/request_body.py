@@ -7,17 +7,23 @@ the parser never guesses (SECURITY.md, item 5).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from dpolicy.errors import PolicyRejected, RequestRefused
+from dpolicy.releases.python.quick_reader import decode_json
 from dpolicy.service.http.endpoint import QueryParameter
 from dpolicy.service.http.limits import ServiceLimits
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.shapes import INVALID, Shape
 from dpolicy.text.yaml_reader import Source, read_json
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """Return the type of a body in lower case, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def parse_body(data: bytes, shape: Shape, limits: ServiceLimits) -> Any:
@@ -26,6 +32,20 @@ def parse_body(data: bytes, shape: Shape, limits: ServiceLimits) -> Any:
     """
     if data.count(b",") > limits.body_values:
         raise RequestRefused("too-large", f"the body has more than {limits.body_values:,} values")
+    value = _read_quickly(data, shape)
+    return _read_strictly(data, shape) if value is None else value
+
+
+def _read_quickly(data: bytes, shape: Shape) -> Any:
+    """Return the value of a well-formed body; None if the strict reader must read it."""
+    read_quickly: Callable[[dict[str, Any]], Any] | None = getattr(shape, "read_quickly", None)
+    if read_quickly is None or b"\\u" in data:
+        return None
+    fields = decode_json(data)
+    return None if fields is None else read_quickly(fields)
+
+
+def _read_strictly(data: bytes, shape: Shape) -> Any:
     diagnostics = DiagnosticCollector()
     try:
         text = data.decode("utf-8")

@@ -16,7 +16,7 @@ from dpolicy.ledger.events import (
     VoidProposed,
 )
 from dpolicy.ledger.store_address import open_existing
-from dpolicy.pdp.audit import records_with_events
+from dpolicy.pdp.audits.audit import records_with_events
 from dpolicy.text.diagnostics import replace_unprintable
 
 

@@ -9,7 +9,7 @@ from dpolicy.cli.ledger_option import ledger_option
 from dpolicy.cli.output.printing import format_option, print_json
 from dpolicy.errors import LedgerDamaged
 from dpolicy.ledger.store_address import open_existing
-from dpolicy.pdp.audit import AuditFinding, AuditReport, audit_ledger
+from dpolicy.pdp.audits.audit import AuditFinding, AuditReport, audit_ledger
 
 
 @click.command()

@@ -22,8 +22,8 @@ from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.decisions.completion import complete_meaning
 from dpolicy.errors import Denied, InvalidValue, ReleaseRejected
 from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.request_evaluation import active_policy
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.budget import EpsilonDelta
 from dpolicy.privacy.calibration import CALIBRATED_PARAMETERS, calibrate_noise
 from dpolicy.privacy.cost_report import report_costs
@@ -178,8 +178,13 @@ def _calibrate_to_ledger(
 def _exact_epsilon(release: Release, policy: CompiledPolicy, delta: Fraction) -> float | None:
     """Return the exact ε of a release with one mechanism, for the unit that it is stated for."""
     request, meaning = release.mechanisms[0], complete_meaning(release, policy).mechanisms[0]
-    units, covers = tuple(policy.units.values()), policy.vocabulary.covers
-    context = GroupContext(units, request.additive, request.days_read, covers)
+    context = GroupContext(
+        tuple(policy.units.values()),
+        request.additive,
+        request.days_read,
+        policy.vocabulary.covers,
+        policy.accounting.defaults.cost_rules,
+    )
     position = list(policy.units).index(meaning.unit)
     reports = report_costs(
         request.mechanism,

@@ -16,14 +16,17 @@ from dpolicy.decisions.filter_costs import FilterCost
 from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.pdp.dry_runs.cost_preview import CostPreview, preview_costs
 from dpolicy.pdp.request_evaluation import active_policy
+from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS
 from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
 from dpolicy.privacy.cost_report import CostReport, report_costs, round_up_to_printed_float
+from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, certify_runs, runs_by_unit
 from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
+from dpolicy.releases.decision import LOSS_DISTRIBUTION
 from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.releases.release_parser import load_release
 from dpolicy.releases.texts.amount_text import loss_amounts
@@ -32,6 +35,12 @@ from dpolicy.text.did_you_mean import suggest
 
 #: δ at which ε is computed if neither the command nor the policy states one.
 DEFAULT_DELTA = Fraction("1e-7")
+
+#: Label of an ε that a loss distribution certifies.
+EXACT = f"exact ({LOSS_DISTRIBUTION})"
+
+#: Relative difference below which two ε are the same: a certified ε is rounded up to six digits.
+_SAME = 1e-5
 
 #: Symbol of each notion in which a filter counts.
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
@@ -56,9 +65,10 @@ def command(
 
     Without a policy, the units are `user` under add-remove and the units that the release states.
 
-    The exact ε is the smallest ε that is known for the mechanism alone. With a policy, the command
-    also prints the ε that the filter of each rule counts, as `submit` prints it. A filter divides
-    δ so that later releases may depend on earlier results, and counts more.
+    The exact ε is the smallest ε that is known for the mechanism alone, and for all mechanisms of
+    the release together. With a policy, the command also prints the ε that the filter of each rule
+    counts, as `submit` prints it. A filter divides δ so that later releases may depend on earlier
+    results, and counts more.
     """
     release = load_release(file)
     compiled = load_policy(policy) if policy else None
@@ -67,9 +77,10 @@ def command(
     printed_orders = _orders(orders, compiled)
     target_delta = _delta(delta, compiled)
     rows = [(m.name, _costs(m, compiled, printed_orders)) for m in release.mechanisms]
+    runs = [_runs(m, compiled) for m in release.mechanisms]
     preview = None if compiled is None else _preview(release, compiled, ledger)
     if format_ == "json":
-        print_json(_costs_json(rows, preview, printed_orders, target_delta))
+        print_json(_costs_json(rows, runs, preview, printed_orders, target_delta))
     else:
         print_note(f"ε at δ = {format_down(target_delta)}; every number is an upper bound")
         if preview is not None and any(cost.profile for cost in preview.release):
@@ -77,7 +88,7 @@ def command(
             print_note(
                 "by a filter: what a rule counts; more, since it divides δ (docs/releases.md)"
             )
-        _print_text(rows, preview, target_delta)
+        _print_text(rows, runs, preview, target_delta)
     return 0
 
 
@@ -115,6 +126,22 @@ def _delta(text: str | None, compiled: CompiledPolicy | None) -> Fraction:
 def _costs(
     request: MechanismRequest, compiled: CompiledPolicy | None, orders: tuple[Fraction, ...]
 ) -> dict[str, CostReport]:
+    unit, relation, setting = _setting(request, compiled)
+    place = setting.units.index(unit)
+    costs = report_costs(request.mechanism, place, request.restatements, relation, setting, orders)
+    return {unit.name: cost for unit, cost in zip(setting.units, costs, strict=True)}
+
+
+def _runs(request: MechanismRequest, compiled: CompiledPolicy | None) -> dict[str, LossRuns]:
+    unit, relation, setting = _setting(request, compiled)
+    runs = runs_by_unit(request.mechanism, unit, relation, setting, request.restatements)
+    return {unit.name: own for unit, own in zip(setting.units, runs, strict=True)}
+
+
+def _setting(
+    request: MechanismRequest, compiled: CompiledPolicy | None
+) -> tuple[PrivacyUnit, NeighbouringRelation, GroupContext]:
+    """Return the unit and relation for which a mechanism is stated, and all units."""
     units = _units(request, compiled)
     names = [unit.name for unit in units]
     stated = request.unit or _only_unit(request, names, compiled)
@@ -122,16 +149,14 @@ def _costs(
         if name not in names:
             hint = suggest(name, names) or ""
             raise InvalidValue("P020", f"`{request.name}` names the unit `{name}`; {hint}")
-    unit_relation = units[names.index(stated)].relation
-    problems = tuple(find_relation_problems(request.kind, request.relation, unit_relation))
+    unit = units[names.index(stated)]
+    problems = tuple(find_relation_problems(request.kind, request.relation, unit.relation))
     if problems:
         raise ReleaseRejected(problems).for_release(request.name)
-    relation = request.relation or unit_relation
     covers = compiled.vocabulary.covers if compiled else no_covers
-    setting = GroupContext(units, request.additive, request.days_read, covers)
-    place = names.index(stated)
-    costs = report_costs(request.mechanism, place, request.restatements, relation, setting, orders)
-    return dict(zip(names, costs, strict=True))
+    defaults = compiled.accounting.defaults if compiled else NEWEST_DEFAULTS
+    setting = GroupContext(units, request.additive, request.days_read, covers, defaults.cost_rules)
+    return unit, request.relation or unit.relation, setting
 
 
 def _only_unit(request: MechanismRequest, names: list[str], compiled: CompiledPolicy | None) -> str:
@@ -163,8 +188,21 @@ def _float(value: Fraction | None) -> float | None:
     return None if value is None else round_up_to_printed_float(value)
 
 
+def _smallest_epsilon(
+    cost: CostReport, certified: Fraction | None, delta: Fraction
+) -> tuple[float | None, str]:
+    """Return the smallest known ε, and its label."""
+    epsilon = cost.epsilon(delta)
+    if certified is not None and (epsilon is None or certified < epsilon * (1 - _SAME)):
+        return _float(certified), EXACT
+    return epsilon, "exact"
+
+
 def _cost_json(
-    costs: CostReport, orders: tuple[Fraction, ...], delta: Fraction
+    costs: CostReport,
+    certified: Fraction | None,
+    orders: tuple[Fraction, ...],
+    delta: Fraction,
 ) -> dict[str, object]:
     curve = dict(costs.renyi)
     return {
@@ -172,28 +210,44 @@ def _cost_json(
         "rho": _float(costs.rho),
         "mu": costs.mu,
         "renyi": {format_order(order): _float(curve[order]) for order in orders},
-        "epsilon": costs.epsilon(delta),
+        "epsilon": _smallest_epsilon(costs, certified, delta)[0],
+        "exact-epsilon": _float(certified),
         "delta": float(costs.delta),
     }
 
 
 def _costs_json(
     rows: list[tuple[str, dict[str, CostReport]]],
+    runs: list[dict[str, LossRuns]],
     preview: CostPreview | None,
     orders: tuple[Fraction, ...],
     delta: Fraction,
 ) -> dict[str, object]:
     mechanisms: list[dict[str, object]] = []
     for number, (name, costs) in enumerate(rows):
-        units = {unit: _cost_json(cost, orders, delta) for unit, cost in costs.items()}
+        units = {
+            unit: _cost_json(cost, certify_runs([runs[number][unit]], delta), orders, delta)
+            for unit, cost in costs.items()
+        }
         if preview is not None:
             for unit, fields in units.items():
                 fields["filters"] = _filters_json(preview.mechanisms[number], unit)
         mechanisms.append({"name": name, "units": units})
     answer: dict[str, object] = {"delta": float(delta), "mechanisms": mechanisms}
+    answer["exact-epsilon"] = {
+        unit: _float(epsilon) for unit, epsilon in _certify_release(runs, delta).items()
+    }
     if preview is not None:
         answer["filters"] = [cost.as_json() for cost in preview.release]
     return answer
+
+
+def _certify_release(
+    runs: list[dict[str, LossRuns]], delta: Fraction
+) -> dict[str, Fraction | None]:
+    """Return the certified ε of all mechanisms together, for each unit that all of them have."""
+    units = [unit for unit in (runs[0] if runs else ()) if all(unit in own for own in runs)]
+    return {unit: certify_runs([own[unit] for own in runs], delta) for unit in units}
 
 
 def _filters_json(costs: Sequence[FilterCost], unit: str) -> list[dict[str, Any]]:
@@ -201,28 +255,35 @@ def _filters_json(costs: Sequence[FilterCost], unit: str) -> list[dict[str, Any]
 
 
 def _print_text(
-    rows: list[tuple[str, dict[str, CostReport]]], preview: CostPreview | None, delta: Fraction
+    rows: list[tuple[str, dict[str, CostReport]]],
+    runs: list[dict[str, LossRuns]],
+    preview: CostPreview | None,
+    delta: Fraction,
 ) -> None:
     width = max((len(unit) for _, costs in rows for unit in costs), default=0)
     for number, (name, costs) in enumerate(rows):
         click.echo(name)
         filters = preview.mechanisms[number] if preview else ()
         for unit, cost in costs.items():
-            click.echo(f"  {unit:<{width}}  {_report_text(cost, delta)}")
+            certified = certify_runs([runs[number][unit]], delta)
+            click.echo(f"  {unit:<{width}}  {_report_text(cost, certified, delta)}")
             for text in (_filter_text(c, delta) for c in filters if c.rule.unit == unit):
                 click.echo(f"  {'':<{width}}  {text}")
-    if preview is not None and len(rows) > 1 and preview.release:
+    if len(rows) > 1:
         click.echo("all mechanisms together")
-        for unit in rows[0][1]:
-            for text in (_filter_text(c, delta) for c in preview.release if c.rule.unit == unit):
-                click.echo(f"  {unit:<{width}}  {text}")
+        filters = preview.release if preview else ()
+        for unit, epsilon in _certify_release(runs, delta).items():
+            click.echo(f"  {unit:<{width}}  ε {_number_text(_float(epsilon))} {EXACT}")
+            for text in (_filter_text(c, delta) for c in filters if c.rule.unit == unit):
+                click.echo(f"  {'':<{width}}  {text}")
 
 
-def _report_text(cost: CostReport, delta: Fraction) -> str:
+def _report_text(cost: CostReport, certified: Fraction | None, delta: Fraction) -> str:
     parts = {"pure": _float(cost.pure), "ρ": _float(cost.rho), "μ": cost.mu}
     text = "  ".join(f"{key} {_number_text(value):<10}" for key, value in parts.items())
     delta_side = f"  δ {format_up(cost.delta)}" if cost.delta else ""
-    return f"ε {_number_text(cost.epsilon(delta)) + ' exact':<16}  {text}{delta_side}".rstrip()
+    epsilon, label = _smallest_epsilon(cost, certified, delta)
+    return f"ε {f'{_number_text(epsilon)} {label}':<16}  {text}{delta_side}".rstrip()
 
 
 def _filter_text(filter_cost: FilterCost, delta: Fraction) -> str:
@@ -236,6 +297,8 @@ def _filter_text(filter_cost: FilterCost, delta: Fraction) -> str:
         other_delta = rule.budget.delta != delta
         at_delta = f"at δ {format_down(rule.budget.delta)} " if other_delta else ""
         method = f"{at_delta}by the {filter_cost.profile} filter of"
+        if filter_cost.method:
+            method = f"{at_delta}exact ({filter_cost.method}) for"
     more = f" and {count} more rule{'s' if count > 1 else ''}" if count else ""
     return f"{amounts} {method} {rule.name}{' (each release)' * rule.each_release}{more}"
 

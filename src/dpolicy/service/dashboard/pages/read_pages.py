@@ -14,7 +14,7 @@ from starlette.responses import Response
 from dpolicy.errors import RequestRefused
 from dpolicy.ledger.events import Event, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
-from dpolicy.pdp.audit import audit_ledger
+from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.auth.redaction import redact_decision
 from dpolicy.service.dashboard.pages.rendering import CONTENT_SECURITY_POLICY, render_page
@@ -89,7 +89,8 @@ def handle_release(request: Request) -> Response:
     )
     if entry is None:
         raise RequestRefused("not-found", f"there is no release `{name}`")
-    page = build_release_page(name, entry, _event_reader(decision_point), expires)
+    reader = _event_reader(decision_point)
+    page = build_release_page(name, entry, reader, expires, decision_point.add_advice)
     ensure_visible(request, page.row.by)
     if page.decision is not None:
         redacted = redact_decision(decision_point, page.decision, visible_owner(request))

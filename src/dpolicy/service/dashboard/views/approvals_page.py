@@ -9,8 +9,8 @@ from dpolicy.errors import DPolicyError
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import PolicyProposed, RelabellingProposed, ReleaseProposed, VoidProposed
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.ledger_state import Proposal
 from dpolicy.pdp.request_evaluation import evaluate_release
+from dpolicy.pdp.state.proposal import Proposal
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.service.auth.redaction import redact_decision
@@ -116,6 +116,7 @@ def _evaluate_release(
     try:
         release = release_from_body(event.body)
         decision = decision_point.read_state(lambda state: evaluate_release(state, release))
+        decision = decision_point.add_advice(release, decision)
         redacted = redact_decision(decision_point, decision, visible_owner)
         return PendingProposal(proposal, "", decision=redacted)
     except DPolicyError as error:

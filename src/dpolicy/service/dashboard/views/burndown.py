@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpolicy.balances.enforced_policy import EnforcedSection
-from dpolicy.pdp.ledger_state import LedgerState
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.decision import stated_delta

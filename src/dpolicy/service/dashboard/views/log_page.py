@@ -19,7 +19,7 @@ from dpolicy.ledger.events import (
     event_author,
     from_bytes,
 )
-from dpolicy.pdp.audit import AuditReport
+from dpolicy.pdp.audits.audit import AuditReport
 from dpolicy.service.dashboard.pagination import PER_PAGE, Pagination, paginate
 
 #: Largest ledger that the page verifies; `dpolicy verify` verifies longer ones.

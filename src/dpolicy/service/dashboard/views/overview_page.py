@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatusTable, rule_status_table
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.service.dashboard.pagination import Pagination, paginate
 from dpolicy.service.dashboard.views.burndown import Burndown, build_burndown
@@ -222,7 +222,7 @@ def _build_rows(
             if burndown is not None or _has_period(table, position):
                 continue
             number = int(table.numbers[position])
-            charges = state.max_groups_charged_to_rule(number)
+            charges = state.totals.max_groups_charged_to(number, state.charge_groups)
             if charges <= remaining_charges:
                 remaining_charges -= charges
                 point = table.worst_points.get(position)

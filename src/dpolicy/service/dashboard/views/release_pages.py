@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from dpolicy.decisions.denial_advice.offers import with_parameters
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, ReleaseDecided, event_author, release_body_in
-from dpolicy.pdp.ledger_state import STATUSES, LedgerState, ReleaseEntry
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.pdp.state.release_archive import STATUSES, ReleaseEntry
+from dpolicy.releases.body import release_from_body
 from dpolicy.releases.decision import Decision
+from dpolicy.releases.release import Release
 from dpolicy.service.dashboard.pagination import Pagination, paginate
 
 #: Function that reads the event of a record by its number.
@@ -141,15 +143,21 @@ def build_release_list_page(
 
 
 def build_release_page(
-    name: str, entry: ReleaseEntry, read_event: EventReader, expires: str | None
+    name: str,
+    entry: ReleaseEntry,
+    read_event: EventReader,
+    expires: str | None,
+    add_advice: Callable[[Release, Decision], Decision],
 ) -> ReleasePage:
-    """Build the page of one release; `expires` is the end of its open reservation."""
+    """Build the page of one release; `expires` is the end of its open reservation.
+
+    A denied release has the counter-offers and top spenders of now.
+    """
     event = read_event(entry.request_record)
     decision = None
     if isinstance(event, ReleaseDecided):
-        decision = Decision.from_json(json.loads(event.answer))
-        offers = (with_parameters(event.body, offer) for offer in decision.counter_offers)
-        decision = replace(decision, counter_offers=tuple(offers))
+        recorded = Decision.from_json(json.loads(event.answer))
+        decision = add_advice(release_from_body(event.body), recorded)
     return ReleasePage(
         _build_row(name, entry, event),
         json.loads(encode_canonical(release_body_in(read_event(entry.charge_record)))),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpolicy.balances.segments import Segments
-from dpolicy.pdp.ledger_state import LedgerState
 from dpolicy.pdp.rule_status import RuleStatusTable, rule_status_table
+from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.predicates.expression import Always, Expression, UsesAny
 from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.loss_arrays import LossArray
@@ -219,7 +219,7 @@ def _build_usage(
     table = rule_status_table(state)
     position = int(np.searchsorted(table.numbers, rule.number))
     point = table.worst_points.get(position)
-    segments = state.balances.segments.get(rule.number)
+    segments = state.balances.segments_for(rule.number) if point is not None else None
     locations, location_count = _most_used_locations(segments, table, rule)
     status = build_rule_status_row(table, position)
     return RuleUsage(

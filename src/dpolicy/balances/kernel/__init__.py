@@ -1,0 +1,1 @@
+"""Decisions over rules in one pass: compiled, or in NumPy."""

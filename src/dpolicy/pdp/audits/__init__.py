@@ -1,0 +1,1 @@
+"""Audit of a ledger: every record is checked and every decision recomputed."""

@@ -1,0 +1,1 @@
+"""The journal: shared commits, and the states of writers and readers."""

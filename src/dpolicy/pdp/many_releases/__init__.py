@@ -1,0 +1,1 @@
+"""Requests for many releases, in one commit."""

@@ -1,0 +1,1 @@
+"""The ledger state: releases, charge groups and totals, folded from the records."""

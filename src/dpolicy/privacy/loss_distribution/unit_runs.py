@@ -1,0 +1,61 @@
+"""Loss runs of a mechanism for every unit, from all statements about it (theory 0.1).
+
+A unit that several statements reach has several runs; each of them is a valid bound, and all
+mechanisms of a list use the one with the smallest ε alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dpolicy.privacy.loss_distribution.certified_epsilon import certified_epsilon
+from dpolicy.privacy.loss_distribution.loss_run import LossRun, loss_run
+from dpolicy.privacy.mechanisms.mechanism import Mechanism
+from dpolicy.privacy.units.group_privacy import GroupContext, statements_for, steps_from
+from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
+
+#: Alternative runs of one mechanism for one unit; empty without a loss distribution.
+LossRuns = tuple[LossRun, ...]
+
+
+def runs_by_unit(
+    mechanism: Mechanism,
+    stated_unit: PrivacyUnit,
+    relation: NeighbouringRelation,
+    context: GroupContext,
+    restatements: Mapping[str, Mechanism],
+) -> tuple[LossRuns, ...]:
+    """Return the runs of a mechanism stated for a unit, for every unit of the context."""
+    units = context.units
+    if stated_unit not in units:
+        context = replace(context, units=(*units, stated_unit))
+    position = context.units.index(stated_unit)
+    alternatives: list[list[LossRun]] = [[] for _ in units]
+    for statement in statements_for(mechanism, position, relation, restatements, context):
+        steps = steps_from(statement.context, statement.position, statement.relation)
+        for runs, k in zip(alternatives, steps, strict=False):
+            run = None if k is None else loss_run(statement.mechanism, k, statement.relation)
+            if run is not None and run not in runs:
+                runs.append(run)
+    return tuple(map(tuple, alternatives))
+
+
+def certify_runs(mechanisms: Sequence[LossRuns], delta: Fraction) -> Fraction | None:
+    """Return a certified ε of mechanisms together; None if one of them has no distribution."""
+    if not all(mechanisms):
+        return None
+    return certified_epsilon([_best_run(runs, delta) for runs in mechanisms], delta)
+
+
+def _best_run(runs: LossRuns, delta: Fraction) -> LossRun:
+    if len(runs) == 1:
+        return runs[0]
+
+    def epsilon_alone(run: LossRun) -> Fraction | float:
+        epsilon = certified_epsilon([run], delta)
+        return math.inf if epsilon is None else epsilon
+
+    return min(runs, key=epsilon_alone)

@@ -1,0 +1,1 @@
+"""Reserves: certificates beside a Gaussian that never runs (theory/reserves)."""

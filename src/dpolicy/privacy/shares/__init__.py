@@ -1,0 +1,1 @@
+"""Shares of δ: how the orders of a budget divide it."""

@@ -1,0 +1,1 @@
+"""Quick route for single submissions: no worker threads, one commit for all that wait."""
