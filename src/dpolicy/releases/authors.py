@@ -18,10 +18,14 @@ from dpolicy.releases.release_parser import release_with_author
 def require_text(name: str, value: object) -> None:
     """Raise `InvalidValue` (P007) if an argument of a request is no `str` of valid Unicode.
 
-    A subclass of `str` is refused, because its methods can make one text read as two.
+    A subclass of `str` is refused: an argument is hashed, compared and recorded as the same text.
     """
     if type(value) is not str:
         raise InvalidValue("P007", f"`{name}` is `{value!r:.80}`; help: give a text")
+    _require_unicode(name, value)
+
+
+def _require_unicode(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -39,14 +43,17 @@ def require_texts(**arguments: object) -> None:
 
 
 def require_names(name: str, values: object) -> None:
-    """Raise `InvalidValue` (P007) unless an argument is a text or a collection of texts."""
-    if isinstance(values, str):
-        require_text(name, values)
-        return
-    if not isinstance(values, Collection):
+    """Raise `InvalidValue` (P007) unless an argument is a text or a collection of texts.
+
+    Names are only compared, so texts with a location or a rule are accepted too.
+    """
+    names = (values,) if isinstance(values, str) else values
+    if not isinstance(names, Collection):
         raise InvalidValue("P007", f"`{name}` is `{values!r:.80}`; help: give a list of names")
-    for value in values:
-        require_text(name, value)
+    for value in names:
+        if not isinstance(value, str):
+            raise InvalidValue("P007", f"`{name}` has `{value!r:.80}`; help: give a text")
+        _require_unicode(name, value)
 
 
 def require_number(name: str, value: object) -> None:
