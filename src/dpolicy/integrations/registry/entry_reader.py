@@ -1,6 +1,6 @@
 """Statements of a registry entry: its name, its unit, its loss and the number of its releases.
 
-The layouts of an entry differ; this module reads all of them. It knows no policy.
+The module reads all layouts of an entry, and needs no policy.
 """
 
 from __future__ import annotations
