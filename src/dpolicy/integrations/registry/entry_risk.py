@@ -71,15 +71,11 @@ def _stated_loss(reader: EntryReader) -> Budget | None:
     problems = parse_mechanism({"kind": "declared", **parameters})[1]
     for problem in problems:
         reader.report(problem.code, PARAMETERS_PATH, problem.message)
-    match None if problems else parameters:
-        case {"epsilon": epsilon, **rest}:
-            return EpsilonDelta(epsilon, rest.get("delta", Fraction(0)))
-        case {"rho": rho}:
-            return Zcdp(rho)
-        case {"mu": mu}:
-            return Gdp(mu)
-        case _:
-            return None
+    if problems:
+        return None
+    if "epsilon" in parameters:
+        return EpsilonDelta(parameters["epsilon"], parameters.get("delta", Fraction(0)))
+    return Zcdp(parameters["rho"]) if "rho" in parameters else Gdp(parameters["mu"])
 
 
 def _first_text(entry: Mapping[str, Any], paths: tuple[str, ...]) -> str | None:
