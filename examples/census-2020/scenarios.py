@@ -68,13 +68,11 @@ def bayesian_reading(spending: Spending) -> list[str]:
 def main() -> None:
     """Print the frequentist and the Bayesian readings of all scenarios."""
     spent = spending_by_scenario()
-    header = ("ρ", "ε", "FPR 1 %", "FPR 5 %")
     rows = {fact: frequentist_reading(spending) for fact, spending in spent.items()}
-    print_table("true-positive rate, at most", header, rows)
+    print_table("true-positive rate, at most", ("ρ", "ε", "FPR 1 %", "FPR 5 %"), rows)
     print(f"\n{'':<31}{'in 99 % of results':>30}{'in all but 1e-10 of results':>30}")
-    header = ("from 1 %", "from 10 %", "from 50 %") * 2
     rows = {fact: bayesian_reading(spending) for fact, spending in spent.items()}
-    print_table("belief, at most", header, rows)
+    print_table("belief, at most", ("from 1 %", "from 10 %", "from 50 %") * 2, rows)
 
 
 if __name__ == "__main__":
