@@ -49,6 +49,7 @@ POLICY_SETS = {
     "wikimedia": (4, 4),
     "research-rounds": (4, 3),
     "contributions": (2, 2),
+    "two-attacks": (2, 2),
 }
 
 

@@ -637,9 +637,13 @@ def test_the_example_of_the_page_runs(
 ) -> None:
     page = PAGE.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
-    block = re.search(r"```yaml\n(.+?)```", page, re.DOTALL)
-    assert block is not None and block[1].count("\n") == 10
-    Path("theirs.yaml").write_text(block[1], "utf-8")
+    files = re.findall(r"<!-- file: (\S+) -->\n```yaml\n(.+?)```", page, re.DOTALL)
+    assert [(name, text.count("\n")) for name, text in files] == [
+        ("theirs.yaml", 10),
+        ("others.yaml", 16),
+    ]
+    for name, text in files:
+        Path(name).write_text(text, "utf-8")
     commands = re.findall(r"^\$ dpolicy (.+)$", page, re.MULTILINE)
     assert len(commands) >= 5
     for line in commands:

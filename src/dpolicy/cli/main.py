@@ -109,6 +109,10 @@ COMMANDS = {
         "allocation.paper",
         "Run the scenarios of the paper for DPolicy and for Cohere's single budget.",
     ),
+    "registry": CommandEntry(
+        "releases.registry",
+        "Print the attacker risk of the entries in FILES of the OpenDP deployments registry.",
+    ),
     "rules": CommandEntry(
         "policy.rules",
         "Print the rules of the policy set PATH that are enforced.",

@@ -15,13 +15,18 @@ from typing import Any
 from dpolicy.decisions.resolution import complete_or_none
 from dpolicy.errors import InvalidValue, LedgerDamaged, PolicyRejected
 from dpolicy.integrations.registry.embedded_names import other_definitions, unknown_definitions
+from dpolicy.integrations.registry.entry_reader import (
+    LOSS_PATH,
+    PARAMETERS_PATH,
+    UNIT_PATH,
+    EntryReader,
+)
 from dpolicy.integrations.registry.registry_export import (
     EMBEDDED_MEANING_PREFIX,
     EMBEDDED_RELEASE_PREFIX,
-    url_slug,
 )
 from dpolicy.integrations.registry.registry_totals import total_costs
-from dpolicy.integrations.value_reader import ProblemCodes, ValueReader, lookup, shorten
+from dpolicy.integrations.value_reader import lookup, shorten
 from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
@@ -43,38 +48,9 @@ PROBLEMS: Mapping[str, str] = {
     "G006": "embedded release that costs less than the entry states, or has no bound to compare",
 }
 
-_CODES = ProblemCodes(wrong_type="G001", missing="G001", out_of_range="G001", duplicate="G001")
-
-#: Parameters that state each variant. Older entries write one variant without its hyphen.
-_VARIANT_PARAMETERS = {
-    "pure dp": ("epsilon",),
-    "approximate dp": ("epsilon", "delta"),
-    "zero-concentrated dp": ("rho",),
-    "zero concentrated dp": ("rho",),
-    "renyi dp": ("epsilon", "delta"),
-    "gaussian dp": ("mu",),
-}
-
-#: Paths of the name in the current layout and in the two earlier ones.
-_NAME_PATHS = ("url_slug", "deployment.basic.name", "deployment.product.name", "deployment.name")
-
-#: Paths that state whether an entry covers one release, in all layouts.
-_RELEASE_TYPE_PATHS = tuple(
-    f"deployment.{section}.{key}"
-    for section in ("deployment_model", "model")
-    for key in ("release_type", "is_many_release")
-)
-_SINGLE_RELEASE = (False, "One release", "One-shot")
-
 _INFORMATION_PATH = "deployment.implementation.additional_information"
-_LOSS_PATH = "deployment.privacy_loss"
-_UNIT_PATH = f"{_LOSS_PATH}.privacy_unit"
-_PARAMETERS_PATH = f"{_LOSS_PATH}.privacy_parameters"
-
 #: Relative difference that is attributed to the rounding of floats.
 _ROUNDING_TOLERANCE = Fraction(1, 10**9)
-
-_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +79,20 @@ def release_body_from_entry(
     """Return the body of the release that an entry describes, or None and all problems."""
     if not is_registry_entry(entry):
         return None, (InvalidValue("G001", "not a registry entry: `deployment` is missing"),)
-    reader = _EntryReader(to_plain_body(entry), policy, options)
+    reader = _ImportReader(to_plain_body(entry), policy, options)
     text = reader.find_embedded_release()
     body = reader.build_declared_release() if text is None else reader.parse_embedded_release(text)
     return (None, reader.problems) if reader.problem_count else (body, ())
 
 
-class _EntryReader(ValueReader):
-    """Reader of one entry."""
+class _ImportReader(EntryReader):
+    """Reader of one entry for a policy."""
 
     def __init__(
         self, entry: Mapping[str, Any], policy: CompiledPolicy, options: RegistryImportOptions
     ) -> None:
-        super().__init__(_CODES)
-        self._entry, self._policy, self._options = entry, policy, options
+        super().__init__(entry)
+        self._policy, self._options = policy, options
 
     def find_embedded_release(self) -> str | None:
         """Return the text of the release that the entry contains, or None."""
@@ -165,28 +141,28 @@ class _EntryReader(ValueReader):
             self.report("G005", _INFORMATION_PATH, message)
             return None
         self._check_embedded_meaning(release)
-        if costs and lookup(self._entry, _LOSS_PATH) is not None:
-            unit, loss = self._read_unit(), self._read_loss()
+        if costs and lookup(self._entry, LOSS_PATH) is not None:
+            unit, loss = self._read_unit(), self.read_loss()
             problem = None if unit is None or loss is None else _contradiction(costs[unit], loss)
             if problem is not None:
                 help_ = f"help: remove the line `{line}` to charge the stated loss"
                 message = f"the embedded release {problem.format(unit=unit)}; {help_}"
-                self.report("G006", _LOSS_PATH, message)
+                self.report("G006", LOSS_PATH, message)
         return release.body
 
     def build_declared_release(self) -> Body:
         """Return the stated loss as a release on every attribute, all users and all time."""
-        unit, loss = self._read_unit(), self._read_loss()
+        unit, loss = self._read_unit(), self.read_loss()
         mechanism = {"kind": "declared", **(loss or {})}
         if self._options.times is not None:
             mechanism["count"] = Fraction(self._options.times)
-        elif not self._is_single_release():
+        elif not self.is_single_release():
             message = "the entry does not state that it covers one release"
             help_ = "help: pass `--times` with the number of publications for the same unit"
             self.report("G004", "deployment.deployment_model", f"{message}; {help_}")
         if loss is not None:
             for problem in parse_mechanism(mechanism)[1]:
-                self.report(problem.code, _PARAMETERS_PATH, problem.message)
+                self.report(problem.code, PARAMETERS_PATH, problem.message)
         fields = {
             "name": "registry entry",
             "mechanism": mechanism,
@@ -195,79 +171,22 @@ class _EntryReader(ValueReader):
             "attributes": sorted(self._policy.checked_policy_set.vocabulary.schema.attributes),
             "labels": self._options.labels,
         }
-        return {"release": self._read_release_id(), "mechanisms": [fields]}
-
-    def _read_release_id(self) -> str:
-        names = [lookup(self._entry, path) for path in _NAME_PATHS]
-        texts = [name for name in names if isinstance(name, str) and name.strip()]
-        if not texts:
-            self.report("G001", "the entry", "`url_slug` and `name` are missing")
-        return url_slug(texts[0] if texts else "")
-
-    def _is_single_release(self) -> bool:
-        """Return True only if the entry states so in every field that it has."""
-        values = [lookup(self._entry, path) for path in _RELEASE_TYPE_PATHS]
-        stated = [value for value in values if value is not None]
-        return bool(stated) and all(value in _SINGLE_RELEASE for value in stated)
+        return {"release": self.read_slug(), "mechanisms": [fields]}
 
     def _read_unit(self) -> str | None:
         """Return the unit of the policy that the entry names, or None."""
         units = self._policy.checked_policy_set.vocabulary.units
-        name = self._options.unit or lookup(self._entry, _UNIT_PATH)
+        name = self._options.unit or lookup(self._entry, UNIT_PATH)
         if not isinstance(name, str):
-            self.report("G001", _UNIT_PATH, "a unit is missing; help: pass `--unit`")
+            self.report("G001", UNIT_PATH, "a unit is missing; help: pass `--unit`")
             return None
         matches = [unit for unit in units if unit == name]
         matches = matches or [u for u in units if _normalize_unit(u) == _normalize_unit(name)]
         if len(matches) == 1:
             return matches[0]
         help_ = f"help: pass `--unit` with one of {', '.join(f'`{unit}`' for unit in units)}"
-        self.report("G003", _UNIT_PATH, f"the policy has no unit `{shorten(name)}`; {help_}")
+        self.report("G003", UNIT_PATH, f"the policy has no unit `{shorten(name)}`; {help_}")
         return None
-
-    def _read_loss(self) -> dict[str, Any] | None:
-        """Return the parameters of the stated loss as a declared mechanism has them, or None."""
-        parameters = lookup(self._entry, _PARAMETERS_PATH)
-        if not isinstance(parameters, Mapping):
-            self.report("G001", _PARAMETERS_PATH, "a map of parameters is missing")
-            return None
-        numbers: dict[str, Fraction] = {}
-        problems_before = self.problem_count
-        for name, value in parameters.items():
-            number = _parse_number(value)
-            if number is not None:
-                numbers[name] = number
-            elif value is not None:
-                self.report_type(f"{_PARAMETERS_PATH}.{name}", "a number", value)
-        if self.problem_count > problems_before:
-            return None
-        variant = lookup(self._entry, "deployment.dp_variant.variant_name")
-        variant = variant or lookup(self._entry, "deployment.dp_flavor.name")
-        loss = _select_parameters(str(variant or "").lower(), numbers)
-        if loss is None:
-            names = ", ".join(f"`{name}`" for name in numbers) or "no parameters"
-            message = f"{names} under `{shorten(variant or 'no variant')}` state no supported loss"
-            self.report("G002", _PARAMETERS_PATH, message)
-        return loss
-
-
-def _select_parameters(variant: str, numbers: Mapping[str, Fraction]) -> dict[str, Any] | None:
-    """Return the parameters that state a loss, or None.
-
-    An ε together with a δ states a loss under every variant, including none.
-    """
-    if variant not in _VARIANT_PARAMETERS and variant:
-        return None
-    candidates = [_VARIANT_PARAMETERS[variant]] if variant else [("rho",), ("mu",)]
-    for names in (*candidates, ("epsilon", "delta")):
-        if not all(name in numbers for name in names):
-            continue
-        if "epsilon" in names:
-            return {name: numbers[name] for name in ("epsilon", "delta") if name in numbers}
-        # With an ε, a δ beside ρ belongs to the converted ε. Without, it is a δ that ρ lacks.
-        has_separate_delta = bool(numbers.get("delta")) and "epsilon" not in numbers
-        return None if has_separate_delta else {name: numbers[name] for name in names}
-    return None
 
 
 def _contradiction(costs: CostReport, stated: Mapping[str, Any]) -> str | None:
@@ -287,13 +206,6 @@ def _contradiction(costs: CostReport, stated: Mapping[str, Any]) -> str | None:
         if Fraction(bound) < stated[notion] * (1 - _ROUNDING_TOLERANCE):
             return "costs unit `{unit}` less than the entry states"
     return None
-
-
-def _parse_number(value: object) -> Fraction | None:
-    """Return an exact number, or None; δ may be a text such as `1e-10`."""
-    if isinstance(value, str) and _DECIMAL.fullmatch(value):
-        return Fraction(value)
-    return value if isinstance(value, Fraction) else None
 
 
 def _normalize_unit(name: str) -> str:
