@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from tests.pdp.state_machine import Agreement, Identity, model_policy, witnesses
@@ -19,11 +17,7 @@ from tests.reference import ledger_spending
 from tests.reference import rules as twin
 from tests.reference.ledger_spending import BlockSpending
 
-from dpolicy.errors import DPolicyError
-from dpolicy.pdp.spending import group_table, places, scope_charges, selected_releases
 from dpolicy.pdp.spending.spending import Spending
-from dpolicy.pdp.state.ledger_state import LedgerState
-from dpolicy.pdp.state.release_archive import RESERVED
 
 AUTHORS = ("ana", "ben")
 #: Scopes that no rule of the policies has.
@@ -129,9 +123,7 @@ class SpendingMachine(Agreement):
         by = self.model.releases[release].charged.get("by", "")
         days = question["days"]
         since = None if days is None else date(2026, 1, 1 + days)
-        return (authors is None or by in authors) and (
-            since is None or self.days[release] >= since
-        )
+        return (authors is None or by in authors) and (since is None or self.days[release] >= since)
 
     def _at(self, blocks: list[BlockSpending], question: dict[str, Any]) -> list[BlockSpending]:
         """Return the blocks of the stated country; all blocks if it does not split the scope."""
@@ -145,9 +137,7 @@ class SpendingMachine(Agreement):
         ]
 
 
-def compare_spending(
-    spending: Spending, blocks: list[BlockSpending], delta: str | None
-) -> None:
+def compare_spending(spending: Spending, blocks: list[BlockSpending], delta: str | None) -> None:
     """Compare an answer with the naive blocks: place, numbers and releases."""
     at = spending.delta
     assert delta is None or at == Fraction(delta)
@@ -165,8 +155,9 @@ def compare_spending(
     assert_close(answer, block.epsilon(at))
     for amount, key in ((spending.rho, "rho"), (_square(spending.mu), "mu")):
         assert_amount(amount, block.total(key))
-    assert_amount(None if spending.cost.pure is None else float(spending.cost.pure),
-                  block.total("pure"))
+    assert_amount(
+        None if spending.cost.pure is None else float(spending.cost.pure), block.total("pure")
+    )
     for order, amount in spending.cost.renyi:
         assert_amount(None if amount is None else float(amount), block.total(order))
     compare_releases(spending, block, at)
