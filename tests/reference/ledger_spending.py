@@ -73,9 +73,7 @@ def spending_by_block(
         touched = tuple(rule_blocks.touches(charge.mechanism, block) for charge in charged)
         groups.setdefault(touched, []).append(block)
     return [
-        BlockSpending(
-            tuple(blocks), tuple(c for c, at in zip(charged, touched, strict=True) if at)
-        )
+        BlockSpending(tuple(blocks), tuple(c for c, at in zip(charged, touched, strict=True) if at))
         for touched, blocks in groups.items()
     ]
 
