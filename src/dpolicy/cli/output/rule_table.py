@@ -1,0 +1,169 @@
+"""Table of lines of rules: what the rules of a line have in common, then one column per setting."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from shutil import get_terminal_size
+from typing import Any, TypeVar
+
+import click
+
+from dpolicy.privacy.budget import Budget, EpsilonDelta, format_budget
+from dpolicy.privacy.number_text import format_down
+from dpolicy.rules.groups.rule_lines import RuleLine, Settings
+
+Item = TypeVar("Item")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Longest list of rules that is printed with one line per rule.
+MAX_FLAT_LINES = 20
+
+#: Characters in a line of output that does not go to a terminal.
+DEFAULT_WIDTH = 120
+
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row: texts before the settings, texts by setting, texts after them, and member names."""
+
+    left: tuple[str, ...]
+    cells: dict[Settings, str]
+    right: tuple[str, ...]
+    members: tuple[str, ...] = ()
+    noun: str = ""
+
+
+def flat_option(command: _Command) -> _Command:
+    """Add `--flat` to a command."""
+    return click.option(
+        "--flat",
+        is_flag=True,
+        help=f"One line or box per rule; lists of more than {MAX_FLAT_LINES} rules are grouped.",
+    )(command)
+
+
+def line_width() -> int:
+    """Return the characters that fit in a line: those of the terminal, else `DEFAULT_WIDTH`."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        return get_terminal_size((DEFAULT_WIDTH, 0)).columns
+    return DEFAULT_WIDTH
+
+
+def table_row(
+    line: RuleLine[Item],
+    columns: Sequence[Settings],
+    cell: Callable[[tuple[Item, ...]], str],
+    missing: str,
+) -> TableRow:
+    """Return the row of a line with its number of rules; `missing` is the text of an empty cell."""
+    key = line.key
+    left = (key.policy, key.risk, key.level, " × ".join(key.settings), ", ".join(line.units))
+    cells = {
+        settings: cell(line.cells[settings]) if settings in line.cells else missing
+        for settings in columns
+    }
+    nouns = ("category", "categories") if key.level else ("attribute", "attributes")
+    noun = nouns[len(line.members) != 1]
+    return TableRow(left, cells, (str(len(line.items)),), line.members, noun)
+
+
+def fit_names(names: Sequence[str], room: int) -> str:
+    """Return as many names as fit into `room` characters, at least one, and count the others."""
+    for count in range(len(names), 0, -1):
+        rest = f" and {len(names) - count} more" if count < len(names) else ""
+        text = ", ".join(names[:count]) + rest
+        if len(text) <= room or count == 1:
+            return text
+    return ""
+
+
+#: Headings of the texts before the settings.
+LEFT_HEADINGS = ("policy", "risk", "level", "setting", "unit")
+#: Heading of the number of rules.
+RIGHT_HEADINGS = ("rules",)
+
+
+def format_table(
+    rows: Sequence[TableRow],
+    columns: Sequence[Settings],
+    left: Sequence[str] = LEFT_HEADINGS,
+    right: Sequence[str] = RIGHT_HEADINGS,
+) -> list[str]:
+    """Return the lines of a table with its headings. A column without any text is left out."""
+    height = max([1, *map(len, columns)])
+    grid = [
+        *_headings(columns, left, right, height),
+        *((*row.left, *(row.cells[c] for c in columns), *row.right) for row in rows),
+    ]
+    used = [n for n in range(len(grid[0])) if any(cells[n] for cells in grid[height:])]
+    widths = [max(len(cells[n]) for cells in grid) for n in used]
+    lines = [_table_line([cells[n] for n in used], widths) for cells in grid]
+    indent, room = widths[0] + len(_GAP), line_width()
+    body = (
+        _with_members(line, row, indent, max(map(len, lines)), room)
+        for line, row in zip(lines[height:], rows, strict=True)
+    )
+    return [*lines[:height], *chain.from_iterable(body)]
+
+
+def _with_members(line: str, row: TableRow, indent: int, end: int, room: int) -> list[str]:
+    """Return a line and its members: at its end if they fit there, else in a second line."""
+    if not row.members:
+        return [line]
+    start = f"{len(row.members)} {row.noun}: "
+    whole = start + ", ".join(row.members)
+    if end + len(_GAP) + len(whole) <= room:
+        return [f"{line:<{end}}{_GAP}{whole}"]
+    return [line, " " * indent + start + fit_names(row.members, room - indent - len(start))]
+
+
+def _headings(
+    columns: Sequence[Settings], left: Sequence[str], right: Sequence[str], height: int
+) -> list[tuple[str, ...]]:
+    """Return one line of settings for each extension; the last line has the other headings, too."""
+    lines = []
+    for level in range(height):
+        names = [column[level] if level < len(column) else "" for column in columns]
+        lines.append((*("" for _ in left), *names, *("" for _ in right)))
+    names = [column[-1] if column else "budget" for column in columns]
+    return [*lines[:-1], (*left, *names, *right)]
+
+
+def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.ljust(size) for cell, size in zip(cells, widths, strict=True))
+    return _GAP.join(padded).rstrip()
+
+
+def blank_repeated_names(rows: Iterable[TableRow]) -> list[TableRow]:
+    """Return the rows without the first text where the row above has the same one."""
+    result, above = [], ""
+    for row in rows:
+        name = row.left[0]
+        left = ("" if name == above else name, *row.left[1:])
+        result.append(replace(row, left=left))
+        above = name
+    return result
+
+
+def common_delta(budgets: Iterable[Budget]) -> Fraction | None:
+    """Return the δ of all (ε, δ) budgets; None if they differ or there is none."""
+    deltas = {budget.delta for budget in budgets if isinstance(budget, EpsilonDelta)}
+    return deltas.pop() if len(deltas) == 1 else None
+
+
+def delta_heading(delta: Fraction | None) -> str:
+    """Return the common δ as a part of a heading."""
+    return f", δ {format_down(delta)}" if delta else ""
+
+
+def short_budget(budget: Budget, delta: Fraction | None) -> str:
+    """Return a budget as text, without δ if it is the common δ of the heading."""
+    if isinstance(budget, EpsilonDelta) and budget.delta == delta:
+        return f"ε {format_down(budget.epsilon)}"
+    return format_budget(budget)
