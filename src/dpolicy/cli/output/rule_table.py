@@ -89,6 +89,20 @@ LEFT_HEADINGS = ("policy", "risk", "level", "setting", "unit")
 RIGHT_HEADINGS = ("rules",)
 
 
+def fit_table(axes: int, build: Callable[[int], list[str]]) -> list[str]:
+    """Return the table with the fewest extensions as rows that fits into the width of a line.
+
+    `build` returns the table in which the settings of the first extensions, in this number, are
+    rows and those of the others are columns.
+    """
+    lines: list[str] = []
+    for row_axes in range(axes + 1):
+        lines = build(row_axes)
+        if max(map(len, lines)) <= line_width():
+            break
+    return lines
+
+
 def format_table(
     rows: Sequence[TableRow],
     columns: Sequence[Settings],
@@ -140,14 +154,14 @@ def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join(padded).rstrip()
 
 
-def blank_repeated_names(rows: Iterable[TableRow]) -> list[TableRow]:
-    """Return the rows without the first text where the row above has the same one."""
-    result, above = [], ""
+def blank_repeated_names(rows: Iterable[TableRow], count: int = 1) -> list[TableRow]:
+    """Return the rows without those of the first `count` texts that the row above has, too."""
+    result: list[TableRow] = []
+    above: tuple[str, ...] = ()
     for row in rows:
-        name = row.left[0]
-        left = ("" if name == above else name, *row.left[1:])
-        result.append(replace(row, left=left))
-        above = name
+        repeated = next((n for n in range(count) if row.left[: n + 1] != above[: n + 1]), count)
+        result.append(replace(row, left=("",) * repeated + row.left[repeated:]))
+        above = row.left
     return result
 
 

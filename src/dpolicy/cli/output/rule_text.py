@@ -8,6 +8,7 @@ from dpolicy.cli.output.rule_table import (
     blank_repeated_names,
     common_delta,
     delta_heading,
+    fit_table,
     format_table,
     short_budget,
     table_row,
@@ -15,12 +16,14 @@ from dpolicy.cli.output.rule_table import (
 from dpolicy.privacy.budget import format_budget
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
 from dpolicy.rules.groups.rule_lines import (
-    count_row_axes,
     group_rules,
     setting_columns,
     sort_lines,
 )
 from dpolicy.rules.rule import Rule
+
+#: Mark of a cell whose rules are pruned.
+_PRUNED = "·"
 
 #: A rule, and its witness if it is pruned.
 ListedRule = tuple[Rule, Rule | None]
@@ -64,14 +67,18 @@ def grouped_rules_text(policy: CompiledPolicy, rules: Sequence[Rule]) -> list[st
 def _section_text(
     section: CompiledSection, rules: Sequence[Rule], risk_levels: Sequence[str]
 ) -> list[str]:
-    row_axes = count_row_axes(section.rules.axes)
-    columns = setting_columns(section.rules.axes, row_axes)
-    delta = common_delta(rule.budget for rule in rules)
-    grouped = group_rules(rules, lambda rule: rule, lambda rule: rule.budget, row_axes)
-    rows = [
-        table_row(line, columns, lambda cell: short_budget(cell[0].budget, delta), "·")
-        for line in sort_lines(grouped, risk_levels)
-    ]
+    axes, delta = section.rules.axes, common_delta(rule.budget for rule in rules)
+
+    def build(row_axes: int) -> list[str]:
+        columns = setting_columns(axes, row_axes)
+        lines = group_rules(rules, lambda rule: rule, lambda rule: rule.budget, row_axes)
+        rows = [
+            table_row(line, columns, lambda cell: short_budget(cell[0].budget, delta), _PRUNED)
+            for line in sort_lines(lines, risk_levels)
+        ]
+        note = any(_PRUNED in row.cells.values() for row in rows)
+        table = format_table(blank_repeated_names(rows), columns)
+        return [*table, *([f"{_PRUNED} is implied by another rule"] if note else [])]
+
     title = section_title(each_release=section.rules.each_release)
-    table = format_table(blank_repeated_names(rows), columns)
-    return [f"{title}{delta_heading(delta)}", *table]
+    return [f"{title}{delta_heading(delta)}", *fit_table(len(axes), build)]

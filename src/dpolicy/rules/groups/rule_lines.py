@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from math import prod
 from typing import Generic, TypeVar
 
 from dpolicy.rules.rule import BaseRule, Rule, SettingAxis
@@ -22,9 +21,6 @@ Item = TypeVar("Item")
 
 #: Names of settings, one for each extension.
 Settings = tuple[str, ...]
-
-#: Largest number of settings columns; the settings of further extensions are rows.
-MAX_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +78,7 @@ def group_rules(
     return [_line(rows) for rows in by_members.values()]
 
 
-def sort_lines(
-    lines: Iterable[RuleLine[Item]], risk_levels: Sequence[str]
-) -> list[RuleLine[Item]]:
+def sort_lines(lines: Iterable[RuleLine[Item]], risk_levels: Sequence[str]) -> list[RuleLine[Item]]:
     """Sort lines by section, policy, risk level and membership level; the highest risk comes first.
 
     Policies and membership levels keep the order of their first lines.
@@ -106,15 +100,6 @@ def sort_lines(
 
 def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
-
-
-def count_row_axes(axes: Sequence[SettingAxis]) -> int:
-    """Return how many of the first extensions are rows, so that the others fit into columns."""
-    return next(
-        rows
-        for rows in range(len(axes) + 1)
-        if prod(len(axis) for axis in axes[rows:]) <= MAX_COLUMNS
-    )
 
 
 def setting_columns(axes: Sequence[SettingAxis], row_axes: int = 0) -> list[Settings]:

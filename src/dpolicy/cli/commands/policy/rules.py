@@ -92,6 +92,9 @@ def _print_text(compiled: CompiledPolicy, rules: list[ListedRule], *, flat: bool
         lines = [counts, *flat_rules_text(rules)]
     else:
         kept = [rule for rule, _ in rules]
-        lines = [f"{counts}; `--flat` prints one line per rule", *grouped_rules_text(compiled, kept)]
+        lines = [
+            f"{counts}; `--flat` prints one line per rule",
+            *grouped_rules_text(compiled, kept),
+        ]
     for line in lines:
         click.echo(line)
