@@ -30,13 +30,16 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row: texts before the settings, texts by setting, texts after them, and member names."""
+    """One row: texts before the settings, texts by setting, texts after them, and a note.
+
+    `names` end the note; those that do not fit are counted.
+    """
 
     left: tuple[str, ...]
     cells: dict[Settings, str]
     right: tuple[str, ...]
-    members: tuple[str, ...] = ()
-    noun: str = ""
+    note: str = ""
+    names: tuple[str, ...] = ()
 
 
 def flat_option(command: _Command) -> _Command:
@@ -69,8 +72,8 @@ def table_row(
         for settings in columns
     }
     nouns = ("category", "categories") if key.level else ("attribute", "attributes")
-    noun = nouns[len(line.members) != 1]
-    return TableRow(left, cells, (str(len(line.items)),), line.members, noun)
+    note = f"{len(line.members)} {nouns[len(line.members) != 1]}: " if line.members else ""
+    return TableRow(left, cells, (str(len(line.items)),), note, line.members)
 
 
 def fit_names(names: Sequence[str], room: int) -> str:
@@ -120,21 +123,21 @@ def format_table(
     lines = [_table_line([cells[n] for n in used], widths) for cells in grid]
     indent, room = widths[0] + len(_GAP), line_width()
     body = (
-        _with_members(line, row, indent, max(map(len, lines)), room)
+        _with_note(line, row, indent, max(map(len, lines)), room)
         for line, row in zip(lines[height:], rows, strict=True)
     )
     return [*lines[:height], *chain.from_iterable(body)]
 
 
-def _with_members(line: str, row: TableRow, indent: int, end: int, room: int) -> list[str]:
-    """Return a line and its members: at its end if they fit there, else in a second line."""
-    if not row.members:
+def _with_note(line: str, row: TableRow, indent: int, end: int, room: int) -> list[str]:
+    """Return a line and its note: at its end if the note fits there, else in a second line."""
+    if not row.note:
         return [line]
-    start = f"{len(row.members)} {row.noun}: "
-    whole = start + ", ".join(row.members)
+    whole = row.note + ", ".join(row.names)
     if end + len(_GAP) + len(whole) <= room:
         return [f"{line:<{end}}{_GAP}{whole}"]
-    return [line, " " * indent + start + fit_names(row.members, room - indent - len(start))]
+    names = fit_names(row.names, room - indent - len(row.note))
+    return [line, " " * indent + row.note + names]
 
 
 def _headings(

@@ -13,6 +13,7 @@ from dpolicy.cli.output.rule_table import MAX_FLAT_LINES, flat_option
 from dpolicy.cli.output.rule_text import ListedRule, flat_rules_text, grouped_rules_text
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.hasse.diagram import hasse_svg, select_rules
+from dpolicy.rules.hasse.group_diagram import MAX_SINGLE_BOXES, groups_svg
 from dpolicy.rules.rule import rule_to_json
 
 
@@ -42,7 +43,9 @@ def command(
     _check_filters(compiled, unit, policy)
     if graph is not None:
         section = compiled.each_release if each_release else compiled.cumulative
-        drawing = hasse_svg(section, select_rules(section, unit, policy))
+        numbers = select_rules(section, unit, policy)
+        is_flat = flat or all_ or len(numbers) <= MAX_SINGLE_BOXES
+        drawing = hasse_svg(section, numbers) if is_flat else groups_svg(section, numbers)
         Path(graph).write_text(drawing, "utf-8")
         print_note(f"drew {graph}")
         return 0
