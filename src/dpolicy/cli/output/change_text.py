@@ -87,9 +87,11 @@ def _changes_table(
 ) -> list[str]:
     deltas = _common_deltas(changes)
 
-    def build(row_axes: int) -> list[str]:
+    def build(row_axes: int, join_units: bool) -> list[str]:
         columns = dict.fromkeys(c for part in axes for c in setting_columns(part, row_axes))
-        lines = group_rules(changes, lambda change: change.rule, _budgets, row_axes)
+        lines = group_rules(
+            changes, lambda change: change.rule, _budgets, row_axes, join_units=join_units
+        )
         rows = [
             table_row(line, list(columns), lambda cell: change_text(cell[0], *deltas), "")
             for line in sort_lines(lines, risk_levels)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, product
 from shutil import get_terminal_size
 from typing import Any, TypeVar
 
@@ -92,18 +92,20 @@ LEFT_HEADINGS = ("policy", "risk", "level", "setting", "unit")
 RIGHT_HEADINGS = ("rules",)
 
 
-def fit_table(axes: int, build: Callable[[int], list[str]]) -> list[str]:
-    """Return the table with the fewest extensions as rows that fits into the width of a line.
+def fit_table(axes: int, build: Callable[[int, bool], list[str]]) -> list[str]:
+    """Return the first layout of a table that fits into a line, or else the narrowest.
 
-    `build` returns the table in which the settings of the first extensions, in this number, are
-    rows and those of the others are columns.
+    `build` returns a layout: the settings of the first extensions, in the given number, are rows,
+    and those of the others are columns; units with the same budgets share a line or not.
     """
-    lines: list[str] = []
-    for row_axes in range(axes + 1):
-        lines = build(row_axes)
-        if max(map(len, lines)) <= line_width():
-            break
-    return lines
+    layouts = []
+    for row_axes, join_units in product(range(axes + 1), (True, False)):
+        lines = build(row_axes, join_units)
+        width = max(map(len, lines))
+        if width <= line_width():
+            return lines
+        layouts.append((width, lines))
+    return min(layouts)[1]
 
 
 def format_table(

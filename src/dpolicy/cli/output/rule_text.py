@@ -69,9 +69,11 @@ def _section_text(
 ) -> list[str]:
     axes, delta = section.rules.axes, common_delta(rule.budget for rule in rules)
 
-    def build(row_axes: int) -> list[str]:
+    def build(row_axes: int, join_units: bool) -> list[str]:
         columns = setting_columns(axes, row_axes)
-        lines = group_rules(rules, lambda rule: rule, lambda rule: rule.budget, row_axes)
+        lines = group_rules(
+            rules, lambda rule: rule, lambda rule: rule.budget, row_axes, join_units=join_units
+        )
         rows = [
             table_row(line, columns, lambda cell: short_budget(cell[0].budget, delta), _PRUNED)
             for line in sort_lines(lines, risk_levels)

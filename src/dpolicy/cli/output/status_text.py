@@ -52,7 +52,7 @@ def grouped_statuses_text(policy: CompiledPolicy, statuses: Sequence[RuleStatus]
         lines = [f"{count} exceeded", *flat_statuses_text(exceeded), ""]
     axes = policy.cumulative.rules.axes
 
-    def build(row_axes: int) -> list[str]:
+    def build(row_axes: int, _: bool) -> list[str]:
         columns = setting_columns(axes, row_axes)
         grouped = group_rules(
             statuses,
