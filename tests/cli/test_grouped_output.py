@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,10 @@ from tests.rules.hospital import hospital_text
 
 from dpolicy.cli.main import exit_code
 from dpolicy.cli.output import rule_table
+from dpolicy.ledger.store_address import open_existing
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.rule_status import used_share
+from dpolicy.privacy.number_text import format_share
 
 #: Lines and characters of one screen.
 HEIGHT, WIDTH = 50, 120
@@ -170,6 +176,30 @@ def test_each_line_of_budgets_has_the_numbers_of_its_most_used_rule(run: Run, le
     assert re.split(r"\s{2,}", attribute)[2] in rules_of_notes
 
 
+def test_each_cell_of_budgets_has_the_largest_share_of_its_rules(run: Run, ledger: str) -> None:
+    with closing(DecisionPoint(open_existing(ledger))) as point:
+        statuses = point.budgets()
+    naive: dict[tuple[str, ...], dict[str, Fraction]] = {}
+    for status in statuses:
+        base, share = status.rule.base, used_share(status)
+        cells = naive.setdefault((base.policy, base.risk, base.level, base.unit), {})
+        settings = " × ".join(setting.name for setting in status.rule.settings)
+        assert share is not None
+        cells[settings] = max(share, cells.get(settings, share))
+    rows = [
+        line
+        for line in run("budgets", "--ledger", ledger).splitlines()
+        if re.match("(everything|per-)", line)
+    ]
+    printed = [re.split(r"\s*[▁▂▃▄▅▆▇█] ", line, maxsplit=4) for line in rows]
+    expected = sorted(naive.items(), key=lambda entry: -max(entry[1].values()))
+    assert len(printed) == len(expected) == 13
+    for (left, *cells), (key, shares) in zip(printed, expected, strict=True):
+        assert left.split() == [part for part in key if part]
+        cells[-1] = re.split(r"\s{2,}", cells[-1])[0]
+        assert cells == [format_share(share) for share in shares.values()]
+
+
 def test_many_settings_are_rows_if_their_columns_do_not_fit(run: Run) -> None:
     settings = "".join(
         f"      - {{name: purpose-of-team-{n}, when: 'labels.stage == \"final\"', "
@@ -187,7 +217,9 @@ def test_many_settings_are_rows_if_their_columns_do_not_fit(run: Run) -> None:
     assert "public × final × everyone" in output
 
 
-def test_units_have_their_own_lines_if_a_line_is_narrower(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units_have_their_own_lines_if_a_line_is_narrower(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rule_table, "line_width", lambda: 100)
     output = run("rules", "old.yaml")
     assert max(map(len, output.splitlines())) <= 100

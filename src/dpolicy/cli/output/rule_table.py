@@ -138,8 +138,8 @@ def _with_note(line: str, row: TableRow, indent: int, end: int, room: int) -> li
     whole = row.note + ", ".join(row.names)
     if end + len(_GAP) + len(whole) <= room:
         return [f"{line:<{end}}{_GAP}{whole}"]
-    names = fit_names(row.names, room - indent - len(row.note))
-    return [line, " " * indent + row.note + names]
+    text = " " * indent + row.note + fit_names(row.names, room - indent - len(row.note))
+    return [line, text if len(text) <= room else f"{text[: room - 1].rstrip()}…"]
 
 
 def _headings(

@@ -11,8 +11,11 @@ from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.rule_table import (
     LEFT_HEADINGS,
     TableRow,
+    common_delta,
+    delta_heading,
     fit_table,
     format_table,
+    short_budget,
     table_row,
 )
 from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use, used_share
@@ -51,6 +54,7 @@ def grouped_statuses_text(policy: CompiledPolicy, statuses: Sequence[RuleStatus]
         count = "1 rule is" if len(exceeded) == 1 else f"{len(exceeded)} rules are"
         lines = [f"{count} exceeded", *flat_statuses_text(exceeded), ""]
     axes = policy.cumulative.rules.axes
+    delta = common_delta(status.rule.budget for status in statuses)
 
     def build(row_axes: int, _: bool) -> list[str]:
         columns = setting_columns(axes, row_axes)
@@ -62,23 +66,27 @@ def grouped_statuses_text(policy: CompiledPolicy, statuses: Sequence[RuleStatus]
             join_units=False,
         )
         rows = [
-            _line_row(line, columns)
+            _line_row(line, columns, delta)
             for line in sorted(grouped, key=lambda line: rank_by_use(_most_used(line.items)))
         ]
         return format_table(rows, columns, LEFT_HEADINGS, _HEADINGS)
 
     title = f"largest used share in each group of the {len(statuses)} rules, most used first"
-    return [*lines, title, *fit_table(len(axes), build)]
+    return [*lines, f"{title}{delta_heading(delta)}", *fit_table(len(axes), build)]
 
 
-def _line_row(line: RuleLine[RuleStatus], columns: Sequence[Settings]) -> TableRow:
+def _line_row(
+    line: RuleLine[RuleStatus], columns: Sequence[Settings], common: Fraction | None
+) -> TableRow:
     """Return the row of a line: counts of its rules, and the status of the most used one."""
     row = table_row(line, columns, lambda cell: _share_text(_most_used(cell)), "·")
     exceeded = sum(not status.holds for status in line.items)
     nearly = sum(_is_nearly_used(status) for status in line.items)
     counts = (str(len(line.items)), str(nearly or ""), str(exceeded or ""))
     worst = _most_used(line.items)
-    note = f"most used: {worst.rule.name}  {_used_text(worst)}" if rank_by_use(worst) else ""
+    note = (
+        f"most used: {worst.rule.name}  {_used_text(worst, common)}" if rank_by_use(worst) else ""
+    )
     return replace(row, right=counts, note=note, names=())
 
 
@@ -100,10 +108,10 @@ def _share_text(status: RuleStatus) -> str:
     return f"{_BLOCKS[filled]} {format_share(share)}"
 
 
-def _used_text(status: RuleStatus) -> str:
+def _used_text(status: RuleStatus, common: Fraction | None) -> str:
     """Return the spent part of the binding quantity, and where it is spent."""
     budget, delta = budget_to_json(status.rule.budget), stated_delta(status.spent)
-    text = f"{format_loss(status.spent, budget)} of {format_budget(status.rule.budget)}"
+    text = f"{format_loss(status.spent, budget)} of {short_budget(status.rule.budget, common)}"
     if status.binding == "delta":
         text = spent_delta_text(delta, status.delta_limit, budget) or text
     return f"{text}{location_text(status.location)}"
