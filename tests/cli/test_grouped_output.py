@@ -194,10 +194,10 @@ def test_each_cell_of_budgets_has_the_largest_share_of_its_rules(run: Run, ledge
     printed = [re.split(r"\s*[▁▂▃▄▅▆▇█] ", line, maxsplit=4) for line in rows]
     expected = sorted(naive.items(), key=lambda entry: -max(entry[1].values()))
     assert len(printed) == len(expected) == 13
-    for (left, *cells), (key, shares) in zip(printed, expected, strict=True):
+    for (left, *texts), (key, shares) in zip(printed, expected, strict=True):
         assert left.split() == [part for part in key if part]
-        cells[-1] = re.split(r"\s{2,}", cells[-1])[0]
-        assert cells == [format_share(share) for share in shares.values()]
+        texts[-1] = re.split(r"\s{2,}", texts[-1])[0]
+        assert texts == [format_share(share) for share in shares.values()]
 
 
 def test_many_settings_are_rows_if_their_columns_do_not_fit(run: Run) -> None:

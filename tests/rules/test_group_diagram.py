@@ -14,7 +14,7 @@ from dpolicy.rules.compiler import CompiledSection, compile_policy
 from dpolicy.rules.hasse.diagram import select_rules
 from dpolicy.rules.hasse.group_diagram import (
     MAX_BASES,
-    RuleGroup,
+    DiagramGroup,
     group_nodes,
     groups_svg,
     rule_groups,
@@ -30,13 +30,13 @@ def section(request: pytest.FixtureRequest) -> CompiledSection:
     return compile_section(POLICIES[request.param])
 
 
-def group_rule_numbers(section: CompiledSection, group: RuleGroup) -> list[int]:
+def group_rule_numbers(section: CompiledSection, group: DiagramGroup) -> list[int]:
     """Return the numbers of all rules of a group."""
     width = section.rules.width
     return [base * width + place for base in group.bases for place in range(width)]
 
 
-def is_below(section: CompiledSection, a: RuleGroup, b: RuleGroup) -> bool:
+def is_below(section: CompiledSection, a: DiagramGroup, b: DiagramGroup) -> bool:
     """Return whether each rule of `a` is inside a rule of `b`, by definition."""
     wider = group_rule_numbers(section, b)
     return all(

@@ -94,7 +94,7 @@ def test_a_broken_grouping_is_detected(omitted: str, monkeypatch: pytest.MonkeyP
     """Canary: a grouping that confuses units, budgets or membership levels has problems."""
     original = rule_lines._rows
 
-    def broken(items: Sequence[Rule], rule: object, row_axes: int) -> list[object]:
+    def broken(items: Sequence[Rule], _: object, row_axes: int) -> list[rule_lines._Row[Rule]]:
         rows = []
         for row in original(items, lambda item: item, row_axes):
             key, base, cells = row.key, row.base, dict(row.cells)

@@ -16,7 +16,7 @@ from dpolicy.privacy.budget import Budget, EpsilonDelta, format_budget
 from dpolicy.privacy.number_text import format_down
 from dpolicy.rules.groups.rule_lines import RuleLine, Settings
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Longest list of rules that is printed with one line per rule.
@@ -59,9 +59,9 @@ def line_width() -> int:
 
 
 def table_row(
-    line: RuleLine[Item],
+    line: RuleLine[_Item],
     columns: Sequence[Settings],
-    cell: Callable[[tuple[Item, ...]], str],
+    cell: Callable[[tuple[_Item, ...]], str],
     missing: str,
 ) -> TableRow:
     """Return the row of a line with its number of rules; `missing` is the text of an empty cell."""

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from dpolicy.rules.rule import BaseRule, Rule, SettingAxis
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 #: Names of settings, one for each extension.
 Settings = tuple[str, ...]
@@ -38,39 +38,39 @@ class LineKey:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleLine(Generic[Item]):
+class RuleLine(Generic[_Item]):
     """Items of the rules of one line, by column; `members` are attributes or categories."""
 
     key: LineKey
     units: tuple[str, ...]
     members: tuple[str, ...]
-    cells: Mapping[Settings, tuple[Item, ...]]
+    cells: Mapping[Settings, tuple[_Item, ...]]
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[_Item, ...]:
         """The items of all cells."""
         return tuple(chain.from_iterable(self.cells.values()))
 
 
 def group_rules(
-    items: Iterable[Item],
-    rule: Callable[[Item], Rule],
-    cell: Callable[[Item], Hashable],
+    items: Iterable[_Item],
+    rule: Callable[[_Item], Rule],
+    cell: Callable[[_Item], Hashable],
     row_axes: int = 0,
     *,
     join_units: bool = True,
-) -> list[RuleLine[Item]]:
+) -> list[RuleLine[_Item]]:
     """Group items into lines, in the order of their first items.
 
     `rule` is the rule of an item, different for each item. Items with different values of `cell`
     are in different cells. The settings of the first `row_axes` extensions are rows. Without
     `join_units`, every line has one unit.
     """
-    by_cells: dict[tuple[object, ...], list[_Row[Item]]] = {}
+    by_cells: dict[tuple[object, ...], list[_Row[_Item]]] = {}
     for row in _rows(items, rule, row_axes):
         cells = frozenset((settings, cell(item)) for settings, item in row.cells.items())
         by_cells.setdefault((row.key, row.base.unit, cells), []).append(row)
-    by_members: dict[tuple[object, ...], list[_Row[Item]]] = {}
+    by_members: dict[tuple[object, ...], list[_Row[_Item]]] = {}
     for (key, unit, *cells), rows in by_cells.items():
         members = tuple(row.base.subject for row in rows)
         place = (key, *cells, members, None if join_units else unit)
@@ -78,7 +78,9 @@ def group_rules(
     return [_line(rows) for rows in by_members.values()]
 
 
-def sort_lines(lines: Iterable[RuleLine[Item]], risk_levels: Sequence[str]) -> list[RuleLine[Item]]:
+def sort_lines(
+    lines: Iterable[RuleLine[_Item]], risk_levels: Sequence[str]
+) -> list[RuleLine[_Item]]:
     """Sort lines by section, policy, risk level and membership level; the highest risk comes first.
 
     Policies and membership levels keep the order of their first lines.
@@ -108,18 +110,18 @@ def setting_columns(axes: Sequence[SettingAxis], row_axes: int = 0) -> list[Sett
 
 
 @dataclass(frozen=True, slots=True)
-class _Row(Generic[Item]):
+class _Row(Generic[_Item]):
     """Items of one base rule under the same row settings, by column."""
 
     key: LineKey
     base: BaseRule
-    cells: dict[Settings, Item]
+    cells: dict[Settings, _Item]
 
 
 def _rows(
-    items: Iterable[Item], rule: Callable[[Item], Rule], row_axes: int
-) -> Iterable[_Row[Item]]:
-    rows: dict[tuple[object, ...], _Row[Item]] = {}
+    items: Iterable[_Item], rule: Callable[[_Item], Rule], row_axes: int
+) -> Iterable[_Row[_Item]]:
+    rows: dict[tuple[object, ...], _Row[_Item]] = {}
     for item in items:
         own = rule(item)
         settings = tuple(setting.name for setting in own.settings)
@@ -132,8 +134,8 @@ def _rows(
     return rows.values()
 
 
-def _line(rows: Sequence[_Row[Item]]) -> RuleLine[Item]:
-    cells: dict[Settings, list[Item]] = {}
+def _line(rows: Sequence[_Row[_Item]]) -> RuleLine[_Item]:
+    cells: dict[Settings, list[_Item]] = {}
     for row in rows:
         for settings, item in row.cells.items():
             cells.setdefault(settings, []).append(item)

@@ -39,7 +39,7 @@ _LEGEND = {
 
 
 @dataclass(frozen=True, slots=True)
-class RuleGroup:
+class DiagramGroup:
     """Base rules of one policy, risk level, membership level and unit, by their numbers."""
 
     bases: tuple[int, ...]
@@ -47,7 +47,7 @@ class RuleGroup:
     total: int
 
 
-def rule_groups(section: CompiledSection, numbers: Collection[int]) -> list[RuleGroup]:
+def rule_groups(section: CompiledSection, numbers: Collection[int]) -> list[DiagramGroup]:
     """Group rules by policy, risk level, membership level and unit, in the order of the policy.
 
     Raise `InvalidValue` if there are too many groups or base rules to draw.
@@ -59,7 +59,7 @@ def rule_groups(section: CompiledSection, numbers: Collection[int]) -> list[Rule
         key = (base.policy, base.risk, base.level, base.unit)
         members.setdefault(key, []).append(number)
     groups = [
-        RuleGroup(
+        DiagramGroup(
             tuple(dict.fromkeys(number // width for number in rules)),
             int(np.count_nonzero(section.pruning.kept[rules])),
             len(rules),
@@ -78,7 +78,7 @@ def rule_groups(section: CompiledSection, numbers: Collection[int]) -> list[Rule
 
 
 def group_nodes(
-    section: CompiledSection, groups: Sequence[RuleGroup]
+    section: CompiledSection, groups: Sequence[DiagramGroup]
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     """Return nodes of groups, and the edges (smaller, larger) between nodes.
 
@@ -93,7 +93,7 @@ def group_nodes(
     return [nodes[number] for number in range(len(nodes))], reduce_order(up)
 
 
-def _groups_above(section: CompiledSection, groups: Sequence[RuleGroup]) -> list[set[int]]:
+def _groups_above(section: CompiledSection, groups: Sequence[DiagramGroup]) -> list[set[int]]:
     """Return, for every group, the groups that have a wider or equal rule for each of its rules."""
     orders = section.factor_orders
     bases = [base for group in groups for base in group.bases]
@@ -119,13 +119,13 @@ def groups_svg(section: CompiledSection, numbers: Collection[int]) -> str:
     return draw_svg(_heading(section, groups), boxes, edges, (), _LEGEND)
 
 
-def _heading(section: CompiledSection, groups: Sequence[RuleGroup]) -> str:
+def _heading(section: CompiledSection, groups: Sequence[DiagramGroup]) -> str:
     kept, total = sum(group.kept for group in groups), sum(group.total for group in groups)
     kind = "Per-release rules" if section.rules.each_release else "Cumulative rules"
     return f"{kind} in {len(groups)} groups: {kept} kept, {total - kept} pruned"
 
 
-def _group_box(section: CompiledSection, group: RuleGroup) -> RuleBox:
+def _group_box(section: CompiledSection, group: DiagramGroup) -> RuleBox:
     """Return the box of a group: policy, levels, unit, members, budgets and counts."""
     base = section.rules.bases[group.bases[0]]
     name = ", ".join(part for part in (base.policy, base.risk, base.level) if part)
@@ -141,7 +141,7 @@ def _members(base: BaseRule, count: int) -> list[str]:
     return [f"{count} {nouns[count != 1]}"]
 
 
-def _budgets(section: CompiledSection, group: RuleGroup) -> list[str]:
+def _budgets(section: CompiledSection, group: DiagramGroup) -> list[str]:
     """Return the smallest and the largest budget, or how many there are if they do not compare."""
     rules = section.rules
     numbers = rules.budget_numbers.reshape(-1, rules.width)[list(group.bases)]
