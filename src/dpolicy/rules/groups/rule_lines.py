@@ -71,9 +71,9 @@ def group_rules(
         cells = frozenset((settings, cell(item)) for settings, item in row.cells.items())
         by_cells.setdefault((row.key, row.base.unit, cells), []).append(row)
     by_members: dict[tuple[object, ...], list[_Row[_Item]]] = {}
-    for (key, unit, *cells), rows in by_cells.items():
+    for (key, unit, *own), rows in by_cells.items():
         members = tuple(row.base.subject for row in rows)
-        place = (key, *cells, members, None if join_units else unit)
+        place = (key, *own, members, None if join_units else unit)
         by_members.setdefault(place, []).extend(rows)
     return [_line(rows) for rows in by_members.values()]
 
