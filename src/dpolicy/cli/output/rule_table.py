@@ -78,7 +78,8 @@ def table_row(
 
 def fit_names(names: Sequence[str], room: int) -> str:
     """Return as many names as fit into `room` characters, at least one, and count the others."""
-    for count in range(len(names), 0, -1):
+    likely = names[: max(room, 1)]  # a name and its comma have more than one character
+    for count in range(len(likely), 0, -1):
         rest = f" and {len(names) - count} more" if count < len(names) else ""
         text = ", ".join(names[:count]) + rest
         if len(text) <= room or count == 1:
