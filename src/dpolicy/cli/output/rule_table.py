@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain, product
+from itertools import product
 from shutil import get_terminal_size
 from typing import Any, TypeVar
 
@@ -26,6 +26,9 @@ MAX_FLAT_LINES = 20
 DEFAULT_WIDTH = 120
 
 _GAP = "  "
+
+#: Characters of names that a note at the end of a line needs, unless its names are shorter.
+_NAMES_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +127,32 @@ def format_table(
     used = [n for n in range(len(grid[0])) if any(cells[n] for cells in grid[height:])]
     widths = [max(len(cells[n]) for cells in grid) for n in used]
     lines = [_table_line([cells[n] for n in used], widths) for cells in grid]
-    indent, room = widths[0] + len(_GAP), line_width()
-    body = (
-        _with_note(line, row, indent, max(map(len, lines)), room)
-        for line, row in zip(lines[height:], rows, strict=True)
-    )
-    return [*lines[:height], *chain.from_iterable(body)]
+    body = _add_notes(lines[height:], rows, widths[0] + len(_GAP), max(map(len, lines)))
+    return [*lines[:height], *body]
 
 
-def _with_note(line: str, row: TableRow, indent: int, end: int, room: int) -> list[str]:
-    """Return a line and its note: at its end if the note fits there, else in a second line."""
-    if not row.note:
-        return [line]
-    whole = row.note + ", ".join(row.names)
-    if end + len(_GAP) + len(whole) <= room:
-        return [f"{line:<{end}}{_GAP}{whole}"]
-    text = " " * indent + row.note + fit_names(row.names, room - indent - len(row.note))
-    return [line, text if len(text) <= room else f"{text[: room - 1].rstrip()}…"]
+def _add_notes(
+    lines: Sequence[str], rows: Sequence[TableRow], indent: int, end: int
+) -> Iterator[str]:
+    """Yield the lines with the notes of their rows: after `end` if all fit, else below each line.
+
+    A note fits with its first names.
+    """
+    room = line_width() - end - len(_GAP)
+    needed = [len(row.note) + min(len(", ".join(row.names)), _NAMES_WIDTH) for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        if not row.note:
+            yield line
+        elif max(needed) <= room:
+            yield f"{line:<{end}}{_GAP}{_note_text(row, room)}"
+        else:
+            yield line
+            yield " " * indent + _note_text(row, line_width() - indent)
+
+
+def _note_text(row: TableRow, room: int) -> str:
+    text = row.note + fit_names(row.names, room - len(row.note))
+    return text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
 
 
 def _headings(
