@@ -200,6 +200,22 @@ def test_each_cell_of_budgets_has_the_largest_share_of_its_rules(run: Run, ledge
         assert texts == [format_share(share) for share in shares.values()]
 
 
+def test_the_most_used_rule_is_printed_with_its_binding_quantity(run: Run) -> None:
+    run("apply", "old.yaml", "--ledger", "stated.db")
+    mechanism = {
+        "name": "counts",
+        "mechanism": {"kind": "declared", "epsilon": 0.01, "delta": 9.5e-10},
+        "unit": "patient",
+        "attributes": ["field-01"],
+    }
+    Path("stated.json").write_text(
+        json.dumps({"release": "stated", "mechanisms": [mechanism]}), "utf-8"
+    )
+    run("import", "stated.json", "--ledger", "stated.db")
+    text = run("budgets", "--ledger", "stated.db")
+    assert "everything × any × final  stated δ 9.5e-10 of 1e-09, the part of δ" in text
+
+
 def test_many_settings_are_rows_if_their_columns_do_not_fit(run: Run) -> None:
     settings = "".join(
         f"      - {{name: purpose-of-team-{n}, when: 'labels.stage == \"final\"', "
