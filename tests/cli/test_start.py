@@ -42,12 +42,14 @@ def test_the_table_has_the_short_help_of_the_command(name: str) -> None:
 
 
 def test_help_is_the_help_of_click() -> None:
-    """The text equals the one that click writes after it imported every command."""
+    """The lines are those that click writes after it imported every command, by group."""
     context = click.Context(dpolicy, info_name="dpolicy", terminal_width=100)
     ours, theirs = context.make_formatter(), context.make_formatter()
     dpolicy.format_commands(context, ours)
     click.Group.format_commands(dpolicy, context, theirs)
-    assert ours.getvalue() == theirs.getvalue()
+    written = [line for line in ours.getvalue().splitlines() if line.startswith("  ")]
+    expected = [line for line in theirs.getvalue().splitlines() if line.startswith("  ")]
+    assert sorted(written) == sorted(expected)
 
 
 def test_completion_is_the_completion_of_click() -> None:

@@ -166,6 +166,15 @@ def test_a_round_lists_selected_and_other_candidates(fetch: Fetch) -> None:
     assert "at most 200 candidates" in fetch("/rounds", [("text", many)]).text
 
 
+def test_a_preview_groups_many_changed_rules(fetch: Fetch) -> None:
+    looser = candidate_text().replace("delta: 1e-", "delta: 2e-")
+    answer = fetch("/policy", [("file", "policy.yaml"), ("text", looser)])
+    assert '<th scope="col" class="number">Count</th>' in answer.text
+    assert "groups of changed rules" not in answer.text
+    few = fetch("/policy", [("file", "policy.yaml"), ("text", candidate_text())])
+    assert '<th scope="col" class="number">Count</th>' not in few.text
+
+
 def test_a_policy_needs_a_reason_and_every_conflict_accepted(
     fetch_own: Fetch,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from tests.dashboard.conftest import NOW
 from tests.pdp.builders import ZIP, body, mechanism, started
+from tests.rules.hospital import compile_hospital, hospital_text
 
 from dpolicy.balances.enforced_policy import enforce
 from dpolicy.demo.sample_ledger import candidate_text, policy_text
@@ -341,6 +343,21 @@ def test_a_candidate_with_a_conflict(company: DecisionPoint) -> None:
     (conflict,) = candidate.conflicts
     assert conflict.rule.name == "attribute[home-zone] × standard"
     assert (conflict.required["epsilon"] or 0) > 2.5
+
+
+def test_changes_of_the_same_kind_and_budgets_share_a_line() -> None:
+    with closing(DecisionPoint(MemoryStore())) as point:
+        point.apply(compile_hospital())
+        candidate = preview_policy(point, [("hospital.yaml", hospital_text(0.5, 1.5))])
+    lines = candidate.change_lines
+    assert len(lines) == 16
+    assert sum(line.count for line in lines) == len(candidate.changes) == 84
+    first = lines[0].as_json()
+    assert first["rules"] == "per-attribute, high × public × final"
+    assert (first["before"]["epsilon"], first["after"]["epsilon"]) == (1, 0.5)
+    assert (first["count"], first["units"], len(first["members"])) == (12, ["patient"], 12)
+    assert lines[0].member_text.endswith("field-20 and 7 more")
+    assert candidate.as_json()["change-lines"] == [line.as_json() for line in lines]
 
 
 def test_the_active_policy_as_candidate_changes_nothing(company: DecisionPoint) -> None:

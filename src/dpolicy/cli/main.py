@@ -160,6 +160,16 @@ COMMANDS = {
 }
 
 
+#: Headings of the commands in the help, by the package of their modules.
+GROUPS = {
+    "policy": "Write policies",
+    "releases": "Submit releases",
+    "ledger": "Look at a ledger",
+    "allocation": "Allocate budget",
+    "service": "Run a server",
+}
+
+
 class _LazyCommands(click.Group):
     """Group that imports a command only when it runs, so that every start is quick."""
 
@@ -174,11 +184,27 @@ class _LazyCommands(click.Group):
         ).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the arguments; suggest the closest one if there is none."""
+        name = click.utils.make_str(args[0])
+        if name not in COMMANDS and not name.startswith("-"):
+            from dpolicy.text.did_you_mean import suggest_closest
+
+            hint = suggest_closest(name, COMMANDS)
+            ctx.fail(f"no command `{name}`" + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with the helps of the table, cut to the width of the terminal."""
-        limit = formatter.width - 6 - max(map(len, COMMANDS))
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _short_help(name, limit)) for name in sorted(COMMANDS)])
+        """Write the commands by group with the helps of the table, cut to the terminal's width."""
+        longest = max(map(len, COMMANDS))
+        limit = formatter.width - 6 - longest
+        for package, title in GROUPS.items():
+            names = [n for n in sorted(COMMANDS) if COMMANDS[n].module.startswith(f"{package}.")]
+            rows = [(name.ljust(longest), _short_help(name, limit)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin with a text."""
@@ -194,10 +220,14 @@ def _short_help(name: str, limit: int = 45) -> str:
     return click.Command(name, help=COMMANDS[name].short_help).get_short_help_str(limit)
 
 
-@click.command(cls=_LazyCommands)
+@click.command(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="dpolicy")
 def dpolicy() -> None:
-    """Keep the cumulative privacy risk of all differentially private releases under control."""
+    """Keep the cumulative privacy risk of all differentially private releases under control.
+
+    Start here: `dpolicy init tour` writes a policy, a release and a case into a directory, and
+    prints the next commands. `dpolicy demo` serves a dashboard with sample data.
+    """
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:

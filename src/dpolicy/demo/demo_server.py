@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from dpolicy.ledger.store import LedgerStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import local_access
+from dpolicy.service.server import open_listener
 
 #: One path for every page of the dashboard.
 PAGES = (
@@ -82,9 +82,7 @@ def fetch(url: str, accept: str = "text/html") -> bytes:
 @contextmanager
 def serve_in_thread(app: Starlette, port: int) -> Iterator[tuple[str, Thread]]:
     """Serve an application in a thread; yield its URL and the thread, and stop it at the end."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((_HOST, port))
+    listener = open_listener(_HOST, port)
     config = uvicorn.Config(
         app, ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,16 @@ from dpolicy.rules.rule import BaseRule, RuleProduct, SettingAxis, SettingFactor
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.yaml_reader import LocatedText
 
-#: The name, predicate and budget of one scope of a base policy.
-_Scope = tuple[str, Predicate, Budget]
+
+class _Scope(NamedTuple):
+    """One scope of a base policy; the last three are the fields of `BaseRule`."""
+
+    name: str
+    predicate: Predicate
+    budget: Budget
+    subject: str = ""
+    level: str = ""
+    risk: str = ""
 
 
 def expand(
@@ -89,17 +98,27 @@ def _base_rules(
     )
     match policy:
         case CustomPolicy():
-            scopes = [
-                (str(policy.name), checked.predicates[policy.when], _budget(checked, policy.budget))
-            ]
+            predicate, budget = checked.predicates[policy.when], _budget(checked, policy.budget)
+            scopes = [_Scope(str(policy.name), predicate, budget)]
         case AttributePolicy():
             scopes = _attribute_scopes(checked, policy)
         case CategoryPolicy():
             scopes = _category_scopes(checked, policy, diagnostics)
     return [
-        BaseRule(name, str(policy.name), predicate, str(unit), budget, profile, policy.span)
+        BaseRule(
+            scope.name,
+            str(policy.name),
+            scope.predicate,
+            str(unit),
+            scope.budget,
+            profile,
+            policy.span,
+            scope.subject,
+            scope.level,
+            scope.risk,
+        )
         for unit in policy.units
-        for name, predicate, budget in scopes
+        for scope in scopes
     ]
 
 
@@ -107,8 +126,15 @@ def _attribute_scopes(checked: CheckedPolicySet, policy: AttributePolicy) -> lis
     scopes: list[_Scope] = []
     for name, attribute in checked.policies.attributes.items():
         statement = _budget_statement(policy.exceptions, policy.budgets, name, attribute.risk)
-        scope = UsesAny(frozenset({str(name)}))
-        scopes.append((f"{policy.name}[{name}]", scope, _budget(checked, statement)))
+        scopes.append(
+            _Scope(
+                f"{policy.name}[{name}]",
+                UsesAny(frozenset({str(name)})),
+                _budget(checked, statement),
+                subject=str(name),
+                risk=str(attribute.risk or ""),
+            )
+        )
     return scopes
 
 
@@ -116,7 +142,6 @@ def _category_scopes(
     checked: CheckedPolicySet, policy: CategoryPolicy, diagnostics: DiagnosticCollector
 ) -> list[_Scope]:
     """Return cumulative scopes: each membership level includes all closer levels."""
-    names = list(checked.policies.categories)
     member_budgets = [
         _budget(checked, _budget_statement(policy.exceptions, policy.budgets, name, category.risk))
         for name, category in checked.policies.categories.items()
@@ -131,12 +156,15 @@ def _category_scopes(
             function, member_budgets, what, checked.functions, diagnostics
         )
     return [
-        (
+        _Scope(
             f"{policy.name}[{name}, {level}]",
             UsesAny(members[name, level]),
             by_level[level][position],
+            subject=str(name),
+            level=str(level),
+            risk=str(category.risk or ""),
         )
-        for position, name in enumerate(names)
+        for position, (name, category) in enumerate(checked.policies.categories.items())
         for level in levels
     ]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from dpolicy.errors import InvariantBroken
 from dpolicy.policy.model import PolicySet
 from dpolicy.predicates.expression import Always, Predicate
 from dpolicy.privacy.budget import budget_to_json
@@ -16,14 +17,39 @@ from dpolicy.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """Difference of one rule between two policies; `before` and `after` are budgets as JSON."""
+    """Difference of one rule between two policies; an added or removed rule has one side only."""
 
     kind: str
-    name: str
-    unit: str
-    before: Any
-    after: Any
-    each_release: bool
+    old: Rule | None
+    new: Rule | None
+
+    @property
+    def rule(self) -> Rule:
+        """The new rule, or the removed one."""
+        rule = self.new or self.old
+        if rule is None:
+            raise InvariantBroken("a change has no rule")
+        return rule
+
+    @property
+    def name(self) -> str:
+        """Name of the rule."""
+        return self.rule.name
+
+    @property
+    def unit(self) -> str:
+        """Privacy unit of the rule."""
+        return self.rule.unit
+
+    @property
+    def before(self) -> Any:
+        """The old budget as JSON; None for an added rule."""
+        return budget_to_json(self.old.budget) if self.old else None
+
+    @property
+    def after(self) -> Any:
+        """The new budget as JSON; None for a removed rule."""
+        return budget_to_json(self.new.budget) if self.new else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of the change."""
@@ -33,7 +59,7 @@ class RuleChange:
             "unit": self.unit,
             "before": self.before,
             "after": self.after,
-            "each-release": self.each_release,
+            "each-release": self.rule.each_release,
         }
 
 
@@ -90,17 +116,9 @@ def _rules_by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:
 
 
 def _compare(old: Rule | None, new: Rule | None) -> RuleChange | None:
-    either = new or old
-    if either is None or (old is not None and new is not None and _is_unchanged(old, new)):
+    if old is not None and new is not None and _is_unchanged(old, new):
         return None
-    return RuleChange(
-        _change_kind(old, new),
-        either.name,
-        either.unit,
-        budget_to_json(old.budget) if old else None,
-        budget_to_json(new.budget) if new else None,
-        either.each_release,
-    )
+    return RuleChange(_change_kind(old, new), old, new)
 
 
 def _is_unchanged(old: Rule, new: Rule) -> bool:

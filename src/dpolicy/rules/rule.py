@@ -27,7 +27,11 @@ TIMES = " × "
 
 @dataclass(frozen=True, slots=True)
 class BaseRule:
-    """A rule before any extension: one scope of a base policy, for one unit."""
+    """A rule before any extension: one scope of a base policy, for one unit.
+
+    `subject` is the attribute or category, `level` the membership level of a category, and `risk`
+    the risk level of the subject; they are empty if there is none.
+    """
 
     name: str
     policy: str
@@ -36,6 +40,9 @@ class BaseRule:
     budget: Budget
     profile: Profile
     span: Span
+    subject: str = ""
+    level: str = ""
+    risk: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from importlib import import_module
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def serve(
         ssl_keyfile=address.key,
     )
     keep_state_out_of_collections()
-    listener = _open_listener(address.host, address.port)
+    listener = open_listener(address.host, address.port)
     url = address.url(listener.getsockname()[1])
     with _ignore_stop_signals():
         server = _AnnouncingServer(config, lambda: announce(url))
@@ -124,12 +125,19 @@ def _ignore_stop_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _open_listener(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open a socket to listen on. Raise `OSError` that names host and port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is IPPROTO_TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        hint = "\nhelp: choose another port with --port" if error.errno == EADDRINUSE else ""
+        message = f"cannot listen on {host}, port {port}: {error.strerror or error}{hint}"
+        raise OSError(error.errno, message) from None
     return listener
 
 

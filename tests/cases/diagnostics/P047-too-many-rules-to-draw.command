@@ -1,1 +1,1 @@
-dpolicy rules policy.yaml --graph rules.svg
+dpolicy rules policy.yaml --graph rules.svg --flat

@@ -49,13 +49,21 @@ def hasse_edges(section: CompiledSection, numbers: Collection[int]) -> list[tupl
     """Return the edges (smaller, larger): the transitive reduction of the order of these rules."""
     members = _rules_by_cell(section, numbers)
     first = [node[0] for node in members.values()]
-    up = _masks_above(section, list(members))
+    edges = reduce_order(_masks_above(section, list(members)))
+    return [(first[smaller], first[larger]) for smaller, larger in edges]
+
+
+def reduce_order(up: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the transitive reduction of a strict order, as edges (smaller, larger).
+
+    `up` has, for every position, the mask of the positions above it.
+    """
     edges = []
     for position, mask in enumerate(up):
         beyond = 0
         for wider in _bits(mask):
             beyond |= up[wider]
-        edges += [(first[position], first[wider]) for wider in _bits(mask & ~beyond)]
+        edges += [(position, wider) for wider in _bits(mask & ~beyond)]
     return edges
 
 
@@ -68,7 +76,8 @@ def _rules_by_cell(
         raise InvalidValue(
             "P047",
             f"{len(drawn)} rules are too many to draw; the limit is {MAX_NODES}; "
-            "select one unit with `--unit` or one base policy with `--policy`",
+            "select one unit with `--unit` or one base policy with `--policy`, or draw groups "
+            "(without `--flat` and `--all`)",
         )
     cells: dict[DiagramNode, DiagramNode] = {}
     for number in drawn:
@@ -94,12 +103,12 @@ def _masks_above(section: CompiledSection, cells: Sequence[DiagramNode]) -> list
     """Return, for every cell, the mask of the cells strictly above it in the product order."""
     up = [~(1 << position) & ((1 << len(cells)) - 1) for position in range(len(cells))]
     for factor, order in enumerate(section.factor_orders.factors):
-        wider = _masks_in_factor(order, [cell[factor] for cell in cells])
+        wider = masks_in_factor(order, [cell[factor] for cell in cells])
         up = [mask & wider[cell[factor]] for mask, cell in zip(up, cells, strict=True)]
     return up
 
 
-def _masks_in_factor(order: Preorder, classes: Sequence[int]) -> dict[int, int]:
+def masks_in_factor(order: Preorder, classes: Sequence[int]) -> dict[int, int]:
     """Return, for every class, the mask of the positions with this class or a class above it."""
     positions: dict[int, int] = {}
     for position, number in enumerate(classes):

@@ -6,7 +6,7 @@ for the widest common font and wrapped, so that it fits its box in every other f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from xml.sax.saxutils import escape, quoteattr
@@ -35,7 +35,8 @@ _SHAPES = {
     "bold": 'stroke="#2b2b2b" stroke-width="3"',
     "thin": 'stroke="#949494" stroke-width="1.2"',
 }
-_LEGEND = {
+#: Meaning of each kind of box and line in a diagram of rules.
+LEGEND = {
     "kept": "kept",
     "pruned": "pruned: implied by another rule",
     "bold": "path to the rule that implies it",
@@ -75,8 +76,9 @@ def draw_svg(
     nodes: Sequence[Sequence[RuleBox]],
     edges: Sequence[Edge],
     bold: Collection[Edge],
+    legend: Mapping[str, str] = LEGEND,
 ) -> str:
-    """Draw nodes of one or several boxes, and the edges between them."""
+    """Draw nodes of one or several boxes, and the edges between them; `legend` explains both."""
     grids = [_grid(cards) for cards in nodes]
     texts = [text for grid in grids for row, _ in grid for _, words in row for text in words]
     wide = 2 * _PAD + max((text_width(*text) for text in texts), default=0.0)
@@ -87,7 +89,7 @@ def draw_svg(
     parts = [_line(line, nodes[line.edges[0][1]][0].name, thick) for line in ordered]
     for grid, (x, y) in zip(grids, layout.corners, strict=True):
         parts += _node(grid, x, y, wide)
-    return _page(heading, layout, parts)
+    return _page(heading, layout, parts, legend)
 
 
 def text_width(words: str, style: str) -> float:
@@ -211,11 +213,14 @@ def _line(line: EdgeSegment, upper: str, bold: frozenset[Edge]) -> str:
     return f'<path class="{kind}" {path}><title>{escape(f"inside {upper}")}</title></path>'
 
 
-def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
+def _page(
+    heading: str, layout: DiagramLayout, parts: Sequence[str], legend: Mapping[str, str]
+) -> str:
     """Put heading and legend above the centred drawing."""
-    kinds = [kind for kind in _LEGEND if any(f'class="{kind}"' in part for part in parts)]
-    legend = sum(_legend_step(kind) for kind in kinds)
-    inner = max(layout.width, legend, text_width(heading, "heading"))
+    kinds = [kind for kind in legend if any(f'class="{kind}"' in part for part in parts)]
+    meanings = {kind: legend[kind] for kind in kinds}
+    steps = sum(map(_legend_step, meanings.values()))
+    inner = max(layout.width, steps, text_width(heading, "heading"))
     width, height = ceil(inner + 2 * _MARGIN), ceil(layout.height + _TOP + _MARGIN)
     shift = _MARGIN + (inner - layout.width) / 2
     tip = f"{heading}. Wider scopes are higher; lines connect a rule with the next wider rules."
@@ -224,7 +229,7 @@ def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="{_FONTS}" fill="none">'
     )
-    top = _text_element(heading, "heading", _MARGIN, 38, "start") + _legend(kinds)
+    top = _text_element(heading, "heading", _MARGIN, 38, "start") + _legend(meanings)
     return "\n".join(
         (
             opening,
@@ -239,19 +244,19 @@ def _page(heading: str, layout: DiagramLayout, parts: Sequence[str]) -> str:
     )
 
 
-def _legend(box_kinds: Sequence[str]) -> str:
+def _legend(meanings: Mapping[str, str]) -> str:
     """Draw a sample of each kind of box and line with its meaning."""
     parts = []
     x = _MARGIN
-    for kind in box_kinds:
+    for kind, meaning in meanings.items():
         if kind in ("bold", "thin"):
             parts.append(f'<path d="M{x:g} 67h30" {_SHAPES[kind]}/>')
         else:
             parts.append(_rect(kind, x, 58, BoxSize(30, 18)))
-        parts.append(_text_element(_LEGEND[kind], "plain", x + 38, 71, "start"))
-        x += _legend_step(kind)
+        parts.append(_text_element(meaning, "plain", x + 38, 71, "start"))
+        x += _legend_step(meaning)
     return "".join(parts)
 
 
-def _legend_step(kind: str) -> float:
-    return 38 + text_width(_LEGEND[kind], "plain") + 18
+def _legend_step(meaning: str) -> float:
+    return 38 + text_width(meaning, "plain") + 18

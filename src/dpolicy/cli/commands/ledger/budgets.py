@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, inf
-
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
 from dpolicy.cli.location_option import location_option, parse_location
-from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
-from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
-from dpolicy.privacy.budget import budget_to_json, format_budget
-from dpolicy.privacy.number_text import format_share
-from dpolicy.releases.decision import stated_delta
-from dpolicy.releases.texts.stated_delta import spent_delta_text
-
-_WIDTH = 20
+from dpolicy.cli.output.rule_table import MAX_FLAT_LINES, flat_option
+from dpolicy.cli.output.status_text import flat_statuses_text, grouped_statuses_text
+from dpolicy.pdp.rule_status import rank_by_use
 
 
 @click.command()
@@ -26,6 +18,7 @@ _WIDTH = 20
 @click.option("--rule", help="Show only rules whose name contains this text.")
 @click.option("--all", "pruned", is_flag=True, help="Also show rules that other rules imply.")
 @location_option
+@flat_option
 @format_option
 def command(
     ledger: str,
@@ -33,6 +26,7 @@ def command(
     rule: str | None,
     pruned: bool,
     at: tuple[str, ...],
+    flat: bool,
     format_: str,
 ) -> int:
     """Print spent loss and budget of each cumulative rule, most used first.
@@ -41,6 +35,7 @@ def command(
     most used location within --at.
     """
     with open_decision_point(ledger) as point:
+        active = point.policy
         statuses = [
             status
             for status in point.budgets(parse_location(at), pruned=pruned)
@@ -50,39 +45,11 @@ def command(
     if format_ == "json":
         print_json({"budgets": [status.as_json() for status in statuses]})
     else:
-        width = max((len(status.rule.name) for status in statuses), default=0)
         print_note("spent: all releases together, as the filter of each rule counts them")
-        for status in statuses:
-            click.echo(_status_text(status, width))
+        if flat or active is None or len(statuses) <= MAX_FLAT_LINES:
+            lines = flat_statuses_text(statuses)
+        else:
+            lines = grouped_statuses_text(active, statuses)
+        for line in lines:
+            click.echo(line)
     return 0
-
-
-def _status_text(status: RuleStatus, width: int) -> str:
-    """Format the use of a budget, and in a second line the use of its δ if a δ is stated."""
-    rule, exceeded = status.rule, "" if status.holds else "  exceeded"
-    loss_mark = exceeded if status.binding != "delta" else ""
-    spent = format_loss(status.spent, budget_to_json(rule.budget))
-    line = (
-        f"{_bar(loss_share(status), bool(loss_mark))}  {rule.name:<{width}}  {rule.unit}  "
-        f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
-        f"{loss_mark}{_witness_text(status)}"
-    )
-    delta = stated_delta(status.spent)
-    text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
-    if text is None:
-        return line
-    mark = exceeded if status.binding in ("delta", "both") else ""
-    return f"{line}\n{_bar(delta_share(status), bool(mark))}  {text}{mark}"
-
-
-def _witness_text(status: RuleStatus) -> str:
-    witness = status.implied_by
-    return "" if witness is None else f"  implied by {witness.name}"
-
-
-def _bar(share: Fraction | None, is_exceeded: bool) -> str:
-    """Draw a used share. It is ∞ if the budget is exceeded and the share is not a finite number."""
-    if share is None and is_exceeded:
-        return "█" * _WIDTH + f" {format_share(inf):>8}"
-    filled = min(_WIDTH if share and share >= 1 else _WIDTH - 1, ceil((share or 0) * _WIDTH))
-    return "█" * filled + "░" * (_WIDTH - filled) + f" {format_share(share):>8}"

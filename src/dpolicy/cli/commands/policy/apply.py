@@ -9,8 +9,10 @@ from dpolicy.cli.ledger_option import author_option, ledger_option, open_decisio
 from dpolicy.cli.output.conflict_text import print_conflicts
 from dpolicy.cli.output.printing import format_option, print_diagnostics, print_json, print_note
 from dpolicy.errors import PolicyConflicts
+from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.policy_changes.conflicts import conflicts_to_json
-from dpolicy.rules.compiler import load_policy
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 
 @click.command()
@@ -30,13 +32,18 @@ def command(
 ) -> int:
     """Activate the policy set POLICY.
 
-    Fails if recorded releases already exceed one of its budgets, or used one of its names with
-    another definition.
+    Records nothing if the same text is already active, unless --because gives a reason. Fails if
+    recorded releases already exceed one of its budgets, or used one of its names with another
+    definition.
     """
     compiled = load_policy(policy)
     if format_ == "text":
         print_diagnostics(compiled.warnings)
     with open_decision_point(ledger, new=True) as point:
+        since = None if accept or because else _find_active_record(point, compiled)
+        if since is not None:
+            _print_active(compiled, since, format_, is_new=False)
+            return 0
         try:
             sequence = point.apply(compiled, accept, by, because)
         except PolicyConflicts as error:
@@ -45,8 +52,32 @@ def command(
             else:
                 print_conflicts(error.conflicts)
             return DENIED
-    if format_ == "json":
-        print_json({"applied": True, "sequence": sequence, "policy": compiled.digest})
-    else:
-        print_note(f"{compiled.digest} is active since record {sequence}")
+    _print_active(compiled, sequence, format_, is_new=True)
     return 0
+
+
+def _find_active_record(point: DecisionPoint, policy: CompiledPolicy) -> int | None:
+    """Return the record that activated this policy, if it is active and has no conflicts."""
+
+    def read(state: LedgerState) -> int | None:
+        active = state.policy
+        same = active is not None and _activation(active) == _activation(policy)
+        return state.policy_record if same else None
+
+    record = point.read_entries(read)
+    return None if record is None or point.conflicts(policy) else record
+
+
+def _activation(policy: CompiledPolicy) -> tuple[object, ...]:
+    """Return everything of a policy that its activation records."""
+    texts = tuple((source.name, source.text) for source in policy.sources)
+    return policy.digest, texts, policy.accounting.defaults.number
+
+
+def _print_active(policy: CompiledPolicy, sequence: int, format_: str, *, is_new: bool) -> None:
+    if format_ == "json":
+        digest = {"policy": policy.digest, "already-active": not is_new}
+        print_json({"applied": True, "sequence": sequence, **digest})
+    else:
+        already = "" if is_new else "already "
+        print_note(f"{policy.digest} is {already}active since record {sequence}")

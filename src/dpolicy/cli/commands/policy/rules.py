@@ -9,10 +9,12 @@ from pathlib import Path
 import click
 
 from dpolicy.cli.output.printing import format_option, print_diagnostics, print_note
-from dpolicy.privacy.budget import format_budget
+from dpolicy.cli.output.rule_table import MAX_FLAT_LINES, flat_option
+from dpolicy.cli.output.rule_text import ListedRule, flat_rules_text, grouped_rules_text
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.rules.hasse.diagram import hasse_svg, select_rules
-from dpolicy.rules.rule import Rule, rule_to_json
+from dpolicy.rules.hasse.group_diagram import MAX_SINGLE_BOXES, groups_svg
+from dpolicy.rules.rule import rule_to_json
 
 
 @click.command()
@@ -20,6 +22,7 @@ from dpolicy.rules.rule import Rule, rule_to_json
 @click.option(
     "--all", "all_", is_flag=True, help="Also show pruned rules and the rule that implies each."
 )
+@flat_option
 @click.option("--graph", type=click.Path(dir_okay=False), help="File for a Hasse diagram (SVG).")
 @click.option("--unit", help="Show only rules of this privacy unit.")
 @click.option("--policy", help="Show only rules of this base policy.")
@@ -28,6 +31,7 @@ from dpolicy.rules.rule import Rule, rule_to_json
 def command(
     path: str,
     all_: bool,
+    flat: bool,
     graph: str | None,
     unit: str | None,
     policy: str | None,
@@ -39,7 +43,9 @@ def command(
     _check_filters(compiled, unit, policy)
     if graph is not None:
         section = compiled.each_release if each_release else compiled.cumulative
-        drawing = hasse_svg(section, select_rules(section, unit, policy))
+        numbers = select_rules(section, unit, policy)
+        is_flat = flat or all_ or len(numbers) <= MAX_SINGLE_BOXES
+        drawing = hasse_svg(section, numbers) if is_flat else groups_svg(section, numbers)
         Path(graph).write_text(drawing, "utf-8")
         print_note(f"drew {graph}")
         return 0
@@ -48,7 +54,7 @@ def command(
         _print_json(compiled, rules)
     else:
         print_diagnostics(compiled.warnings)
-        _print_text(compiled, list(rules))
+        _print_text(compiled, list(rules), flat=flat or all_)
     return 0
 
 
@@ -62,7 +68,7 @@ def _check_filters(compiled: CompiledPolicy, unit: str | None, policy: str | Non
 
 def _select(
     compiled: CompiledPolicy, all_: bool, unit: str | None, policy: str | None
-) -> Iterator[tuple[Rule, Rule | None]]:
+) -> Iterator[ListedRule]:
     for rule, witness in compiled.all_rules:
         if (
             (all_ or witness is None)
@@ -72,7 +78,7 @@ def _select(
             yield rule, witness
 
 
-def _print_json(compiled: CompiledPolicy, rules: Iterator[tuple[Rule, Rule | None]]) -> None:
+def _print_json(compiled: CompiledPolicy, rules: Iterator[ListedRule]) -> None:
     """Print rule by rule, so that a million rules are never in memory together."""
     click.echo(
         f'{{"total": {compiled.rule_count}, "kept": {compiled.kept_count}, "rules": [', nl=False
@@ -83,19 +89,15 @@ def _print_json(compiled: CompiledPolicy, rules: Iterator[tuple[Rule, Rule | Non
     click.echo("\n]}")
 
 
-def _print_text(compiled: CompiledPolicy, rules: list[tuple[Rule, Rule | None]]) -> None:
-    click.echo(f"{compiled.kept_count} of {compiled.rule_count} rules are enforced")
-    names = max((len(rule.name) for rule, _ in rules), default=0)
-    units = max((len(rule.unit) for rule, _ in rules), default=0)
-    for each_release in (False, True):
-        part = [(r, w) for r, w in rules if r.each_release is each_release]
-        if part:
-            click.echo("\nper-release rules" if each_release else "\ncumulative rules")
-        for rule, witness in part:
-            mark = "  " if witness is None else "· "
-            line = f"{mark}{rule.name:<{names}}  {rule.unit:<{units}}  {format_budget(rule.budget)}"
-            click.echo(line if witness is None else f"{line}   ⇐ {_witness_text(witness, rule)}")
-
-
-def _witness_text(witness: Rule, rule: Rule) -> str:
-    return witness.name if witness.unit == rule.unit else f"{witness.name} @ {witness.unit}"
+def _print_text(compiled: CompiledPolicy, rules: list[ListedRule], *, flat: bool) -> None:
+    counts = f"{compiled.kept_count} of {compiled.rule_count} rules are enforced"
+    if flat or len(rules) <= MAX_FLAT_LINES:
+        lines = [counts, *flat_rules_text(rules)]
+    else:
+        kept = [rule for rule, _ in rules]
+        lines = [
+            f"{counts}; `--flat` prints one line per rule",
+            *grouped_rules_text(compiled, kept),
+        ]
+    for line in lines:
+        click.echo(line)

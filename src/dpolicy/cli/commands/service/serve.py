@@ -21,8 +21,16 @@ from dpolicy.errors import OperationRejected
 @click.option(
     "--access", type=click.Path(path_type=Path), help="Access file (users, tokens, roles)."
 )
-@click.option("--certificate", type=click.Path(path_type=Path), help="TLS certificate file.")
-@click.option("--key", type=click.Path(path_type=Path), help="TLS private key file.")
+@click.option(
+    "--certificate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TLS certificate file.",
+)
+@click.option(
+    "--key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TLS private key file.",
+)
 @format_option
 def command(
     ledger: str,

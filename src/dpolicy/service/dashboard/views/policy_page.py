@@ -21,15 +21,20 @@ from dpolicy.pdp.rule_status import RuleStatus
 from dpolicy.privacy.budget import format_budget
 from dpolicy.releases.redefinition import Redefinition
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection, compile_policy
+from dpolicy.rules.groups.rule_lines import RuleLine, group_rules
 from dpolicy.rules.policy_diff import RuleChange, diff_policies
+from dpolicy.rules.rule import TIMES
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 from dpolicy.text.diagnostics import Diagnostic
 from dpolicy.text.spans import Span
+from dpolicy.text.summaries import list_names
 from dpolicy.text.yaml_reader import Source
 
 #: Largest number of releases that a preview replays, so that the page responds in time: half a
 #: millisecond per release with few rules, several with many.
 MAX_RELEASES_REPLAYED_ON_PAGE = 2_000
+#: Number of attributes or categories that a line of changed rules names.
+MAX_MEMBERS_NAMED = 5
 #: Largest number of changed rules in JSON; the counts include all of them.
 MAX_CHANGES_LISTED = 100
 
@@ -112,6 +117,39 @@ class ConflictRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeLine:
+    """Rules of one policy, risk level and setting whose budgets change in the same way.
+
+    `members` are their attributes or categories; `before` and `after` are budgets as JSON.
+    """
+
+    kind: str
+    title: str
+    units: tuple[str, ...]
+    members: tuple[str, ...]
+    count: int
+    before: Any
+    after: Any
+
+    @property
+    def member_text(self) -> str:
+        """The first members, and how many there are beyond them."""
+        return list_names(self.members, MAX_MEMBERS_NAMED)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "change": self.kind,
+            "rules": self.title,
+            "units": list(self.units),
+            "members": list(self.members),
+            "count": self.count,
+            "before": self.before,
+            "after": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class CandidatePolicy:
     """Effect of a candidate policy; `compiled` is None if its text has errors."""
 
@@ -132,6 +170,23 @@ class CandidatePolicy:
         """Return the number of changed rules by kind of change."""
         return Counter(change.kind for change in self.changes)
 
+    @property
+    def change_lines(self) -> list[ChangeLine]:
+        """Return the changed rules, one line for all rules that change in the same way."""
+        return [
+            _build_change_line(kind, line)
+            for kind in self.change_counts
+            for line in group_rules(
+                [change for change in self.changes if change.kind == kind],
+                lambda change: change.rule,
+                lambda change: (
+                    change.old and change.old.budget,
+                    change.new and change.new.budget,
+                ),
+                max(len(change.rule.settings) for change in self.changes),
+            )
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
@@ -140,10 +195,19 @@ class CandidatePolicy:
             "diagnostics": [diagnostic.as_json() for diagnostic in self.diagnostics],
             "changes": [change.as_json() for change in self.changes[:MAX_CHANGES_LISTED]],
             "change-counts": dict(self.change_counts),
+            "change-lines": [line.as_json() for line in self.change_lines[:MAX_CHANGES_LISTED]],
             "conflicts": [conflict.as_json() for conflict in self.conflicts],
             "redefinitions": [redefinition.as_json() for redefinition in self.redefinitions],
             "impact": self.impact.as_json() if self.impact else None,
         }
+
+
+def _build_change_line(kind: str, line: RuleLine[RuleChange]) -> ChangeLine:
+    key, first = line.key, line.items[0]
+    levels = ", ".join(part for part in (key.policy, key.risk, key.level) if part)
+    title = TIMES.join((levels, *key.settings))
+    count = len(line.items)
+    return ChangeLine(kind, title, line.units, line.members, count, first.before, first.after)
 
 
 def build_policy_page(policy: CompiledPolicy) -> PolicyPage:

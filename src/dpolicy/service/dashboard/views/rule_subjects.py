@@ -43,12 +43,10 @@ def rule_subjects(policy: CompiledPolicy) -> tuple[RuleSubject, ...]:
 
 
 def _find_subject(base: BaseRule, kind: type[object]) -> RuleSubject:
-    inner_name = base.name.removeprefix(base.policy).strip("[]")
     if kind is AttributePolicy:
-        return RuleSubject("attribute", inner_name)
+        return RuleSubject("attribute", base.subject)
     if kind is CategoryPolicy:
-        name, _, level = inner_name.rpartition(", ")
-        return RuleSubject("category", name, level)
+        return RuleSubject("category", base.subject, base.level)
     if isinstance(base.predicate, Always):
         return RuleSubject("everything", "everything")
     return RuleSubject("custom", base.name)
