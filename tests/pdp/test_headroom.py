@@ -250,7 +250,7 @@ def test_collapsed_time_counts_as_one_block() -> None:
         point.submit(body(f"r{number}", dated(date, epsilon=epsilon)))
     content = body("content", dated("2021-08-01", epsilon="0.25"))
     assert not disagreements(point, content)
-    assert point.headroom(content).more == 4  # the year keeps the largest loss of its days
+    assert point.headroom(content).more == 2  # all charges of the year, 1.5, are in one block
     assert point.headroom(body("new", dated("2026-02-01", epsilon="0.25"))).more == 8
 
 
