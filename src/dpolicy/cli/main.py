@@ -89,6 +89,10 @@ COMMANDS = {
         "policy.fmt",
         "Rewrite the files of the policy set PATH in canonical layout.",
     ),
+    "headroom": CommandEntry(
+        "releases.headroom",
+        "Print how many more releases like RELEASE `submit` would allow now, for each rule.",
+    ),
     "implies": CommandEntry(
         "policy.implies",
         "Check whether the scope of the rule SMALLER is inside the scope of LARGER.",
