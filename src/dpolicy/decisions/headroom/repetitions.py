@@ -82,10 +82,9 @@ def _count_in_region(
     cost: LossArray,
 ) -> Iterator[Repetitions]:
     """Yield the counts of rules in one region in which each of them is charged the same."""
-    bounds = section.bounds_for(rules.numbers)
     if rules.grid is None:
         spent = balances.uniform_losses(rules.numbers)
-        counts = bounds.count_repetitions(spent, cost)
+        counts = section.bounds_for(rules.numbers).count_repetitions(spent, cost)
         points = np.tile(np.array(first_point(section, region), np.int64), (len(counts), 1))
         yield Repetitions(
             rules.numbers, counts, spent, cost, points, np.ones(len(counts), np.bool_)
@@ -98,7 +97,8 @@ def _count_in_region(
     for start in range(0, len(rules.numbers), at_a_time):
         rows = slice(start, start + at_a_time)
         spent = rules.grid.amounts_in(cells, rules.places[rows])
-        counts = bounds[rows].count_repetitions(spent, cost[rows])
+        limits = section.bounds_for(rules.numbers[rows])
+        counts = limits.count_repetitions(spent, cost[rows])
         tightest, all_rules = counts.argmin(axis=0), np.arange(counts.shape[1])
         yield Repetitions(
             rules.numbers[rows],
