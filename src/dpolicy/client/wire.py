@@ -47,7 +47,7 @@ T = TypeVar("T")
 #: `RequestRefused` for other codes, unless `error_from_problem` names a more specific error.
 _OPERATION_CODES = frozenset(
     {
-        "misused",
+        *("misused", "unknown-rule", "unknown-unit", "unit-required"),
         "not-found",
         "id-taken",
         "because-missing",

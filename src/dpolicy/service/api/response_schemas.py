@@ -37,6 +37,8 @@ _TEXT: JsonSchema = {"type": "string"}
 _FLAG: JsonSchema = {"type": "boolean"}
 _COUNT: JsonSchema = {"type": "integer", "minimum": 0}
 _NUMBER: JsonSchema = {"type": "number"}
+_NUMBER_OR_NULL: JsonSchema = {"type": ["number", "null"]}
+_TEXT_OR_NULL: JsonSchema = {"type": ["string", "null"]}
 _TEXTS = _list(_TEXT)
 _MAP: JsonSchema = {"type": "object"}
 _COUNT_OR_NULL: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
@@ -236,6 +238,59 @@ SCHEMAS: dict[str, JsonSchema] = {
         }
     ),
     "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
+    "Spending": _response(
+        {
+            "unit": _TEXT,
+            "at": _LOCATION,
+            "scope": _object({"when": _TEXT_OR_NULL, "rule": _TEXT_OR_NULL}),
+            "spent": schema_reference("Cost"),
+            "renyi": _DISPLAYED_LOSS,
+            "exact": _object({"epsilon": _NUMBER_OR_NULL, "note": _TEXT}),
+            "releases": _list(
+                _object({"release": _TEXT, "by": _TEXT, "cost": schema_reference("Cost")})
+            ),
+            "release-count": _COUNT,
+            "by": _list(
+                _object({"by": _TEXT, "releases": _COUNT, "cost": schema_reference("Cost")})
+            ),
+            "notes": _TEXTS,
+            "as-of": _COUNT,
+        },
+    ),
+    "Cost": _object(
+        {
+            "epsilon": _NUMBER_OR_NULL,
+            "delta": _NUMBER,
+            "rho": _NUMBER_OR_NULL,
+            "mu": _NUMBER_OR_NULL,
+            "pure": _NUMBER_OR_NULL,
+            "stated-delta": _NUMBER_OR_NULL,
+        }
+    ),
+    "Headroom": _response(
+        {
+            "release": _TEXT,
+            "more": _COUNT_OR_NULL,
+            "rules": _list(
+                _object(
+                    {
+                        "rule": _TEXT,
+                        "unit": _TEXT,
+                        "each-release": _FLAG,
+                        "more": _COUNT_OR_NULL,
+                        "at": _LOCATION,
+                        "budget": _BUDGET,
+                        "spent": _DISPLAYED_LOSS,
+                        "cost": _DISPLAYED_LOSS,
+                        "source": _TEXT,
+                    }
+                )
+            ),
+            "uncovered": _TEXTS,
+            "errors": _TEXTS,
+            "most-accurate": {"anyOf": [schema_reference("CounterOffer"), {"type": "null"}]},
+        }
+    ),
     "Rule": _object(
         {
             "name": _TEXT,
