@@ -8,6 +8,7 @@ from math import ceil, inf
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
+from dpolicy.cli.location_option import location_option, parse_location
 from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
@@ -23,11 +24,7 @@ _WIDTH = 20
 @ledger_option
 @click.option("--policy", help="Show only rules of this base policy.")
 @click.option("--rule", help="Show only rules whose name contains this text.")
-@click.option(
-    "--at",
-    multiple=True,
-    help="Location to report, such as country=CH or time=2026-10; repeatable.",
-)
+@location_option
 @format_option
 def command(
     ledger: str, policy: str | None, rule: str | None, at: tuple[str, ...], format_: str
@@ -40,7 +37,7 @@ def command(
     with open_decision_point(ledger) as point:
         statuses = [
             status
-            for status in point.budgets(_parse_location(at))
+            for status in point.budgets(parse_location(at))
             if policy in (None, status.rule.base.policy) and (rule or "") in status.rule.name
         ]
     statuses.sort(key=rank_by_use)
@@ -52,16 +49,6 @@ def command(
         for status in statuses:
             click.echo(_status_text(status, width))
     return 0
-
-
-def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
-    parts = [argument.partition("=") for argument in at]
-    wrong = [name for name, sign, value in parts if not (name and sign and value)]
-    if wrong:
-        raise click.UsageError(
-            f"`--at {wrong[0]}` must have the form name=value, such as country=CH"
-        )
-    return {name: value for name, _, value in parts}
 
 
 def _status_text(status: RuleStatus, width: int) -> str:
