@@ -15,6 +15,7 @@ from typing import Any
 from dpolicy.errors import RequestRefused
 from dpolicy.ledger.events import event_author
 from dpolicy.pdp.rule_status import RuleStatus, rank_by_use, rule_statuses
+from dpolicy.pdp.spending.spending import Spending
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.rules.rule import Rule, rule_to_json
 from dpolicy.service.auth.authorization import (
@@ -113,10 +114,15 @@ def handle_policy(call: ApiRequest) -> ApiResponse:
 
 def handle_spent(call: ApiRequest) -> ApiResponse:
     """Return what recorded releases spent in a scope, at the place with the largest ε at δ."""
+    return ApiResponse(find_spending(call).as_json())
+
+
+def find_spending(call: ApiRequest) -> Spending:
+    """Return the answer to the question in the body, as far as the caller may see it."""
     question = dict(call.body)
     _ensure_own_question(call, question)
     spending = call.decision_point.spent(question.pop("when"), **question)
-    return ApiResponse(redact_spending(call, spending).as_json())
+    return redact_spending(call, spending)
 
 
 def _ensure_own_question(call: ApiRequest, question: Mapping[str, Any]) -> None:
@@ -211,11 +217,10 @@ _HEADROOM_BODY = RecordShape(
 
 def _plain_question(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a question with plain texts instead of located ones."""
+    at, by = values["at"], values["by"]
     plain = {name: str(v) if isinstance(v, str) else v for name, v in values.items()}
-    if plain["at"] is not None:
-        plain["at"] = {str(name): str(value) for name, value in plain["at"].items()}
-    if plain["by"] is not None:
-        plain["by"] = tuple(map(str, plain["by"]))
+    plain["at"] = None if at is None else {str(name): str(value) for name, value in at.items()}
+    plain["by"] = None if by is None else tuple(map(str, by))
     return plain
 
 

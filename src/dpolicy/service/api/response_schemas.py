@@ -244,6 +244,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "at": _LOCATION,
             "scope": _object({"when": _TEXT_OR_NULL, "rule": _TEXT_OR_NULL}),
             "spent": schema_reference("Cost"),
+            "risk": _MAP,
             "renyi": _DISPLAYED_LOSS,
             "exact": _object({"epsilon": _NUMBER_OR_NULL, "note": _TEXT}),
             "releases": _list(

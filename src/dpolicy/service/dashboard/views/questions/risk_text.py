@@ -1,0 +1,53 @@
+"""Risk in words: what a loss or a budget lets an attacker learn about one privacy unit.
+
+Every number is an upper bound and rounded up (theory/risk).
+"""
+
+from __future__ import annotations
+
+from dpolicy.privacy.number_text import format_up
+from dpolicy.privacy.risk.attacker_risk import AttackerRisk
+
+#: Beliefs of the attacker before the releases, and rate of false alarms, in the sentences.
+PRIORS = (0.5, 0.1, 0.01)
+FALSE_POSITIVE_RATE = 0.01
+
+#: Significant digits of a percentage.
+_DIGITS = 3
+
+
+def belief_sentence(risk: AttackerRisk, condition: str = "") -> str:
+    """Return how sure an attacker becomes who suspects something before the releases.
+
+    A `condition` is the first part of the sentence, such as "after one release".
+    """
+    before = " or ".join(_percent(prior) for prior in PRIORS)
+    after = " or ".join(_percent(risk.posterior(prior)) for prior in PRIORS)
+    failure = risk.posterior_failure
+    exception = f", except with probability {format_up(failure)}" if failure else ""
+    clause = f"an attacker who is {before} sure of a fact becomes at most {after} sure{exception}."
+    if not risk.is_bounded:
+        clause = "there is no bound on what an attacker learns."
+    sentence = f"{condition}, {clause}" if condition else clause
+    return sentence[0].upper() + sentence[1:]
+
+
+def detection_sentence(risk: AttackerRisk, unit: str) -> str:
+    """Return how many units a test recognises that raises few false alarms."""
+    rate = _percent(risk.true_positive_rate(FALSE_POSITIVE_RATE))
+    return (
+        f"A test for the data of one {unit} that raises {_percent(FALSE_POSITIVE_RATE)} false "
+        f"alarms detects at most {rate} of the true cases."
+    )
+
+
+def assumption_sentence(unit: str) -> str:
+    """Return what the attacker is assumed to know."""
+    return (
+        f"Worst case: the attacker knows everything except one fact about one {unit}, and has "
+        "all these results. Every number is an upper bound."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{format_up(100 * share, _DIGITS)}\u00a0%"
