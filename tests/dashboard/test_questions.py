@@ -72,7 +72,10 @@ def test_a_rule_page_has_the_risk_of_its_budget_and_headroom(
     assert (last["more"], last["more-in-all"]) == (own.more, headroom.more)
     text = fetch(f"/rule?{urlencode(RULE)}").text
     assert f"{last['more']} more like the last release" in text
-    assert "when the whole budget is used, an attacker who is" in text.lower()
+    assert (
+        "when the whole budget is used, the belief of an attacker in a fact can grow from"
+        in text.lower()
+    )
 
 
 def test_an_unlimited_budget_has_no_bound() -> None:

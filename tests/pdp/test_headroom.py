@@ -202,6 +202,28 @@ def test_saturated_amounts_do_not_fit() -> None:
     ]
 
 
+AMOUNTS = st.sampled_from((0, 1, 2, 3, 7, 20, INFINITE - 1, INFINITE))
+LIMITS = st.sampled_from((-1, 0, 1, 5, 20, 100, INFINITE - 1, INFINITE))
+
+
+@settings(max_examples=300, deadline=None)
+@given(*(st.lists(numbers, min_size=4, max_size=4) for numbers in (LIMITS, AMOUNTS, AMOUNTS)))
+@pytest.mark.parametrize("require_all", [False, True])
+def test_a_count_fits_and_one_more_does_not(
+    require_all: bool, limits: list[int], spent: list[int], cost: list[int]
+) -> None:
+    limits[-1] = max(limits[-1], 0)
+    bounds = BoundArrays(np.array([limits]), np.array([require_all]))
+    (count,) = bounds.count_repetitions(np.array([spent]), np.array([cost])).tolist()
+
+    def fits(number: int) -> bool:
+        after = [min(s + number * c, INFINITE) for s, c in zip(spent, cost, strict=True)]
+        return bool(bounds.are_within(np.array([after]))[0])
+
+    assert count == 0 or fits(count)
+    assert count == UNLIMITED or not fits(count + 1)
+
+
 Count = Callable[[BoundArrays, Any, Any], Any]
 
 

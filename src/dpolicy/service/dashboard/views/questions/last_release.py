@@ -13,7 +13,7 @@ from dpolicy.service.dashboard.views.rule_page import LastRelease, RulePage, fin
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
 
 #: Number of releases, newest first, among which the page looks for one that the rule charges.
-MAX_RELEASES_SEARCHED = 2_000
+MAX_RELEASES_SEARCHED = 1_000
 
 
 def add_last_release(point: DecisionPoint, page: RulePage, owner: str | None) -> RulePage:
@@ -40,10 +40,13 @@ def _newest_release(state: LedgerState, key: RuleKey, owner: str | None) -> str 
     rule = find_rule(state.policy, key) if state.policy else None
     if rule is None:
         return None
-    charged = {id(group) for group, _ in state.groups_charged_to_rule(rule.number, None)}
+    uncharged: set[int] = set()
     for name, entry in islice(reversed(state.entries.items()), MAX_RELEASES_SEARCHED):
-        group = state.charge_groups[entry.charge_group]
-        is_visible = owner in (None, group.by)
-        if entry.status in SPENDING_STATUSES and is_visible and id(group) in charged:
+        number = entry.charge_group
+        is_visible = owner in (None, state.charge_groups[number].by)
+        if entry.status not in SPENDING_STATUSES or not is_visible or number in uncharged:
+            continue
+        if any(rule.number in charge.rule_numbers for charge in state.charges_for_release(entry)):
             return name
+        uncharged.add(number)
     return None

@@ -17,15 +17,15 @@ _DIGITS = 3
 
 
 def belief_sentence(risk: AttackerRisk, condition: str = "") -> str:
-    """Return how sure an attacker becomes who suspects something before the releases.
+    """Return how much the belief of an attacker can grow, from some beliefs before.
 
     A `condition` is the first part of the sentence, such as "after one release".
     """
-    before = " or ".join(_percent(prior) for prior in PRIORS)
-    after = " or ".join(_percent(risk.posterior(prior)) for prior in PRIORS)
+    steps = [f"from {_percent(p)} to at most {_percent(risk.posterior(p))}" for p in PRIORS]
     failure = risk.posterior_failure
     exception = f", except with probability {format_up(failure)}" if failure else ""
-    clause = f"an attacker who is {before} sure of a fact becomes at most {after} sure{exception}."
+    growth = ", ".join(steps[:-1]) + f" and {steps[-1]}"
+    clause = f"the belief of an attacker in a fact can grow {growth}{exception}."
     if not risk.is_bounded:
         clause = "there is no bound on what an attacker learns."
     sentence = f"{condition}, {clause}" if condition else clause
