@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
@@ -73,7 +74,8 @@ class AttackerRisk:
 
         It is the true-positive rate at this false-positive rate (Hayes et al. 2023, Theorem 2).
         """
-        return self.true_positive_rate(_checked("baseline", baseline))
+        _check_probability("baseline", baseline)
+        return self.true_positive_rate(baseline)
 
     def posterior(self, prior: float) -> float:
         """Return the largest belief that an attacker with this prior reaches.
@@ -111,11 +113,12 @@ class AttackerRisk:
 
     def as_json(self) -> dict[str, object]:
         """Return the numbers that people compare, for `PRIORS` and `FALSE_POSITIVE_RATES`."""
+        posteriors, rates, failure, advantage = _compared_numbers(self)
         return {
-            "posterior": {str(prior): self.posterior(prior) for prior in PRIORS},
-            "posterior-failure": self.posterior_failure,
-            "tpr": {str(rate): self.true_positive_rate(rate) for rate in FALSE_POSITIVE_RATES},
-            "advantage": self.advantage,
+            "posterior": dict(posteriors),
+            "posterior-failure": failure,
+            "tpr": dict(rates),
+            "advantage": advantage,
         }
 
     @property
@@ -179,6 +182,19 @@ def risk_of_budget(budget: Budget, delta: Fraction = DEFAULT_DELTA) -> AttackerR
             return AttackerRisk(CostReport(None, None, None, (), _ZERO), delta)
 
 
+@lru_cache(maxsize=1024)
+def _compared_numbers(
+    risk: AttackerRisk,
+) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...], float, float]:
+    """Return the numbers of `as_json`; thousands of rules have few distinct budgets."""
+    return (
+        tuple((str(prior), risk.posterior(prior)) for prior in PRIORS),
+        tuple((str(rate), risk.true_positive_rate(rate)) for rate in FALSE_POSITIVE_RATES),
+        risk.posterior_failure,
+        risk.advantage,
+    )
+
+
 def _curves(report: CostReport) -> Iterator[TradeoffCurve]:
     """Yield the curve of every notion with a bound; no loss is a pure ε of 0."""
     amounts = (report.pure, report.rho, report.mu_squared, *(value for _, value in report.renyi))
@@ -206,10 +222,10 @@ def _round_up(value: Fraction) -> float:
 
 def _probability(name: str, value: float) -> Fraction:
     """Return the printed decimal of a probability. Raise `InvalidValue` if it is none."""
-    return Fraction(repr(float(_checked(name, value))))
+    _check_probability(name, value)
+    return Fraction(repr(float(value)))
 
 
-def _checked(name: str, value: float) -> float:
+def _check_probability(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise InvalidValue("M006", f"`{name}` is {value}; help: give a number from 0 to 1")
-    return value
