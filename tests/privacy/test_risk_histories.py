@@ -9,10 +9,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import NormalDist
 
+import mpmath as mp
 import pytest
 from tests.reference.adaptive_histories import Adversary
-from tests.reference.attackers import Leaf, find_underestimates
+from tests.reference.attackers import Leaf, belief_mass, find_underestimates, gaussian_rate
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Zcdp
 from dpolicy.privacy.risk.attacker_risk import AttackerRisk, risk_of_budget
@@ -73,7 +75,7 @@ def test_no_attacker_exceeds_the_risk_of_the_budget(
 
 @dataclass(frozen=True)
 class FailureOfDelta(AttackerRisk):
-    """Unsound: ε at δ bounds the odds of all outputs but a share of δ."""
+    """Unsound: the bound on the odds fails for outputs of probability δ only."""
 
     @property
     def posterior_failure(self) -> float:
@@ -118,7 +120,7 @@ def worst_case(epsilon: Fraction, delta: Fraction, mass: Fraction) -> list[Leaf]
     return [Leaf(mass, rare), Leaf(1 - mass, 1 - rare)]
 
 
-@pytest.mark.parametrize("multiple", [1, 2, 9, 11, 100])
+@pytest.mark.parametrize("multiple", [1, 2, 9, 10, 11, 100])
 def test_posteriors_of_worst_cases_hold(multiple: int) -> None:
     epsilon, delta = Fraction(2), Fraction("1e-4")
     experiment = worst_case(epsilon, delta, multiple * delta)
@@ -131,3 +133,32 @@ def test_a_posterior_that_fails_more_often_than_stated_is_detected() -> None:
     experiment = worst_case(epsilon, delta, 9 * delta)
     wrong = find_underestimates(FailureOfDelta(risk.report, risk.delta), experiment)
     assert any(text.startswith("posterior") for text in wrong)
+
+
+def binary_experiment(true: mp.mpf, false: float) -> list[Leaf]:
+    """Return the mechanism that publishes only the decision of a test."""
+    t, a = Fraction(str(true * (1 - mp.mpf("1e-40")))), Fraction(repr(false))
+    return [Leaf(t, a), Leaf(1 - t, 1 - a)]
+
+
+@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+def test_decisions_of_gaussian_tests_do_not_exceed_the_posterior(mu: float) -> None:
+    """The decision of one test is μ-GDP. Its tail of large losses is above that of a Gaussian."""
+    risk = risk_of_budget(Gdp(Fraction(mu)), Fraction("1e-3"))
+    tail_of_gaussian = AttackerRisk(
+        replace(risk.report, mu_squared=None, pure=_gaussian_tail(mu, 1e-3)), risk.delta
+    )
+    experiments = [
+        binary_experiment(gaussian_rate(mu, rate), rate)
+        for rate in (10 ** (-exponent / 10) for exponent in range(10, 80))
+    ]
+    assert not any(find_underestimates(risk, experiment) for experiment in experiments)
+    assert any(
+        belief_mass(experiment, 0.5, tail_of_gaussian.posterior(0.5)) > 1e-3
+        for experiment in experiments
+    )
+
+
+def _gaussian_tail(mu: float, delta: float) -> Fraction:
+    """Return the ε that the loss of a Gaussian exceeds with probability δ."""
+    return Fraction(mu * mu / 2 - mu * NormalDist().inv_cdf(delta))

@@ -35,8 +35,9 @@ DEFAULT_DELTA = Fraction("1e-7")
 PRIORS = (0.5, 0.1, 0.01)
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001)
 
-#: With a stated δ, the posterior bound fails with this many δ (theory/risk, statement 4).
-FAILURES_PER_DELTA = 10
+#: Probability of a larger belief than `posterior`, per probability of a leak (theory/risk,
+#: statement 5): with 10, a leak lets the odds grow by 10/9 more.
+FAILURES_PER_LEAK = 10
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
 
@@ -45,7 +46,8 @@ _ZERO, _ONE = Fraction(0), Fraction(1)
 class AttackerRisk:
     """Success of the best attacker against a loss, at most; 1 where there is no bound.
 
-    `delta` is the δ at which posteriors are computed.
+    `delta` is the probability with which a belief may exceed the posterior, if the loss has no
+    bound in pure DP and no leak.
     """
 
     report: CostReport
@@ -83,18 +85,19 @@ class AttackerRisk:
         A larger belief has probability at most `posterior_failure`.
         """
         chance = _probability("prior", prior)
-        loss = self._posterior_loss()
-        if loss is None:
+        growth = self._odds_growth
+        if growth is None:
             return 1.0 if chance else 0.0
-        odds = chance * loss
+        odds = chance * growth
         return _round_up(odds / (1 - chance + odds))
 
     @property
     def posterior_failure(self) -> float:
         """Probability with which a belief may exceed `posterior`; 0 under pure DP."""
-        if self.report.delta:
-            return min(_round_up(FAILURES_PER_DELTA * self.delta), 1.0)
-        return 0.0 if self._largest_loss == self.report.pure else _round_up(self.delta)
+        growth = self._odds_growth
+        if growth is not None and not self.report.delta and growth == self._pure_growth:
+            return 0.0
+        return _round_up(self._failure)
 
     @property
     def advantage(self) -> float:
@@ -143,19 +146,30 @@ class AttackerRisk:
         return limit
 
     @property
-    def _largest_loss(self) -> Fraction | None:
-        losses = [curve.largest_loss(self.delta) for curve in self._curves]
-        return min((loss for loss in losses if loss is not None), default=None)
+    def _failure(self) -> Fraction:
+        return max(self.delta, FAILURES_PER_LEAK * self.report.delta)
 
-    def _posterior_loss(self) -> Fraction | None:
-        """Return the factor by which the odds of a belief may grow; None without a bound."""
-        if not self.report.delta:
-            loss = self._largest_loss
-            return None if loss is None or loss > MAX_EXPONENT else exp_up(loss)
-        epsilon = self.report.epsilon(self.delta)
-        if epsilon is None or epsilon > MAX_EXPONENT or FAILURES_PER_DELTA * self.delta >= 1:
+    @property
+    def _odds_growth(self) -> Fraction | None:
+        """Return the factor by which the odds of a belief may grow; None without a bound.
+
+        A belief that grows more is a test with a true-positive rate of at most `_failure`.
+        """
+        leak, failure = self.report.delta, self._failure
+        rate = (failure - leak) / (1 - leak) if failure < 1 - SMALLEST_GAP else _ONE
+        if rate == 1:
             return None
-        return exp_up(Fraction(epsilon)) * Fraction(FAILURES_PER_DELTA, FAILURES_PER_DELTA - 1)
+        if rate < SMALLEST_RATE:
+            return None if leak else self._pure_growth
+        smallest = _ZERO
+        for curve in self._curves:
+            smallest = curve.false_positive_rate(rate, smallest)
+        return failure / ((1 - leak) * smallest) if smallest else None
+
+    @property
+    def _pure_growth(self) -> Fraction | None:
+        pure = self.report.pure
+        return None if pure is None or pure > MAX_EXPONENT else exp_up(pure)
 
 
 def attacker_risk(report: CostReport, delta: Fraction = DEFAULT_DELTA) -> AttackerRisk:
