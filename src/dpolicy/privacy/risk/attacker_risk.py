@@ -74,7 +74,7 @@ class AttackerRisk:
     def reconstruction(self, baseline: float) -> float:
         """Return the largest success of a reconstruction, if `baseline` succeeds without a release.
 
-        It is the true-positive rate at this false-positive rate (Hayes et al. 2023, Theorem 2).
+        It is the true-positive rate at this false-positive rate (Hayes et al. 2023).
         """
         _check_probability("baseline", baseline)
         return self.true_positive_rate(baseline)

@@ -61,6 +61,6 @@ def assumption_lines(risks: Sequence[AttackerRisk]) -> list[str]:
 def format_percent(probability: float) -> str:
     """Return a probability in per cent, rounded up; 100 % is the text of 1 only."""
     percent = 100 * Fraction(repr(probability))
-    texts = [format_up(percent, digits) for digits in (_DIGITS, 5, 8)]
+    texts = [format_up(percent, digits) for digits in (_DIGITS, _DIGITS + 2)]
     text = next((text for text in texts if percent >= 100 or Fraction(text) < 100), "< 100")
     return f"{text} %"

@@ -74,7 +74,7 @@ class PureCurve:
 
 @dataclass(frozen=True, slots=True)
 class GaussianCurve:
-    """μ-GDP: t ≤ Φ(Φ⁻¹(a) + μ) (Dong, Roth, Su 2022, Definition 2.6)."""
+    """μ-GDP: t ≤ Φ(Φ⁻¹(a) + μ) (Dong, Roth, Su 2022)."""
 
     mu: float
 

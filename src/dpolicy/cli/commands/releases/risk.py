@@ -17,6 +17,7 @@ from dpolicy.privacy.budget import (
     Gdp,
     Unlimited,
     Zcdp,
+    budget_amount,
     budget_to_json,
     format_budget,
 )
@@ -61,8 +62,8 @@ def command(
     """Print how much the best attacker can learn within a budget.
 
     The budget is --epsilon with --delta, --rho or --mu. With --policy or --ledger the command
-    prints one line for each budget of the rules. All numbers are upper bounds for the worst case,
-    also if releases depend on earlier results (docs/risk.md).
+    prints one line for each budget of the enforced rules. All numbers are upper bounds for the
+    worst case, also if releases depend on earlier results (docs/risk.md).
     """
     sources = {"--epsilon": epsilon, "--rho": rho, "--mu": mu, "--policy": policy}
     chosen = [name for name, value in {**sources, "--ledger": ledger}.items() if value is not None]
@@ -139,14 +140,16 @@ def _risk_json(
 
 def _print_policy(compiled: CompiledPolicy, delta: Fraction, format_: str) -> None:
     counts: Counter[_ProtectedBudget] = Counter(
-        (rule.budget, rule.unit, rule.each_release) for rule, _ in compiled.all_rules
+        (rule.budget, rule.unit, rule.each_release)
+        for rule, witness in compiled.all_rules
+        if witness is None
     )
     risks = {key: risk_of_budget(key[0], delta) for key in counts}
     if format_ == "json":
         budgets = [_row_json(key, count, risks[key]) for key, count in counts.items()]
         print_json({"budgets": budgets, "assumptions": assumption_lines(list(risks.values()))})
         return
-    rows = sorted(counts, key=lambda key: (key[2], key[1], risks[key].advantage))
+    rows = sorted(counts, key=lambda key: (key[2], key[1], budget_amount(key[0]) or ("", 0)))
     budgets_width = max((len(format_budget(budget)) for budget, _, _ in rows), default=0)
     units_width = max((len(unit) for _, unit, _ in rows), default=0)
     for key in rows:
