@@ -50,9 +50,9 @@ class RenyiCurve:
         )
         return min(limit, Fraction(math.exp(_log_rates(log_odds)[0]) * (1 + _ERROR)))
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2) for the largest ε whose randomized response is within the bound."""
-        return _advantage(lambda epsilon: pure_to_renyi(epsilon, self.order) > self._limit)
+        return _advantage(limit, lambda epsilon: pure_to_renyi(epsilon, self.order) > self._limit)
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return δ at ε = log ratio (Canonne, Kamath, Steinke 2020, Proposition 12)."""
@@ -118,9 +118,10 @@ class ZcdpCurve:
             limit = curve.true_positive_rate(rate, limit)
         return limit
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2) for ε tanh(ε/2) = ρ: order 1 gives the smallest bound."""
-        return _advantage(lambda epsilon: pure_to_zcdp(epsilon) > self.rho * (1 + 4 * _ERROR))
+        rho = self.rho * (1 + 4 * _ERROR)
+        return _advantage(limit, lambda epsilon: pure_to_zcdp(epsilon) > rho)
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return the smallest bound of all orders of the grid."""
@@ -136,13 +137,19 @@ class ZcdpCurve:
         return [RenyiCurve(order, self.rho * order) for order in _ZCDP_ORDERS]
 
 
-def _advantage(exceeds: Callable[[float], bool]) -> Fraction:
-    """Return tanh(ε/2), rounded up, for the ε above which randomized response exceeds a bound."""
-    high = 1.0
-    while not exceeds(high):
-        high *= 2
+def _advantage(limit: Fraction, exceeds: Callable[[float], bool]) -> Fraction:
+    """Return tanh(ε/2), rounded up, for the ε above which randomized response exceeds a bound.
+
+    Return `limit` if that is smaller.
+    """
+    high = 1.0 if 1 - limit < SMALLEST_GAP else 2 * math.atanh(float(limit))
+    if 1 - limit < SMALLEST_GAP:
+        while not exceeds(high):
+            high *= 2
+    elif not exceeds(high):
+        return limit
     epsilon = _smallest(0.0, high, exceeds)
-    return min(Fraction(math.tanh(epsilon / 2) * (1 + _ERROR)), Fraction(1))
+    return min(Fraction(math.tanh(epsilon / 2) * (1 + _ERROR)), limit)
 
 
 def _smallest(low: float, high: float, holds: Callable[[float], bool]) -> float:

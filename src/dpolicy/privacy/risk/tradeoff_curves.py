@@ -34,8 +34,8 @@ class TradeoffCurve(Protocol):
         """Return the bound at a false-positive rate in (0, 1), or `limit` if that is smaller."""
         ...
 
-    def advantage(self) -> Fraction:
-        """Return the bound on t − a."""
+    def advantage(self, limit: Fraction) -> Fraction:
+        """Return the bound on t − a, or `limit` if that is smaller."""
         ...
 
     def excess(self, ratio: Fraction) -> Fraction:
@@ -58,9 +58,9 @@ class PureCurve:
         growth = exp_up(self.epsilon)
         return min(limit, growth * rate, 1 - (1 - rate) / growth)
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2), that of randomized response."""
-        return self.excess(Fraction(1))
+        return min(limit, self.excess(Fraction(1)))
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return (e^ε − ratio)/(e^ε + 1), that of randomized response."""
@@ -82,9 +82,9 @@ class GaussianCurve:
         """Return Q(x − μ) for an x with Q(x) ≥ a."""
         return min(limit, _tail_up(_quantile_down(float(rate)) - self.mu))
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return 2Φ(μ/2) − 1."""
-        return Fraction(math.erf(self.mu / math.sqrt(8)) * (1 + _ERROR))
+        return min(limit, Fraction(math.erf(self.mu / math.sqrt(8)) * (1 + _ERROR)))
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return δ at ε = log ratio, by the exact curve of the Gaussian mechanism."""
