@@ -78,6 +78,11 @@ _DELTA_SIDE: JsonSchema = {
     "leaks": _object({"limit": {"type": ["number", "null"]}}),
     "binding": {"enum": ["epsilon", "rho", "mu", "renyi", "delta", "both", None]},
 }
+_SHARES: JsonSchema = {"type": "object", "additionalProperties": _NUMBER}
+#: Upper bounds on the success of attackers, by prior and by false-positive rate.
+_RISK: JsonSchema = _object(
+    {"posterior": _SHARES, "posterior-failure": _NUMBER, "tpr": _SHARES, "advantage": _NUMBER}
+)
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
@@ -228,11 +233,12 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, "risk": _RISK}),
     "Conflict": _object(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
+            "risk": _RISK,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }
