@@ -43,7 +43,7 @@ class RuleStatus:
 
     `delta_limit` is the limit of stated δ, None without one. `binding` is the quantity that is
     exceeded or most used: the notion of the budget, `delta` or `both`. `accounting` are the options
-    of the policy.
+    of the policy. `implied_by` is the kept rule that implies a pruned one.
     """
 
     rule: Rule
@@ -55,6 +55,7 @@ class RuleStatus:
     delta_limit: float | None
     binding: str | None
     accounting: Accounting = field(compare=False)
+    implied_by: Rule | None = None
 
     @property
     def name(self) -> str:
@@ -107,6 +108,9 @@ class RuleStatus:
             "leaks": {"limit": self.delta_limit},
             "binding": self.binding,
             "risk": self.risk.as_json(),
+            "kept": self.implied_by is None,
+            "implied-by": None if self.implied_by is None else self.implied_by.name,
+            "implied-by-unit": None if self.implied_by is None else self.implied_by.unit,
         }
 
 

@@ -43,12 +43,10 @@ _TEXTS = _list(_TEXT)
 _MAP: JsonSchema = {"type": "object"}
 _COUNT_OR_NULL: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
 _HASH: JsonSchema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_DISPLAYED_LOSS: JsonSchema = {
-    "type": "object",
-    "additionalProperties": {"type": ["number", "null"]},
-}
+_DISPLAYED_LOSS: JsonSchema = {"type": "object", "additionalProperties": _NUMBER_OR_NULL}
 _LOCATION: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
 _BUDGET: JsonSchema = {"type": ["object", "string"]}
+_COST: JsonSchema = schema_reference("Cost")
 
 _DECISION: JsonSchema = {
     "release": _TEXT,
@@ -83,6 +81,12 @@ _SHARES: JsonSchema = {"type": "object", "additionalProperties": _NUMBER}
 _RISK: JsonSchema = _object(
     {"posterior": _SHARES, "posterior-failure": _NUMBER, "tpr": _SHARES, "advantage": _NUMBER}
 )
+#: Whether a rule is enforced, and if not, the kept rule that implies it.
+_PRUNING: JsonSchema = {
+    "kept": _FLAG,
+    "implied-by": _TEXT_OR_NULL,
+    "implied-by-unit": _TEXT_OR_NULL,
+}
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
@@ -233,12 +237,13 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, "risk": _RISK}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING, "risk": _RISK}),
     "Conflict": _object(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
             "risk": _RISK,
+            **_PRUNING,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }
@@ -249,17 +254,13 @@ SCHEMAS: dict[str, JsonSchema] = {
             "unit": _TEXT,
             "at": _LOCATION,
             "scope": _object({"when": _TEXT_OR_NULL, "rule": _TEXT_OR_NULL}),
-            "spent": schema_reference("Cost"),
-            "risk": _MAP,
+            "spent": _COST,
+            "risk": _RISK,
             "renyi": _DISPLAYED_LOSS,
             "exact": _object({"epsilon": _NUMBER_OR_NULL, "note": _TEXT}),
-            "releases": _list(
-                _object({"release": _TEXT, "by": _TEXT, "cost": schema_reference("Cost")})
-            ),
+            "releases": _list(_object({"release": _TEXT, "by": _TEXT, "cost": _COST})),
             "release-count": _COUNT,
-            "by": _list(
-                _object({"by": _TEXT, "releases": _COUNT, "cost": schema_reference("Cost")})
-            ),
+            "by": _list(_object({"by": _TEXT, "releases": _COUNT, "cost": _COST})),
             "notes": _TEXTS,
             "as-of": _COUNT,
         },
@@ -303,9 +304,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "name": _TEXT,
             "unit": _TEXT,
             "budget": _BUDGET,
-            "kept": _FLAG,
-            "implied-by": {"type": ["string", "null"]},
-            "implied-by-unit": {"type": ["string", "null"]},
+            **_PRUNING,
             "each-release": _FLAG,
             "policies": _TEXTS,
             "source": _TEXTS,

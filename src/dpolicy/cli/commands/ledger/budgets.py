@@ -24,10 +24,16 @@ _WIDTH = 20
 @ledger_option
 @click.option("--policy", help="Show only rules of this base policy.")
 @click.option("--rule", help="Show only rules whose name contains this text.")
+@click.option("--all", "pruned", is_flag=True, help="Also show rules that other rules imply.")
 @location_option
 @format_option
 def command(
-    ledger: str, policy: str | None, rule: str | None, at: tuple[str, ...], format_: str
+    ledger: str,
+    policy: str | None,
+    rule: str | None,
+    pruned: bool,
+    at: tuple[str, ...],
+    format_: str,
 ) -> int:
     """Print spent loss and budget of each cumulative rule, most used first.
 
@@ -37,7 +43,7 @@ def command(
     with open_decision_point(ledger) as point:
         statuses = [
             status
-            for status in point.budgets(parse_location(at))
+            for status in point.budgets(parse_location(at), pruned=pruned)
             if policy in (None, status.rule.base.policy) and (rule or "") in status.rule.name
         ]
     statuses.sort(key=rank_by_use)
@@ -59,7 +65,7 @@ def _status_text(status: RuleStatus, width: int) -> str:
     line = (
         f"{_bar(loss_share(status), bool(loss_mark))}  {rule.name:<{width}}  {rule.unit}  "
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
-        f"{loss_mark}"
+        f"{loss_mark}{_witness_text(status)}"
     )
     delta = stated_delta(status.spent)
     text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
@@ -67,6 +73,11 @@ def _status_text(status: RuleStatus, width: int) -> str:
         return line
     mark = exceeded if status.binding in ("delta", "both") else ""
     return f"{line}\n{_bar(delta_share(status), bool(mark))}  {text}{mark}"
+
+
+def _witness_text(status: RuleStatus) -> str:
+    witness = status.implied_by
+    return "" if witness is None else f"  implied by {witness.name}"
 
 
 def _bar(share: Fraction | None, is_exceeded: bool) -> str:
