@@ -16,7 +16,7 @@ from dpolicy.privacy.risk.attacker_risk import risk_of_budget
 from dpolicy.service.app import create_app
 from dpolicy.service.auth.access_rules import AccessRules, AccessToken, hash_token, local_access
 from dpolicy.service.auth.principal import Principal, Role
-from dpolicy.service.dashboard.views.questions.risk_text import belief_sentence
+from dpolicy.service.dashboard.views.questions.risk_sentences import belief_sentence
 
 RULE = {"name": "attribute[home-zone] × standard", "unit": "rider"}
 

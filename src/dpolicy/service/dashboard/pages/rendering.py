@@ -38,7 +38,7 @@ from dpolicy.service.dashboard.pages.charts import (
     sparkline,
     usage_level,
 )
-from dpolicy.service.dashboard.views.questions.risk_text import (
+from dpolicy.service.dashboard.views.questions.risk_sentences import (
     assumption_sentence,
     belief_sentence,
     detection_sentence,

@@ -23,7 +23,7 @@ FIELDS = ("when", "rule", "unit", "at", "since", "by", "delta")
 MAX_LISTED, MAX_SUGGESTED = 50, 500
 
 #: Returns the answer to a question, whose keys are those of the API.
-Answer = Callable[[Mapping[str, Any]], Spending]
+AnswerQuestion = Callable[[Mapping[str, Any]], Spending]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ class SpentPage:
         }
 
 
-def build_spent_page(policy: CompiledPolicy, form: Mapping[str, str], answer: Answer) -> SpentPage:
+def build_spent_page(
+    policy: CompiledPolicy, form: Mapping[str, str], answer: AnswerQuestion
+) -> SpentPage:
     """Answer the question of a form; errors of its values become problems."""
     units = tuple(map(str, policy.units))
     if "unit" not in form and "rule" not in form:

@@ -6,14 +6,11 @@ Every number is an upper bound and rounded up (theory/risk).
 from __future__ import annotations
 
 from dpolicy.privacy.number_text import format_up
-from dpolicy.privacy.risk.attacker_risk import AttackerRisk
+from dpolicy.privacy.risk.attacker_risk import PRIORS, AttackerRisk
+from dpolicy.privacy.risk.risk_text import ASSUMPTION, format_percent
 
-#: Beliefs of the attacker before the releases, and rate of false alarms, in the sentences.
-PRIORS = (0.5, 0.1, 0.01)
+#: Rate of false alarms in the sentence about a test.
 FALSE_POSITIVE_RATE = 0.01
-
-#: Significant digits of a percentage.
-_DIGITS = 3
 
 
 def belief_sentence(risk: AttackerRisk, condition: str = "") -> str:
@@ -37,17 +34,18 @@ def detection_sentence(risk: AttackerRisk, unit: str) -> str:
     rate = _percent(risk.true_positive_rate(FALSE_POSITIVE_RATE))
     return (
         f"A test for the data of one {unit} that raises {_percent(FALSE_POSITIVE_RATE)} false "
-        f"alarms detects at most {rate} of the true cases."
+        f"alarms recognises at most {rate} of the true cases."
     )
 
 
 def assumption_sentence(unit: str) -> str:
-    """Return what the attacker is assumed to know."""
+    """Return what the attacker is assumed to know, and what the numbers are not."""
     return (
-        f"Worst case: the attacker knows everything except one fact about one {unit}, and has "
-        "all these results. Every number is an upper bound."
+        f"The attacker knows everything except one fact about one {unit}, and has all these "
+        f"results: {ASSUMPTION}."
     )
 
 
 def _percent(share: float) -> str:
-    return f"{format_up(100 * share, _DIGITS)}\u00a0%"
+    """Return a percentage that no line break divides."""
+    return format_percent(share).replace(" ", "\u00a0")
