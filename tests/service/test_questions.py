@@ -103,6 +103,7 @@ def test_the_client_asks_the_same(asked: Server) -> None:
     with dpolicy.Client(asked.url, token("olga")) as client:
         spent = client.spent('"zip" in attributes', by="ana", delta=1e-9, at={"country": "CH"})
         assert spent["spent"]["pure"] == 0.25
+        assert {status.name for status in client.budgets(pruned=True)} == {"global", "zips"}
         assert client.headroom("first")["more"] == 2
         content = release("any", "0.125", attributes=["zip"])
         assert client.headroom(content, most_accurate=True)["most-accurate"] is not None

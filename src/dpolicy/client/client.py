@@ -160,11 +160,14 @@ class Client(Session):
         """Run an allocation round: select releases and charge the selected ones together."""
         return self._execute(wire.allocate_call(releases, strategy, dry_run=dry_run))
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RemoteRuleStatus]:
+    def budgets(
+        self, at: Mapping[str, str] | None = None, *, pruned: bool = False
+    ) -> Budgets[RemoteRuleStatus]:
         """Return the status of each rule at its most used location, or at the most used location
-        that matches `at`, such as `{"country": "CH"}`; most used rules first.
+        that matches `at`, such as `{"country": "CH"}`; most used rules first. With `pruned`, return
+        the pruned rules too.
         """
-        return self._execute(wire.budgets_call(at, MAX_RULES_PER_CALL))
+        return self._execute(wire.budgets_call(at, pruned, MAX_RULES_PER_CALL))
 
     def proposals(self) -> list[dict[str, Any]]:
         """Return the open proposals, newest first."""
