@@ -109,6 +109,10 @@ COMMANDS = {
         "allocation.paper",
         "Run the scenarios of the paper for DPolicy and for Cohere's single budget.",
     ),
+    "risk": CommandEntry(
+        "releases.risk",
+        "Print how much the best attacker can learn within a budget.",
+    ),
     "rules": CommandEntry(
         "policy.rules",
         "Print the rules of the policy set PATH that are enforced.",
