@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath as mp
@@ -104,12 +103,13 @@ def test_extreme_losses_have_probabilities(
     notion: str, amount: str, leak: str, delta: str, rate: float
 ) -> None:
     value = Fraction(amount)
-    orders = tuple((Fraction(order), value) for order in (2, 100_000))
-    report = CostReport(value, None, None, (), Fraction(leak))
-    if notion != "pure":
-        report = replace(
-            report, pure=Fraction(30), **{notion: orders if notion == "renyi" else value}
-        )
+    report = CostReport(
+        value if notion == "pure" else Fraction(30),
+        value if notion == "rho" else None,
+        value if notion == "mu_squared" else None,
+        tuple((Fraction(order), value) for order in (2, 100_000) if notion == "renyi"),
+        Fraction(leak),
+    )
     risk = attacker_risk(report, Fraction(delta))
     results = (
         *(risk.true_positive_rate(rate), risk.posterior(rate), risk.guess(rate)),

@@ -107,10 +107,10 @@ class RuleStatus:
             "source": str(self.rule.base.span),
             "leaks": {"limit": self.delta_limit},
             "binding": self.binding,
-            "risk": self.risk.as_json(),
             "kept": self.implied_by is None,
             "implied-by": None if self.implied_by is None else self.implied_by.name,
             "implied-by-unit": None if self.implied_by is None else self.implied_by.unit,
+            "risk": self.risk.as_json(),
         }
 
 

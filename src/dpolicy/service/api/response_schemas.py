@@ -242,8 +242,8 @@ SCHEMAS: dict[str, JsonSchema] = {
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
-            "risk": _RISK,
             **_PRUNING,
+            "risk": _RISK,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }
