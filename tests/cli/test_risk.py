@@ -97,11 +97,21 @@ def test_the_cost_of_a_gaussian_has_its_exact_rate(run: Run) -> None:
         "risk --epsilon 1 --delta 1",
         "risk --epsilon 1 --prior 1.5",
         "risk --mu 1 --false-alarms -0.1",
+        "risk --policy policy.yaml --prior 0.2",
     ],
 )
 def test_wrong_options_are_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(line.split()) == USAGE
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_posterior_without_a_bound_has_no_probability_beside_it(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(["risk", "--epsilon", "3", "--delta", "0.2"]) == 0
+    printed = capsys.readouterr()
+    assert "ends at no more than 100 %" in printed.out
+    assert "a larger belief" not in printed.err
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath as mp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference.attackers import as_mp, gaussian_rate, pure_rate, renyi_rate
+from tests.privacy.cost_reports import cost_report
+from tests.reference.attackers import as_mp, gaussian_rate, printed, pure_rate, renyi_rate
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
@@ -56,6 +58,33 @@ def test_zcdp_is_above_the_gaussian_and_below_each_order(rho: float, rate: float
     assert as_mp(value) >= gaussian_rate(float(mp.sqrt(2 * as_mp(rho))) * (1 - 1e-15), rate)
     for order in (1.01, 2.0, 5.0, 50.0):
         assert value <= float(renyi_rate(order, rho * order, rate)) * 1.02
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["pure", "leak", "mu", "renyi"]),
+    st.floats(0.01, 3),
+    st.sampled_from([1e-3, 1e-5, 1e-7]),
+)
+def test_posteriors_follow_from_the_curve(notion: str, amount: float, delta: float) -> None:
+    """The odds grow by η/a, where the curve reaches η at a (theory/risk, statement 5)."""
+    value, failure, leak = Fraction(amount), Fraction(repr(delta)), Fraction(0)
+    orders = ((Fraction(4), value),)
+    report = CostReport(None, None, value**2, (), leak)
+    rate_at: Callable[[mp.mpf], mp.mpf] = lambda a: gaussian_rate(amount, a)  # noqa: E731
+    if notion == "renyi":
+        report = CostReport(None, None, None, orders, leak)
+        rate_at = lambda a: renyi_rate(4.0, amount, a)  # noqa: E731
+    elif notion != "mu":
+        leak = failure / 10 if notion == "leak" else leak
+        report = CostReport(value, None, None, (), leak)
+        rate_at = lambda a: mp.exp(as_mp(amount)) * a + as_mp(leak)  # noqa: E731
+    risk = attacker_risk(report, failure)
+    belief = printed(risk.posterior(0.5))
+    rate = as_mp(failure) * (1 - belief) / belief
+    assert rate_at(rate) <= as_mp(failure)
+    assert rate_at(rate * (1 + mp.mpf("1e-6"))) >= as_mp(failure)
+    assert risk.posterior_failure == (0.0 if notion == "pure" else delta)
 
 
 def test_numbers_of_epsilon_3() -> None:
@@ -128,3 +157,17 @@ def test_a_number_that_is_no_probability_is_refused(value: float) -> None:
             call(value)
     with pytest.raises(InvalidValue, match="baseline"):
         pure("1").reconstruction(value)
+
+
+@pytest.mark.parametrize("scale", ["0.3", "1", "4"])
+def test_the_cost_of_laplace_noise_is_above_its_exact_curve(scale: str) -> None:
+    report = cost_report("laplace", scale=Fraction(scale))
+    risk = attacker_risk(report)
+    small = mp.exp(-1 / as_mp(Fraction(scale)))  # e^−ε
+    for rate in (1e-6, 0.001, 0.01, 0.05, 0.2, 0.4, 0.7):
+        a = printed(rate)
+        exact = (
+            a / small if a < small / 2 else 1 - small / (4 * a) if a < 0.5 else 1 - small * (1 - a)
+        )
+        assert exact * (1 - mp.mpf("1e-40")) <= printed(risk.true_positive_rate(rate))
+    assert 1 - mp.sqrt(small) <= printed(risk.advantage)

@@ -14,17 +14,14 @@ from statistics import NormalDist
 
 import mpmath as mp
 import pytest
+from tests.privacy.cost_reports import cost_report
 from tests.reference.adaptive_histories import Adversary
 from tests.reference.attackers import Leaf, belief_mass, find_underestimates, gaussian_rate
 
-from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Zcdp
-from dpolicy.privacy.cost_report import CostReport, report_costs
-from dpolicy.privacy.mechanisms.registry import parse_mechanism
+from dpolicy.privacy.cost_report import CostReport
 from dpolicy.privacy.risk.attacker_risk import AttackerRisk, attacker_risk, risk_of_budget
 from dpolicy.privacy.risk.tradeoff_curves import exp_up
-from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
-from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit
 
 #: Histories of each kind of budget: 1,100 together.
 HISTORIES = 220
@@ -168,18 +165,6 @@ def test_decisions_of_gaussian_tests_do_not_exceed_the_posterior(mu: float) -> N
 def _gaussian_tail(mu: float, delta: float) -> Fraction:
     """Return the ε that the loss of a Gaussian exceeds with probability δ."""
     return Fraction(mu * mu / 2 - mu * NormalDist().inv_cdf(delta))
-
-
-UNIT = PrivacyUnit("user", "user", None, NeighbouringRelation.CHANGE)
-CONTEXT = GroupContext((UNIT,), False, None, no_covers, NEWEST_DEFAULTS.cost_rules)
-
-
-def cost_report(kind: str, **parameters: Fraction) -> CostReport:
-    """Return the report of a mechanism, as `dpolicy cost` computes it."""
-    mechanism, problems = parse_mechanism({"kind": kind, **parameters})
-    assert mechanism is not None, problems
-    (report,) = report_costs(mechanism, 0, {}, UNIT.relation, CONTEXT, ())
-    return report
 
 
 def compose(reports: list[CostReport]) -> CostReport:

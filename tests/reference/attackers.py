@@ -111,25 +111,30 @@ def float_up(value: mp.mpf) -> float:
     return min(near * (1 + 2.0**-50), 1.0) if near or not value else 1e-300
 
 
-def pure_rate(epsilon: float, rate: float) -> mp.mpf:
+def exact_rate(rate: float | mp.mpf) -> mp.mpf:
+    """Return a rate as a number of 50 digits; a float counts as its printed decimal."""
+    return printed(rate) if isinstance(rate, float) else rate
+
+
+def pure_rate(epsilon: float, rate: float | mp.mpf) -> mp.mpf:
     """Return the true-positive rate of ε-DP."""
-    growth, a = mp.exp(as_mp(epsilon)), printed(rate)
+    growth, a = mp.exp(as_mp(epsilon)), exact_rate(rate)
     return min(growth * a, 1 - (1 - a) / growth)
 
 
-def gaussian_rate(mu: float, rate: float) -> mp.mpf:
+def gaussian_rate(mu: float, rate: float | mp.mpf) -> mp.mpf:
     """Return the true-positive rate of μ-GDP."""
     low, high = mp.mpf(-40), mp.mpf(40)
-    a = printed(rate)
+    a = exact_rate(rate)
     for _ in range(150):
         middle = (low + high) / 2
         low, high = (low, middle) if mp.ncdf(-middle) < a else (middle, high)
     return mp.ncdf(as_mp(mu) - low)
 
 
-def renyi_rate(order: float, divergence: float, rate: float) -> mp.mpf:
+def renyi_rate(order: float, divergence: float, rate: float | mp.mpf) -> mp.mpf:
     """Return the largest t whose binary Rényi divergences from a are both within a bound."""
-    a, alpha = printed(rate), as_mp(order)
+    a, alpha = exact_rate(rate), as_mp(order)
 
     def moment(p: mp.mpf, q: mp.mpf) -> mp.mpf:
         return p**alpha * q ** (1 - alpha) + (1 - p) ** alpha * (1 - q) ** (1 - alpha)

@@ -52,7 +52,8 @@ def risk_summary(risk: AttackerRisk) -> str:
 def assumption_lines(risks: Sequence[AttackerRisk]) -> list[str]:
     """Return the assumption of every number, and the largest probability of a larger belief."""
     lines = [ASSUMPTION]
-    failure = max((risk.posterior_failure for risk in risks if risk.is_bounded), default=0.0)
+    bounded = [risk for risk in risks if risk.posterior(0.5) < 1]
+    failure = max((risk.posterior_failure for risk in bounded), default=0.0)
     if failure:
         lines.append(f"a larger belief has probability at most {format_up(failure)}")
     return lines

@@ -70,6 +70,8 @@ def command(
     if len(chosen) != 1:
         choices = ", ".join((*sources, "--ledger"))
         raise click.UsageError(f"exactly one of {choices} is required, not {len(chosen)}")
+    if (priors or rates) and chosen[0] in ("--policy", "--ledger"):
+        raise click.UsageError(f"--prior and --false-alarms cannot be used with {chosen[0]}")
     leak = None if delta is None else _probability(delta, "--delta", below_one=True)
     if policy is not None or ledger is not None:
         compiled = load_policy(policy) if policy is not None else _read_policy(str(ledger))
