@@ -57,6 +57,7 @@ bench: setup  ## tables, no asserts
 	$(BIN)/python benchmarks/cost.py
 	$(BIN)/python benchmarks/reading.py
 	PYTHONPATH=. $(BIN)/python benchmarks/decide.py
+	PYTHONPATH=. $(BIN)/python benchmarks/headroom.py
 	$(BIN)/python benchmarks/kernel.py
 	$(BIN)/python benchmarks/regions.py
 	$(BIN)/python benchmarks/strategies.py

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpolicy.allocation.round_result import AllocationResult
     from dpolicy.client.async_client import AsyncClient
     from dpolicy.client.client import Client
+    from dpolicy.decisions.headroom.headroom import Headroom
     from dpolicy.errors import (
         ApprovalRequired,
         Denied,
@@ -71,6 +72,7 @@ __all__ = [
     "Denied",
     "FileMissing",
     "FileUnreadable",
+    "Headroom",
     "InvalidValue",
     "LedgerDamaged",
     "LedgerUnavailable",
@@ -111,6 +113,7 @@ _MODULES = {
     "dpolicy.allocation.round_result": ("AllocationResult",),
     "dpolicy.client.async_client": ("AsyncClient",),
     "dpolicy.client.client": ("Client",),
+    "dpolicy.decisions.headroom.headroom": ("Headroom",),
     "dpolicy.errors": (
         "ApprovalRequired",
         "Denied",

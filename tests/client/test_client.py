@@ -269,7 +269,8 @@ def test_both_clients_have_the_same_signatures_and_docstrings() -> None:
 
 def test_the_calls_are_those_of_a_decision_point() -> None:
     """Only `by` and `expected_policy` are missing: the server fills them in."""
-    for name in ("submit", "reserve", "check", "commit", "void", "apply", "import_past", "budgets"):
+    changes = ("submit", "reserve", "commit", "void", "apply", "import_past")
+    for name in (*changes, "check", "budgets", "headroom", "spent"):
         local = inspect.signature(getattr(DecisionPoint, name)).parameters
         remote = inspect.signature(getattr(dpolicy.Client, name)).parameters
         omitted = {"expected_policy"} if "by" in remote else {"expected_policy", "by"}

@@ -64,6 +64,8 @@ def capture_documented_pages(page: Page, url: str, directory: Path) -> None:
     capture(page, directory / "overview.png", 917)
     page.goto(f"{url}{RULE}")
     capture(page, directory / "rule.png")
+    page.goto(f"{url}/spent?when=%22home-zone%22+in+attributes&unit=rider")
+    capture(page, directory / "spent.png", 940)
     page.goto(f"{url}/releases/home-zone-heat-map")
     capture(page, directory / "denied.png")
     page.goto(f"{url}/policy?example=1")

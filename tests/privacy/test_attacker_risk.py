@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath as mp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference.attackers import as_mp, gaussian_rate, pure_rate, renyi_rate
+from tests.privacy.cost_reports import cost_report
+from tests.reference.attackers import as_mp, gaussian_rate, printed, pure_rate, renyi_rate
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
-from dpolicy.privacy.risk.attacker_risk import AttackerRisk, risk_of_budget
+from dpolicy.privacy.cost_report import CostReport
+from dpolicy.privacy.risk.attacker_risk import AttackerRisk, attacker_risk, risk_of_budget
 
 RATES = st.one_of(st.floats(1e-12, 0.999), st.sampled_from([0.001, 0.01, 0.1, 0.5, 1e-9, 1 - 1e-7]))
 LOSSES = st.one_of(st.floats(1e-6, 20), st.sampled_from([0.1, 0.5, 1.0, 3.0]))
@@ -33,14 +36,14 @@ def test_pure_rates(epsilon: float, rate: float) -> None:
     assert_close_above(pure(epsilon).true_positive_rate(rate), pure_rate(epsilon, rate))
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(LOSSES, RATES)
 def test_gaussian_rates(mu: float, rate: float) -> None:
     risk = risk_of_budget(Gdp(Fraction(mu)))
     assert_close_above(risk.true_positive_rate(rate), gaussian_rate(mu, rate), 1e-8)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from([1.01, 1.25, 2.0, 8.0, 64.0, 1024.0]), LOSSES, RATES)
 def test_renyi_rates(order: float, divergence: float, rate: float) -> None:
     risk = risk_of_budget(Renyi(((Fraction(order), Fraction(divergence)),)))
@@ -48,13 +51,40 @@ def test_renyi_rates(order: float, divergence: float, rate: float) -> None:
     assert_close_above(risk.true_positive_rate(rate), exact, 1e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30, deadline=None)
 @given(st.floats(1e-4, 4), RATES)
 def test_zcdp_is_above_the_gaussian_and_below_each_order(rho: float, rate: float) -> None:
     value = risk_of_budget(Zcdp(Fraction(rho))).true_positive_rate(rate)
     assert as_mp(value) >= gaussian_rate(float(mp.sqrt(2 * as_mp(rho))) * (1 - 1e-15), rate)
     for order in (1.01, 2.0, 5.0, 50.0):
         assert value <= float(renyi_rate(order, rho * order, rate)) * 1.02
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["pure", "leak", "mu", "renyi"]),
+    st.floats(0.01, 3),
+    st.sampled_from([1e-3, 1e-5, 1e-7]),
+)
+def test_posteriors_follow_from_the_curve(notion: str, amount: float, delta: float) -> None:
+    """The odds grow by η/a, where the curve reaches η at a (theory/risk, statement 5)."""
+    value, failure, leak = Fraction(amount), Fraction(repr(delta)), Fraction(0)
+    orders = ((Fraction(4), value),)
+    report = CostReport(None, None, value**2, (), leak)
+    rate_at: Callable[[mp.mpf], mp.mpf] = lambda a: gaussian_rate(amount, a)  # noqa: E731
+    if notion == "renyi":
+        report = CostReport(None, None, None, orders, leak)
+        rate_at = lambda a: renyi_rate(4.0, amount, a)  # noqa: E731
+    elif notion != "mu":
+        leak = failure / 10 if notion == "leak" else leak
+        report = CostReport(value, None, None, (), leak)
+        rate_at = lambda a: mp.exp(as_mp(amount)) * a + as_mp(leak)  # noqa: E731
+    risk = attacker_risk(report, failure)
+    belief = printed(risk.posterior(0.5))
+    rate = as_mp(failure) * (1 - belief) / belief
+    assert rate_at(rate) <= as_mp(failure)
+    assert rate_at(rate * (1 + mp.mpf("1e-6"))) >= as_mp(failure)
+    assert risk.posterior_failure == (0.0 if notion == "pure" else delta)
 
 
 def test_numbers_of_epsilon_3() -> None:
@@ -91,6 +121,35 @@ def test_an_unlimited_budget_bounds_nothing(rate: float) -> None:
     assert (risk.posterior(0.5), risk.advantage, risk.guess(0.5)) == (1.0, 1.0, 1.0)
 
 
+@given(
+    st.sampled_from(["pure", "rho", "mu_squared", "renyi"]),
+    st.sampled_from(["1e-30", "1e-9", "0.5", "800", "20000", "1e7", "1e40"]),
+    st.sampled_from(["0", "1e-310", "1e-9", "0.5", "0.9999999999999"]),
+    st.sampled_from(["0", "1e-310", "1e-7", "0.99999999999999999999"]),
+    st.sampled_from([0.0, 5e-324, 1e-300, 0.01, 1 - 2**-53, 1.0]),
+)
+def test_extreme_losses_have_probabilities(
+    notion: str, amount: str, leak: str, delta: str, rate: float
+) -> None:
+    value = Fraction(amount)
+    report = CostReport(
+        value if notion == "pure" else Fraction(30),
+        value if notion == "rho" else None,
+        value if notion == "mu_squared" else None,
+        tuple((Fraction(order), value) for order in (2, 100_000) if notion == "renyi"),
+        Fraction(leak),
+    )
+    risk = attacker_risk(report, Fraction(delta))
+    results = (
+        *(risk.true_positive_rate(rate), risk.posterior(rate), risk.guess(rate)),
+        *(risk.advantage, risk.reconstruction(rate), risk.posterior_failure),
+    )
+    assert all(0 <= result <= 1 for result in results)
+    assert risk.true_positive_rate(rate) >= rate
+    assert risk.posterior(rate) >= rate
+    assert risk.as_json()["advantage"] == risk.advantage
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_a_number_that_is_no_probability_is_refused(value: float) -> None:
     for call in (pure("1").true_positive_rate, pure("1").posterior, pure("1").guess):
@@ -98,3 +157,17 @@ def test_a_number_that_is_no_probability_is_refused(value: float) -> None:
             call(value)
     with pytest.raises(InvalidValue, match="baseline"):
         pure("1").reconstruction(value)
+
+
+@pytest.mark.parametrize("scale", ["0.3", "1", "4"])
+def test_the_cost_of_laplace_noise_is_above_its_exact_curve(scale: str) -> None:
+    report = cost_report("laplace", scale=Fraction(scale))
+    risk = attacker_risk(report)
+    small = mp.exp(-1 / as_mp(Fraction(scale)))  # e^−ε
+    for rate in (1e-6, 0.001, 0.01, 0.05, 0.2, 0.4, 0.7):
+        a = printed(rate)
+        exact = (
+            a / small if a < small / 2 else 1 - small / (4 * a) if a < 0.5 else 1 - small * (1 - a)
+        )
+        assert exact * (1 - mp.mpf("1e-40")) <= printed(risk.true_positive_rate(rate))
+    assert 1 - mp.sqrt(small) <= printed(risk.advantage)

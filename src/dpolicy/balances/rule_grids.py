@@ -58,8 +58,11 @@ class RuleGrid:
 
         `places` are positions in `rules`, in ascending order.
         """
-        losses = self.segments.rows(cells).reshape(len(cells), len(self.rules), self.width)
-        return losses if len(places) == len(self.rules) else losses.take(places, axis=1)
+        if len(places) == len(self.rules):
+            return self.segments.rows(cells).reshape(len(cells), len(self.rules), self.width)
+        stored = self.segments.stored_amounts.reshape(-1, len(self.rules), self.width)
+        losses: LossArray = stored[cells[:, np.newaxis], places]
+        return losses
 
     def amounts_for(self, place: int) -> LossArray:
         """Return the losses of one rule in all cells, columns × cells. A view."""

@@ -89,6 +89,10 @@ COMMANDS = {
         "policy.fmt",
         "Rewrite the files of the policy set PATH in canonical layout.",
     ),
+    "headroom": CommandEntry(
+        "releases.headroom",
+        "Print how many more releases like RELEASE `submit` would allow now, for each rule.",
+    ),
     "implies": CommandEntry(
         "policy.implies",
         "Check whether the scope of the rule SMALLER is inside the scope of LARGER.",
@@ -112,6 +116,10 @@ COMMANDS = {
     "registry": CommandEntry(
         "releases.registry",
         "Print the attacker risk of the entries in FILES of the OpenDP deployments registry.",
+    ),
+    "risk": CommandEntry(
+        "releases.risk",
+        "Print how much the best attacker can learn within a budget.",
     ),
     "rules": CommandEntry(
         "policy.rules",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from dpolicy.client import wire
+from dpolicy.client.question_calls import headroom_call, spent_call
 from dpolicy.client.submission_calls import submit_many_call
 from dpolicy.client.transport import (
     MAX_RULES_PER_CALL,
@@ -27,6 +28,9 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.python.budget_table import Budgets
 
 if TYPE_CHECKING:
+    from datetime import date
+    from fractions import Fraction
+
     from dpolicy.releases.body import Body
     from dpolicy.releases.release import Release
     from dpolicy.rules.compiler import CompiledPolicy
@@ -76,6 +80,31 @@ class AsyncClient(Session):
     async def check(self, release: Release | Body) -> Decision:
         """Return the decision that `submit` would return now. Nothing is written."""
         return await self._execute(wire.check_call(release))
+
+    async def headroom(
+        self, release: Release | Body | str, *, most_accurate: bool = False
+    ) -> dict[str, Any]:
+        """Return how many more releases like this one `submit` would allow now, for each rule.
+        `release` is a release, or the id of a recorded one. Nothing is written.
+        """
+        return await self._execute(headroom_call(release, most_accurate))
+
+    async def spent(
+        self,
+        when: str | None = None,
+        *,
+        rule: str | None = None,
+        unit: str | None = None,
+        at: Mapping[str, str] | None = None,
+        since: date | str | None = None,
+        by: Sequence[str] | str | None = None,
+        delta: Fraction | float | str | None = None,
+        limit: int = 1_000,
+    ) -> dict[str, Any]:
+        """Return what recorded releases spent in a scope, at the place with the largest ε at δ.
+        The scope is a CEL expression or the name of a rule; the default is all releases.
+        """
+        return await self._execute(spent_call(when, rule, unit, at, since, by, delta, limit))
 
     async def commit(self, release: str, used: Release | Body | None = None) -> int:
         """End a reservation as used, wholly or in part. Return the number of the record."""
@@ -127,11 +156,14 @@ class AsyncClient(Session):
         """Run an allocation round: select releases and charge the selected ones together."""
         return await self._execute(wire.allocate_call(releases, strategy, dry_run=dry_run))
 
-    async def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RemoteRuleStatus]:
+    async def budgets(
+        self, at: Mapping[str, str] | None = None, *, pruned: bool = False
+    ) -> Budgets[RemoteRuleStatus]:
         """Return the status of each rule at its most used location, or at the most used location
-        that matches `at`, such as `{"country": "CH"}`; most used rules first.
+        that matches `at`, such as `{"country": "CH"}`; most used rules first. With `pruned`, return
+        the pruned rules too.
         """
-        return await self._execute(wire.budgets_call(at, MAX_RULES_PER_CALL))
+        return await self._execute(wire.budgets_call(at, pruned, MAX_RULES_PER_CALL))
 
     async def proposals(self) -> list[dict[str, Any]]:
         """Return the open proposals, newest first."""

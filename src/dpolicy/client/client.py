@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from dpolicy.client import wire
+from dpolicy.client.question_calls import headroom_call, spent_call
 from dpolicy.client.submission_calls import submit_many_call
 from dpolicy.client.transport import (
     MAX_RULES_PER_CALL,
@@ -33,6 +34,9 @@ from dpolicy.releases.decision import Decision
 from dpolicy.releases.python.budget_table import Budgets
 
 if TYPE_CHECKING:
+    from datetime import date
+    from fractions import Fraction
+
     from dpolicy.releases.body import Body
     from dpolicy.releases.release import Release
     from dpolicy.rules.compiler import CompiledPolicy
@@ -83,6 +87,31 @@ class Client(Session):
         """Return the decision that `submit` would return now. Nothing is written."""
         return self._execute(wire.check_call(release))
 
+    def headroom(
+        self, release: Release | Body | str, *, most_accurate: bool = False
+    ) -> dict[str, Any]:
+        """Return how many more releases like this one `submit` would allow now, for each rule.
+        `release` is a release, or the id of a recorded one. Nothing is written.
+        """
+        return self._execute(headroom_call(release, most_accurate))
+
+    def spent(
+        self,
+        when: str | None = None,
+        *,
+        rule: str | None = None,
+        unit: str | None = None,
+        at: Mapping[str, str] | None = None,
+        since: date | str | None = None,
+        by: Sequence[str] | str | None = None,
+        delta: Fraction | float | str | None = None,
+        limit: int = 1_000,
+    ) -> dict[str, Any]:
+        """Return what recorded releases spent in a scope, at the place with the largest ε at δ.
+        The scope is a CEL expression or the name of a rule; the default is all releases.
+        """
+        return self._execute(spent_call(when, rule, unit, at, since, by, delta, limit))
+
     def commit(self, release: str, used: Release | Body | None = None) -> int:
         """End a reservation as used, wholly or in part. Return the number of the record."""
         return self._execute(wire.commit_call(release, used))
@@ -131,11 +160,14 @@ class Client(Session):
         """Run an allocation round: select releases and charge the selected ones together."""
         return self._execute(wire.allocate_call(releases, strategy, dry_run=dry_run))
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RemoteRuleStatus]:
+    def budgets(
+        self, at: Mapping[str, str] | None = None, *, pruned: bool = False
+    ) -> Budgets[RemoteRuleStatus]:
         """Return the status of each rule at its most used location, or at the most used location
-        that matches `at`, such as `{"country": "CH"}`; most used rules first.
+        that matches `at`, such as `{"country": "CH"}`; most used rules first. With `pruned`, return
+        the pruned rules too.
         """
-        return self._execute(wire.budgets_call(at, MAX_RULES_PER_CALL))
+        return self._execute(wire.budgets_call(at, pruned, MAX_RULES_PER_CALL))
 
     def proposals(self) -> list[dict[str, Any]]:
         """Return the open proposals, newest first."""

@@ -47,7 +47,7 @@ T = TypeVar("T")
 #: `RequestRefused` for other codes, unless `error_from_problem` names a more specific error.
 _OPERATION_CODES = frozenset(
     {
-        "misused",
+        *("misused", "unknown-rule", "unknown-unit", "unit-required"),
         "not-found",
         "id-taken",
         "because-missing",
@@ -241,10 +241,12 @@ def plan_call(policy: CompiledPolicy | str | Path, *, replay: bool) -> ApiCall[d
     return ApiCall("POST", "/v1/policies:plan", dict, encode_canonical(request))
 
 
-def budgets_call(at: Mapping[str, str] | None, maximum: int) -> ApiCall[Budgets[RemoteRuleStatus]]:
+def budgets_call(
+    at: Mapping[str, str] | None, pruned: bool, maximum: int
+) -> ApiCall[Budgets[RemoteRuleStatus]]:
     """Build the call that returns the status of at most `maximum` rules, most used first."""
     query = [("at", f"{name}={value}") for name, value in (at or {}).items()]
-    query.append(("limit", str(maximum)))
+    query += [*([("all", "true")] if pruned else []), ("limit", str(maximum))]
     return ApiCall("GET", "/v1/budgets", _decode_budgets, query=query)
 
 

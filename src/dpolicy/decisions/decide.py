@@ -188,7 +188,7 @@ def check_charges(
     Rules without segments are compared in one array operation, the others at their tightest blocks,
     in one operation per grid.
     """
-    segmented, uniform = _separate_rules_with_segments(balances, charges)
+    segmented, uniform = separate_rules_with_segments(balances, charges)
     numbers, cost = uniform
     spent = balances.uniform_losses(numbers)
     holds = section.bounds_for(numbers).are_within(add_saturating(spent, cost))
@@ -206,7 +206,7 @@ def check_charges(
     )
 
 
-def _separate_rules_with_segments(
+def separate_rules_with_segments(
     balances: Balances, charges: Sequence[Charge]
 ) -> tuple[NDArray[np.intp], tuple[NDArray[np.intp], LossArray]]:
     """Return the rules that have or need segments, and the others with their costs."""

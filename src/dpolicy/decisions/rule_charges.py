@@ -7,22 +7,94 @@ costs. What depends on the costs only is computed once for all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.balances import Charge
+from dpolicy.balances.balances import Balances, Charge, disjoint_charges
 from dpolicy.balances.enforced_policy import EnforcedSection
-from dpolicy.balances.rule_grids import RuleNumbers
+from dpolicy.balances.rule_grids import RuleGrid, RuleNumbers
 from dpolicy.privacy.loss_arrays import LossArray
-from dpolicy.releases.regions import Region
+from dpolicy.releases.regions import Point, Region
 
 #: Blocks of a rule, and the cost there.
 BlockCosts = list[tuple[Region, LossArray]]
 
 #: Whether a charge charges each rule, and the row of each rule that it charges.
 _ChargedRows = tuple[NDArray[np.bool_], LossArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleSet:
+    """Rules with the same granularity: in one grid, or without segments so far.
+
+    `positions` are those among all checked rules, `places` those in the grid.
+    """
+
+    granularity: int
+    numbers: RuleNumbers
+    positions: NDArray[np.intp]
+    grid: RuleGrid | None
+    places: NDArray[np.intp]
+
+    def select(self, rows: NDArray[np.intp]) -> RuleSet:
+        """Return some of the rules."""
+        places = self.places if self.grid is None else self.places[rows]
+        return RuleSet(
+            self.granularity, self.numbers[rows], self.positions[rows], self.grid, places
+        )
+
+
+def charged_regions(
+    section: EnforcedSection, balances: Balances, numbers: RuleNumbers, charges: Sequence[Charge]
+) -> Iterator[tuple[RuleSet, Region, LossArray]]:
+    """Yield disjoint regions in which rules are charged, with the cost there, a row per rule.
+
+    `numbers` are rules that have segments or need them, in ascending order. A rule may occur with
+    several regions. Raise `InvalidValue` (R008) if its charges overlap in too many ways.
+    """
+    for rules in _rule_sets(balances, numbers):
+        for part, disjoint in _disjoint_charges(section, rules, charges):
+            for region, cost in disjoint:
+                yield part, region, np.broadcast_to(cost, (len(part.numbers), cost.shape[-1]))
+
+
+def first_point(section: EnforcedSection, region: Region) -> Point:
+    """Return the smallest point of the first box of a region."""
+    sides = zip(region.boxes[0], section.full_extent, strict=True)
+    return tuple(max(low, start) for (low, _), (start, _) in sides)
+
+
+def _rule_sets(balances: Balances, numbers: RuleNumbers) -> Iterator[RuleSet]:
+    is_inside = balances.grids.contain(numbers)
+    inside, outside = np.flatnonzero(is_inside), np.flatnonzero(~is_inside)
+    for part in balances.grids.parts(numbers[inside]):
+        positions = inside[part.positions]
+        yield RuleSet(part.grid.granularity, numbers[positions], positions, part.grid, part.places)
+    granularities = balances.granularities.position_by_rule[numbers[outside]]
+    for granularity in sorted(set(granularities.tolist())):
+        positions = outside[granularities == granularity]
+        yield RuleSet(granularity, numbers[positions], positions, None, positions[:0])
+
+
+def _disjoint_charges(
+    section: EnforcedSection, rules: RuleSet, charges: Sequence[Charge]
+) -> Iterator[tuple[RuleSet, BlockCosts]]:
+    """Yield rules with the same charges, and disjoint regions with the cost there.
+
+    The cost is one row per rule, or one row for all rules.
+    """
+    if len(charges) > 1:
+        groups = group_by_cost(section, rules.granularity, rules.numbers, charges)
+        for rows, (costs,) in groups:
+            yield rules.select(rows), disjoint_charges(section.full_extent, costs)
+        return
+    (charge,) = charges
+    region = section.granularities.blocks_at(charge.region, rules.granularity, charge.cutoff)
+    cost = charge.rows[np.searchsorted(charge.rule_numbers, rules.numbers)]
+    yield rules, [(region, cost)]
 
 
 def group_by_cost(

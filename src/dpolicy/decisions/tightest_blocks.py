@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpolicy.balances.balances import Balances, Charge, disjoint_charges
+from dpolicy.balances.balances import Balances, Charge
 from dpolicy.balances.enforced_policy import EnforcedSection
 from dpolicy.balances.rule_grids import RuleGrid, RuleNumbers
 from dpolicy.balances.touched_cells import BlockPositions, TouchedCells
-from dpolicy.decisions.rule_charges import BlockCosts, group_by_cost
+from dpolicy.decisions.rule_charges import RuleSet, charged_regions, first_point
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.privacy.loss_arrays import LossArray, add_saturating
 from dpolicy.privacy.privacy_filter import BoundArrays
@@ -75,34 +75,13 @@ class TightestBlocks(Mapping[int, TightestBlock]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _RuleSet:
-    """Rules with the same granularity: in one grid, or without segments so far.
-
-    `positions` are those among all checked rules, `places` those in the grid.
-    """
-
-    granularity: int
-    numbers: RuleNumbers
-    positions: NDArray[np.intp]
-    grid: RuleGrid | None
-    places: NDArray[np.intp]
-
-    def select(self, rows: NDArray[np.intp]) -> _RuleSet:
-        """Return some of the rules."""
-        places = self.places if self.grid is None else self.places[rows]
-        return _RuleSet(
-            self.granularity, self.numbers[rows], self.positions[rows], self.grid, places
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _ChargedCells:
     """Cells in which rules are charged, in the order of their smallest charged points.
 
     `spent` is rules × cells × columns, `cost` has one row per rule, `points` one row per cell.
     """
 
-    rules: _RuleSet
+    rules: RuleSet
     spent: LossArray
     cost: LossArray
     points: BlockPositions
@@ -118,18 +97,16 @@ def check_blocks(
     """
     compared: list[_ChargedCells] = []
     checks: list[tuple[NDArray[np.intp], BlockChecks]] = []
-    for rules in _rule_sets(balances, numbers):
-        for part, disjoint in _disjoint_charges(section, rules, charges):
-            for region, cost in disjoint:
-                if part.grid is None:
-                    compared.append(_uniform_cells(section, balances, part, region, cost))
-                    continue
-                touched = part.grid.segments.touched_cells(region)
-                if len(touched.cells) * part.grid.width <= MAX_COMPARED_AMOUNTS:
-                    compared.append(_charged_cells(part.grid, part, touched, cost))
-                    continue
-                single = _check_one_by_one(section, part.grid, part, touched, cost)
-                checks.append((part.positions, single))
+    for part, region, cost in charged_regions(section, balances, numbers, charges):
+        if part.grid is None:
+            compared.append(_uniform_cells(section, balances, part, region, cost))
+            continue
+        touched = part.grid.segments.touched_cells(region)
+        if len(touched.cells) * part.grid.width <= MAX_COMPARED_AMOUNTS:
+            compared.append(_charged_cells(part.grid, part, touched, cost))
+            continue
+        single = _check_one_by_one(section, part.grid, part, touched, cost)
+        checks.append((part.positions, single))
     if compared:
         checks.append(
             (np.concatenate([c.rules.positions for c in compared]), _compare(section, compared))
@@ -137,57 +114,21 @@ def check_blocks(
     return _select_tightest(section, numbers, checks)
 
 
-def _rule_sets(balances: Balances, numbers: RuleNumbers) -> Iterator[_RuleSet]:
-    is_inside = balances.grids.contain(numbers)
-    inside, outside = np.flatnonzero(is_inside), np.flatnonzero(~is_inside)
-    for part in balances.grids.parts(numbers[inside]):
-        positions = inside[part.positions]
-        yield _RuleSet(part.grid.granularity, numbers[positions], positions, part.grid, part.places)
-    granularities = balances.granularities.position_by_rule[numbers[outside]]
-    for granularity in sorted(set(granularities.tolist())):
-        positions = outside[granularities == granularity]
-        yield _RuleSet(granularity, numbers[positions], positions, None, positions[:0])
-
-
-def _disjoint_charges(
-    section: EnforcedSection, rules: _RuleSet, charges: Sequence[Charge]
-) -> Iterator[tuple[_RuleSet, BlockCosts]]:
-    """Yield rules with the same charges, and disjoint regions with the cost there.
-
-    The cost is one row per rule, or one row for all rules.
-    """
-    if len(charges) > 1:
-        groups = group_by_cost(section, rules.granularity, rules.numbers, charges)
-        for rows, (costs,) in groups:
-            yield rules.select(rows), disjoint_charges(section.full_extent, costs)
-        return
-    (charge,) = charges
-    region = section.granularities.blocks_at(charge.region, rules.granularity, charge.cutoff)
-    cost = charge.rows[np.searchsorted(charge.rule_numbers, rules.numbers)]
-    yield rules, [(region, cost)]
-
-
 def _uniform_cells(
-    section: EnforcedSection, balances: Balances, rules: _RuleSet, region: Region, cost: LossArray
+    section: EnforcedSection, balances: Balances, rules: RuleSet, region: Region, cost: LossArray
 ) -> _ChargedCells:
     """Return the first block of a region, for rules with the same balance in every block."""
     spent = balances.uniform_losses(rules.numbers)
-    sides = zip(region.boxes[0], section.full_extent, strict=True)
-    point = [max(low, start) for (low, _), (start, _) in sides]
-    points = np.array([point], np.int64)
-    return _ChargedCells(rules, spent[:, np.newaxis], _row_per_rule(rules, cost), points)
+    points = np.array([first_point(section, region)], np.int64)
+    return _ChargedCells(rules, spent[:, np.newaxis], cost, points)
 
 
 def _charged_cells(
-    grid: RuleGrid, rules: _RuleSet, touched: TouchedCells, cost: LossArray
+    grid: RuleGrid, rules: RuleSet, touched: TouchedCells, cost: LossArray
 ) -> _ChargedCells:
     order = touched.keys.argsort()
     spent = grid.amounts_in(touched.cells[order], rules.places).transpose(1, 0, 2)
-    return _ChargedCells(rules, spent, _row_per_rule(rules, cost), touched.points.T[order])
-
-
-def _row_per_rule(rules: _RuleSet, cost: LossArray) -> LossArray:
-    return cost if cost.ndim == 2 else np.broadcast_to(cost, (len(rules.numbers), len(cost)))
+    return _ChargedCells(rules, spent, cost, touched.points.T[order])
 
 
 def _compare(section: EnforcedSection, parts: Sequence[_ChargedCells]) -> BlockChecks:
@@ -260,12 +201,11 @@ def _fullest_cells(
 def _check_one_by_one(
     section: EnforcedSection,
     grid: RuleGrid,
-    rules: _RuleSet,
+    rules: RuleSet,
     touched: TouchedCells,
     cost: LossArray,
 ) -> BlockChecks:
     """Check rules in many cells, one rule after the other."""
-    cost = _row_per_rule(rules, cost)
     first = int(touched.keys.argmin())
     cells = touched.cells.copy()
     cells[0], cells[first] = cells[first], cells[0]

@@ -21,7 +21,7 @@ from dpolicy.ledger.store_address import open_store
 from dpolicy.pdp import commands, proposal_commands, relabelling
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.denial_answers import DenialAnswers
-from dpolicy.pdp.dry_runs.noise_calibration import CalibratedNoise, calibrate_mechanism
+from dpolicy.pdp.dry_runs.dry_run_requests import DryRuns
 from dpolicy.pdp.journal.folded_ledger import read_event
 from dpolicy.pdp.journal.journal import Clock, Journal, Result, utc_now
 from dpolicy.pdp.journal.write_transaction import WriteTransaction
@@ -56,7 +56,7 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.summaries import html_line, one_line
 
 
-class DecisionPoint(ManyReleases, LedgerQuestions):
+class DecisionPoint(ManyReleases, DryRuns, LedgerQuestions):
     """Decides releases against the active policy and a ledger. Safe to share between threads.
 
     With `expected_policy`, a method raises `OperationRejected` (policy-changed) unless that policy
@@ -141,15 +141,6 @@ class DecisionPoint(ManyReleases, LedgerQuestions):
         offered = parse_request(self._denial_answers.choose_offer(request, number, new_id))
         submit = self.reserve if reserve else self.submit
         return SubmittedOffer(offered.body, submit(offered, by, expected_policy=expected_policy))
-
-    def calibrate(self, mechanism: Body, by: str = "") -> CalibratedNoise:
-        """Return the least noise with which `submit` would allow a mechanism now; write nothing.
-
-        `mechanism` has the fields of a mechanism in a release. Its noise, if stated, is replaced.
-        Raise `Denied` if the policy allows it with no noise.
-        """
-        with self._journal.read_with_balances() as state:
-            return calibrate_mechanism(state, mechanism, by)
 
     def submit_batch(
         self,

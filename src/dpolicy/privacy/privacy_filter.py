@@ -28,6 +28,9 @@ CellIndices = NDArray[np.intp]
 #: Limit of a certificate that a bound does not offer: every amount is above it.
 NEVER = -1
 
+#: Number of repetitions without a limit.
+UNLIMITED = int(np.iinfo(np.int64).max)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundArrays:
@@ -105,6 +108,25 @@ class BoundArrays:
         if len(exceeded):
             return exceeded, cells[:0]
         return exceeded, cells.compress(amounts == amounts.max())
+
+    def count_repetitions(self, spent: LossArray, cost: LossArray) -> LossArray:
+        """Return how often each cost fits into its bound; `UNLIMITED` if it always fits.
+
+        The last axis has the columns and the one before it the bounds. A number n fits if `spent` +
+        n × `cost` is within the bound. Each certificate is linear in n, so n is a floor division,
+        exact in integers; a saturated sum is above every limit.
+        """
+        room = self.maximum - spent
+        fitting = np.floor_divide(
+            room, cost, out=np.full(room.shape, UNLIMITED), where=np.asarray(cost > 0)
+        )
+        fitting[room < 0] = 0
+        fitting[np.broadcast_to(self.maximum == INFINITE, room.shape)] = UNLIMITED
+        certified = np.where(
+            self.require_all, fitting[..., :-1].min(axis=-1), fitting[..., :-1].max(axis=-1)
+        )
+        counts: LossArray = np.minimum(certified, fitting[..., -1])
+        return counts
 
     def remaining_share(self, rows: LossArray) -> NDArray[np.float64]:
         """Return the remaining share of each row's bound: the smaller of its two sides.

@@ -58,7 +58,7 @@ def reason_text(reason: Reason) -> str:
     spent, cost, after = (
         format_loss(loss, reason.budget) for loss in (reason.spent, reason.cost, reason.after)
     )
-    budget = _budget_text(reason.budget)
+    budget = budget_text(reason.budget)
     method = ", by the rule's filter" if is_converted(reason.budget) else ""
     if reason.method:
         method = f", exact ({reason.method})"
@@ -82,7 +82,7 @@ def location_text(location: Mapping[str, str | int]) -> str:
     return "  at " + ", ".join(f"{name}={value}" for name, value in location.items())
 
 
-def _budget_text(budget: Mapping[str, Any] | str) -> str:
+def budget_text(budget: Mapping[str, Any] | str) -> str:
     """Format a budget as a recorded decision has it; the order of its keys is not significant."""
     if isinstance(budget, str):
         return budget

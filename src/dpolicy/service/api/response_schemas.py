@@ -37,16 +37,16 @@ _TEXT: JsonSchema = {"type": "string"}
 _FLAG: JsonSchema = {"type": "boolean"}
 _COUNT: JsonSchema = {"type": "integer", "minimum": 0}
 _NUMBER: JsonSchema = {"type": "number"}
+_NUMBER_OR_NULL: JsonSchema = {"type": ["number", "null"]}
+_TEXT_OR_NULL: JsonSchema = {"type": ["string", "null"]}
 _TEXTS = _list(_TEXT)
 _MAP: JsonSchema = {"type": "object"}
 _COUNT_OR_NULL: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
 _HASH: JsonSchema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_DISPLAYED_LOSS: JsonSchema = {
-    "type": "object",
-    "additionalProperties": {"type": ["number", "null"]},
-}
+_DISPLAYED_LOSS: JsonSchema = {"type": "object", "additionalProperties": _NUMBER_OR_NULL}
 _LOCATION: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
 _BUDGET: JsonSchema = {"type": ["object", "string"]}
+_COST: JsonSchema = schema_reference("Cost")
 
 _DECISION: JsonSchema = {
     "release": _TEXT,
@@ -76,11 +76,16 @@ _DELTA_SIDE: JsonSchema = {
     "leaks": _object({"limit": {"type": ["number", "null"]}}),
     "binding": {"enum": ["epsilon", "rho", "mu", "renyi", "delta", "both", None]},
 }
+_SHARES: JsonSchema = {"type": "object", "additionalProperties": _NUMBER}
+#: Upper bounds on the success of attackers, by prior and by false-positive rate.
+_RISK: JsonSchema = _object(
+    {"posterior": _SHARES, "posterior-failure": _NUMBER, "tpr": _SHARES, "advantage": _NUMBER}
+)
 #: Whether a rule is enforced, and if not, the kept rule that implies it.
 _PRUNING: JsonSchema = {
     "kept": _FLAG,
-    "implied-by": {"type": ["string", "null"]},
-    "implied-by-unit": {"type": ["string", "null"]},
+    "implied-by": _TEXT_OR_NULL,
+    "implied-by-unit": _TEXT_OR_NULL,
 }
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
@@ -232,17 +237,68 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING, "risk": _RISK}),
     "Conflict": _object(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
             **_PRUNING,
+            "risk": _RISK,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }
     ),
     "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
+    "Spending": _response(
+        {
+            "unit": _TEXT,
+            "at": _LOCATION,
+            "scope": _object({"when": _TEXT_OR_NULL, "rule": _TEXT_OR_NULL}),
+            "spent": _COST,
+            "risk": _RISK,
+            "renyi": _DISPLAYED_LOSS,
+            "exact": _object({"epsilon": _NUMBER_OR_NULL, "note": _TEXT}),
+            "releases": _list(_object({"release": _TEXT, "by": _TEXT, "cost": _COST})),
+            "release-count": _COUNT,
+            "by": _list(_object({"by": _TEXT, "releases": _COUNT, "cost": _COST})),
+            "notes": _TEXTS,
+            "as-of": _COUNT,
+        },
+    ),
+    "Cost": _object(
+        {
+            "epsilon": _NUMBER_OR_NULL,
+            "delta": _NUMBER,
+            "rho": _NUMBER_OR_NULL,
+            "mu": _NUMBER_OR_NULL,
+            "pure": _NUMBER_OR_NULL,
+            "stated-delta": _NUMBER_OR_NULL,
+        }
+    ),
+    "Headroom": _response(
+        {
+            "release": _TEXT,
+            "more": _COUNT_OR_NULL,
+            "rules": _list(
+                _object(
+                    {
+                        "rule": _TEXT,
+                        "unit": _TEXT,
+                        "each-release": _FLAG,
+                        "more": _COUNT_OR_NULL,
+                        "at": _LOCATION,
+                        "budget": _BUDGET,
+                        "spent": _DISPLAYED_LOSS,
+                        "cost": _DISPLAYED_LOSS,
+                        "source": _TEXT,
+                    }
+                )
+            ),
+            "uncovered": _TEXTS,
+            "errors": _TEXTS,
+            "most-accurate": {"anyOf": [schema_reference("CounterOffer"), {"type": "null"}]},
+        }
+    ),
     "Rule": _object(
         {
             "name": _TEXT,

@@ -1,7 +1,7 @@
 """Redact responses for callers who may see only their own releases.
 
-Ids of other releases are removed; amounts stay, because budgets are shared. The ledger record is
-not changed.
+Ids and authors of other releases are removed; amounts stay, because budgets are shared. The ledger
+record is not changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.spending.spending import Spending
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.decision import Decision
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse
@@ -42,6 +43,21 @@ def redact_decision(
         for reason in decision.reasons
     )
     return replace(decision, reasons=tuple(reasons))
+
+
+def redact_spending(call: ApiRequest, spending: Spending) -> Spending:
+    """Return the spending with only the releases and the total of a caller who may see no others.
+
+    The composed loss and the number of releases stay, because budgets are shared.
+    """
+    if call.access.local or not call.principal.only_analyst:
+        return spending
+    name = call.principal.name
+    return replace(
+        spending,
+        releases=tuple(share for share in spending.releases if share.by == name),
+        authors=tuple(share for share in spending.authors if share.by == name),
+    )
 
 
 def _select_releases_by(

@@ -47,6 +47,7 @@ PAGES = (
     PageRoute("/", read_pages.handle_overview, EVERY_ROLE),
     PageRoute("/rule", read_pages.handle_rule, EVERY_ROLE),
     PageRoute("/rule.svg", read_pages.handle_rule_diagram, EVERY_ROLE),
+    PageRoute("/spent", read_pages.handle_spent, EVERY_ROLE),
     PageRoute("/releases", read_pages.handle_release_list, EVERY_ROLE),
     PageRoute("/releases/{release:path}", read_pages.handle_release, EVERY_ROLE),
     PageRoute("/check", form_pages.handle_check, EVERY_ROLE),

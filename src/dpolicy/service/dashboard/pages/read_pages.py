@@ -5,8 +5,10 @@ The server runs these handlers in its thread pool.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +18,8 @@ from dpolicy.ledger.events import Event, from_bytes
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.spending.spending import Spending
+from dpolicy.service.api.budgets import find_spending
 from dpolicy.service.auth.redaction import redact_decision
 from dpolicy.service.dashboard.pages.rendering import CONTENT_SECURITY_POLICY, render_page
 from dpolicy.service.dashboard.views.log_page import (
@@ -24,6 +28,8 @@ from dpolicy.service.dashboard.views.log_page import (
     select_log_records,
 )
 from dpolicy.service.dashboard.views.overview_page import FILTERS, build_overview_page
+from dpolicy.service.dashboard.views.questions.last_release import add_last_release
+from dpolicy.service.dashboard.views.questions.spent_page import FIELDS, build_spent_page
 from dpolicy.service.dashboard.views.release_pages import (
     EventReader,
     build_release_list_page,
@@ -33,6 +39,7 @@ from dpolicy.service.dashboard.views.release_pages import (
 from dpolicy.service.dashboard.views.rule_neighbours import neighbourhood_svg
 from dpolicy.service.dashboard.views.rule_page import build_rule_page, find_rule
 from dpolicy.service.dashboard.views.rule_status_row import RuleKey
+from dpolicy.service.http.endpoint import build_api_request
 
 
 def handle_overview(request: Request) -> Response:
@@ -49,12 +56,11 @@ def handle_overview(request: Request) -> Response:
 def handle_rule(request: Request) -> Response:
     """Show one rule of the active policy."""
     key, owner = _read_rule_key(request), visible_owner(request)
-    page = decision_point_for(request).read_state(
-        lambda state: build_rule_page(state, key, utc_today(), owner)
-    )
+    point = decision_point_for(request)
+    page = point.read_state(lambda state: build_rule_page(state, key, utc_today(), owner))
     if page is None:
         raise _rule_not_found(key)
-    return render_page(request, "rule.html", page)
+    return render_page(request, "rule.html", add_last_release(point, page, owner))
 
 
 def handle_rule_diagram(request: Request) -> Response:
@@ -67,6 +73,19 @@ def handle_rule_diagram(request: Request) -> Response:
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     svg = neighbourhood_svg(section, rule.number).encode("utf-8")
     return Response(svg, 200, headers, "image/svg+xml")
+
+
+def handle_spent(request: Request) -> Response:
+    """Show a question about spending as a form, and its answer."""
+    policy = decision_point_for(request).policy
+    if policy is None:
+        return render_page(request, "empty.html", None)
+
+    def answer(question: Mapping[str, Any]) -> Spending:
+        return find_spending(build_api_request(request, question))
+
+    page = build_spent_page(policy, query_values(request, FIELDS), answer)
+    return render_page(request, "spent.html", page)
 
 
 def handle_release_list(request: Request) -> Response:

@@ -38,6 +38,11 @@ from dpolicy.service.dashboard.pages.charts import (
     sparkline,
     usage_level,
 )
+from dpolicy.service.dashboard.views.questions.risk_sentences import (
+    assumption_sentence,
+    belief_sentence,
+    detection_sentence,
+)
 from dpolicy.service.dashboard.views.rule_status_row import NOTION_SYMBOLS, RuleKey
 
 STATIC = Path(__file__).parent / "static"
@@ -241,6 +246,9 @@ def _environment() -> Environment:
         rule_url=rule_url,
         reason_url=_reason_url,
         with_query=_with_query,
+        belief_sentence=belief_sentence,
+        detection_sentence=detection_sentence,
+        assumption_sentence=assumption_sentence,
     )
     return templates
 

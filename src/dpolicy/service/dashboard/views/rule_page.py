@@ -17,6 +17,7 @@ from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.predicates.expression import Always, Expression, UsesAny
 from dpolicy.privacy.budget import format_budget
 from dpolicy.privacy.loss_arrays import LossArray
+from dpolicy.privacy.risk.attacker_risk import AttackerRisk, risk_of_budget
 from dpolicy.releases.decision import stated_delta
 from dpolicy.releases.regions import Point
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
@@ -97,8 +98,25 @@ class RuleUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRelease:
+    """The newest release that a rule charges, and how many more like it are allowed now.
+
+    `more` is the number that this rule allows, `more_in_all` the number that all rules allow; None
+    without a limit.
+    """
+
+    release: str
+    more: int | None
+    more_in_all: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"release": self.release, "more": self.more, "more-in-all": self.more_in_all}
+
+
+@dataclass(frozen=True, slots=True)
 class RulePage:
-    """One rule of the active policy."""
+    """One rule of the active policy. `risk` is that of the whole budget."""
 
     rule: RuleKey
     scope: tuple[str, ...]
@@ -111,6 +129,8 @@ class RulePage:
     wider: tuple[RuleKey, ...]
     narrower: tuple[RuleKey, ...]
     usage: RuleUsage
+    risk: AttackerRisk
+    last_release: LastRelease | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -126,6 +146,8 @@ class RulePage:
             "wider": [rule.as_json() for rule in self.wider],
             "narrower": [rule.as_json() for rule in self.narrower],
             **self.usage.as_json(),
+            "risk": self.risk.as_json(),
+            "last-release": self.last_release.as_json() if self.last_release else None,
         }
 
 
@@ -184,6 +206,7 @@ def build_rule_page(
         _rule_keys(section, neighbours.wider),
         _rule_keys(section, neighbours.narrower),
         _build_usage(state, policy, rule, today, visible_owner),
+        risk_of_budget(rule.budget),
     )
 
 

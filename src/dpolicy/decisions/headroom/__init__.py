@@ -1,0 +1,1 @@
+"""Headroom: how many more releases of one content the policy would allow."""
