@@ -39,7 +39,7 @@ PLACEHOLDER = "to be filled in"
 CURATOR_TYPES = ("Government", "Industry", "Nonprofit")
 
 #: δ of the stated ε if the policy has none.
-_DEFAULT_DELTA = Fraction("1e-7")
+DEFAULT_DELTA = Fraction("1e-7")
 
 #: Mechanisms that train a model.
 _TRAINING_KINDS = {"dp-sgd", "tree-aggregation", "pate"}
@@ -109,7 +109,7 @@ def _loss_fields(
     """
     costs, units = total_costs(release, meaning, policy), all_units(meaning, policy)
     runs = total_runs(release, meaning, policy)
-    delta = policy.policy_set.accounting.delta or _DEFAULT_DELTA
+    delta = policy.policy_set.accounting.delta or DEFAULT_DELTA
     stated = [own.unit for own in meaning.mechanisms]
     for name in dict.fromkeys([*stated, *costs]):
         parameters = _privacy_parameters(costs[name], runs[name], delta)
