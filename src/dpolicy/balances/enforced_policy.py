@@ -189,9 +189,10 @@ class EnforcedPolicy:
 
         The units of the statement need not be units of the policy. The array is read-only.
         """
-        return self._costs.get_or_compute(statement, self._compute_costs)
+        return self._costs.get_or_compute(statement, self.compute_costs)
 
-    def _compute_costs(self, statement: MechanismStatement) -> LossArray:
+    def compute_costs(self, statement: MechanismStatement) -> LossArray:
+        """Return what `mechanism_costs` returns, without its memo."""
         units = self.policy.units
         losses = cost_by_unit(
             statement.mechanism,
@@ -207,9 +208,10 @@ class EnforcedPolicy:
 
     def mechanism_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
         """Return a mechanism as draws from loss pairs, for every unit of the policy."""
-        return self._runs.get_or_compute(statement, self._compute_runs)
+        return self._runs.get_or_compute(statement, self.compute_runs)
 
-    def _compute_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
+    def compute_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
+        """Return what `mechanism_runs` returns, without its memo."""
         return runs_by_unit(
             statement.mechanism,
             statement.unit,

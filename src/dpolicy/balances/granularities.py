@@ -184,6 +184,16 @@ def granularities_for(
     )
 
 
+def scope_granularity(
+    policy: CompiledPolicy, unit: PrivacyUnit, predicates: Sequence[Predicate]
+) -> Granularity:
+    """Return the granularity of a rule for this unit with these predicates as its scope."""
+    names = tuple(map(str, policy.partitions))
+    of_unit = unit_granularity(policy, unit)
+    read = (_partitions_read(names, predicate) for predicate in predicates)
+    return Granularity(of_unit.partitions.difference(*read), of_unit.period)
+
+
 def _combinations_by_partitions_read(
     names: Sequence[str], rules: RuleProduct
 ) -> dict[frozenset[int], list[int]]:

@@ -37,7 +37,7 @@ from dpolicy.pdp.request_evaluation import (
     parse_request,
     recorded_decision,
 )
-from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.pdp.spending.ledger_questions import LedgerQuestions
 from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.pdp.state.proposal import Proposal
@@ -52,13 +52,12 @@ from dpolicy.releases.authors import (
 from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import ReleaseMeaning, meaning_from_text
-from dpolicy.releases.python.budget_table import Budgets
 from dpolicy.releases.release import Release
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.summaries import html_line, one_line
 
 
-class DecisionPoint(ManyReleases, PastReleases):
+class DecisionPoint(ManyReleases, PastReleases, LedgerQuestions):
     """Decides releases against the active policy and a ledger. Safe to share between threads.
 
     With `expected_policy`, a method raises `OperationRejected` (policy-changed) unless that policy
@@ -245,16 +244,6 @@ class DecisionPoint(ManyReleases, PastReleases):
         require_texts(because=because, by=by)
         request = parse_request(release)
         return self._write(lambda log: relabelling.relabel_release(log, request, because, by))
-
-    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RuleStatus]:
-        """Return the status of every kept cumulative rule, at the block with the largest loss.
-
-        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks. The
-        list prints as a table; `to_pandas` and `to_polars` return a frame.
-        """
-        with self._journal.read_with_balances() as state:
-            region = state.enforced.space.parse_location(at) if at and state.enforced else None
-            return Budgets(rule_statuses(state, region))
 
     def conflicts(self, policy: CompiledPolicy) -> list[PolicyConflict]:
         """Return the conflicts of a candidate policy with recorded releases.

@@ -35,7 +35,7 @@ from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.yaml_reader import LocatedText, Span
 
 #: Code of each kind of `ExpressionProblem`.
-_CEL_CODES = {
+CEL_CODES = {
     "syntax": "P030",
     "type": "P031",
     "refused": "P032",
@@ -283,7 +283,7 @@ class _Checker:
     def _report_problems(self, text: LocatedText, problems: tuple[ExpressionProblem, ...]) -> None:
         for problem in problems:
             span = _part_span(text, problem.offset, problem.length)
-            code = _CEL_CODES[problem.kind]
+            code = CEL_CODES[problem.kind]
             self._diagnostics.report(code, problem.message, span, problem.help)
 
 

@@ -1,4 +1,4 @@
-"""Cost report: the cost of a mechanism for every unit, in plain numbers.
+"""Cost report: the cost of a mechanism, or of several together, in plain numbers.
 
 The ledger counts in quanta of 10⁻¹². A report does not round to quanta: it has the same upper
 bounds as floats, rounded up. ε at δ is the minimum over all notions and a dense grid of orders. It
@@ -8,17 +8,26 @@ is a statement about this one mechanism, not about an adaptive sequence (theory 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpolicy.privacy.certificates import inflate
+from dpolicy.privacy.certificates import (
+    MU_SQUARED,
+    PURE,
+    QUANTA_PER_UNIT,
+    RHO,
+    Notion,
+    inflate,
+    renyi,
+)
 from dpolicy.privacy.conversion import (
     gaussian_to_epsilon,
     renyi_to_epsilon,
     zcdp_to_epsilon,
 )
 from dpolicy.privacy.cost import single_run_bounds
+from dpolicy.privacy.loss import Certificates, Loss
 from dpolicy.privacy.mechanisms.divergence_bounds import Amount, DivergenceBounds, smallest_curve
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.thresholds import STATIC_ORDERS
@@ -33,10 +42,13 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 #: Orders at which ε is computed, besides the requested orders.
 DENSE_ORDERS = (*STATIC_ORDERS, Fraction(512), Fraction(1024), Fraction(4096), Fraction(10**5))
 
+#: δ at which ε is computed if neither the question nor the policy states one.
+DEFAULT_DELTA = Fraction("1e-7")
+
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """Upper bounds of one mechanism's loss for one unit; None where there is no bound."""
+    """Upper bounds of a loss for one unit; None where there is no bound."""
 
     pure: Fraction | None
     rho: Fraction | None
@@ -73,6 +85,57 @@ class CostReport:
             ]
         smallest = max(min(candidates), 0.0)
         return None if math.isinf(smallest) else smallest
+
+
+def report_certificates(orders: Iterable[Fraction]) -> Certificates:
+    """Return the certificates of a report: pure ε, ρ, μ², `orders` and `DENSE_ORDERS`."""
+    curve = (renyi(order) for order in {*orders, *DENSE_ORDERS})
+    return tuple(sorted({PURE, RHO, MU_SQUARED, *curve}))
+
+
+def report_loss(loss: Loss) -> CostReport:
+    """Return the report of a loss in `report_certificates`, as the ledger counts it."""
+    amounts = {c: _from_quanta(a) for c, a in zip(loss.certificates, loss, strict=True)}
+    return CostReport(
+        amounts[PURE],
+        amounts[RHO],
+        amounts[MU_SQUARED],
+        tuple((c.order, amount) for c, amount in amounts.items() if c.notion is Notion.RENYI),
+        loss.delta,
+    )
+
+
+def compose_reports(parts: Iterable[tuple[CostReport, int]]) -> CostReport:
+    """Return the report of mechanisms together, each as often as its count.
+
+    Every notion is additive; a notion without a bound in one part has none in the sum (theory 2.1).
+    The result has the orders that all parts have; without a part, `DENSE_ORDERS`.
+    """
+    counted = [(report, count) for report, count in parts if count]
+    curves = [(dict(report.renyi), count) for report, count in counted]
+    orders = [
+        o for o in (curves[0][0] if curves else DENSE_ORDERS) if all(o in c for c, _ in curves)
+    ]
+    return CostReport(
+        _total((report.pure, count) for report, count in counted),
+        _total((report.rho, count) for report, count in counted),
+        _total((report.mu_squared, count) for report, count in counted),
+        tuple((order, _total((curve[order], n) for curve, n in curves)) for order in orders),
+        sum((report.delta * count for report, count in counted), Fraction(0)),
+    )
+
+
+def _total(amounts: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
+    total = Fraction(0)
+    for amount, count in amounts:
+        if amount is None:
+            return None
+        total += amount * count
+    return total
+
+
+def _from_quanta(amount: int | None) -> Fraction | None:
+    return None if amount is None else Fraction(amount, QUANTA_PER_UNIT)
 
 
 def round_up_to_printed_float(value: Fraction) -> float:

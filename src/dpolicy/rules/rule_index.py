@@ -70,7 +70,7 @@ class RuleIndex:
         try:
             return self.match(predicate_input)
         except PredicateFailed:
-            match = self._match(predicate_input, _possibly_matches)
+            match = self._match(predicate_input, possibly_matches)
             return replace(match, witnesses=self._find_witnesses(predicate_input, match.pattern))
 
     def _find_witnesses(self, predicate_input: PredicateInput, pattern: Pattern) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ class RuleIndex:
         combinations = np.flatnonzero(_combine(pattern))
         witnesses: set[int] = set()
         for number, base in enumerate(self.rules.bases):
-            if _possibly_matches(base.predicate, predicate_input):
+            if possibly_matches(base.predicate, predicate_input):
                 possible = number * self.rules.width + combinations
                 witnesses.update(self.pruned.implied_by[possible].tolist())
         return tuple(sorted(witnesses))
@@ -137,7 +137,7 @@ def _combine(pattern: Pattern) -> NDArray[np.bool_]:
     return combinations
 
 
-def _possibly_matches(predicate: Predicate, predicate_input: PredicateInput) -> bool:
+def possibly_matches(predicate: Predicate, predicate_input: PredicateInput) -> bool:
     """Return False only if the predicate is false for all values of the unknown labels."""
     try:
         return matches(predicate, predicate_input)

@@ -302,13 +302,20 @@ def resolve_charge_group(
     enforced: EnforcedPolicy, group: ChargeGroup, resolution: Resolution | None = None
 ) -> ResolvedChargeGroup | None:
     """Resolve a charge group under a policy; return None if the policy cannot resolve it."""
-    try:
-        mechanisms = _resolve_mechanisms(enforced, group) if resolution is None else resolution
-    except (InvalidValue, ReleaseRejected):
+    mechanisms = resolve_mechanisms(enforced, group) if resolution is None else resolution
+    if mechanisms is None:
         return None
     index = enforced.cumulative.compiled.index
     matches = tuple(index.possible_match(mechanism.predicate_input) for mechanism in mechanisms)
     return ResolvedChargeGroup(mechanisms, matches)
+
+
+def resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution | None:
+    """Resolve the mechanisms of a charge group; return None if the policy cannot resolve them."""
+    try:
+        return _resolve_mechanisms(enforced, group)
+    except (InvalidValue, ReleaseRejected):
+        return None
 
 
 def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution:

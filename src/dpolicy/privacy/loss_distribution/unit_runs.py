@@ -7,11 +7,12 @@ mechanisms of a list use the one with the smallest ε alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpolicy.privacy.loss_distribution.certified_epsilon import certified_epsilon
+from dpolicy.privacy.loss_distribution.certified_epsilon import MAX_PAIRS, certified_epsilon
+from dpolicy.privacy.loss_distribution.loss_pairs import GaussianPair
 from dpolicy.privacy.loss_distribution.loss_run import LossRun, loss_run
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.units.group_privacy import GroupContext, statements_for, steps_from
@@ -19,6 +20,9 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUni
 
 #: Alternative runs of one mechanism for one unit; empty without a loss distribution.
 LossRuns = tuple[LossRun, ...]
+
+#: Parts of one into which a μ² is rounded up before many are added.
+_MU_PRECISION = 2**80
 
 
 def runs_by_unit(
@@ -48,6 +52,32 @@ def certify_runs(mechanisms: Sequence[LossRuns], delta: Fraction) -> Fraction | 
     if not all(mechanisms):
         return None
     return certified_epsilon([_best_run(runs, delta) for runs in mechanisms], delta)
+
+
+def certify_counted_runs(
+    mechanisms: Iterable[tuple[LossRuns, int]], delta: Fraction
+) -> Fraction | None:
+    """Return a certified ε of many mechanisms together, each as often as its count.
+
+    None if one of them has no distribution, or if the list is too long for one. The μ² of Gaussians
+    without sampling are rounded up before they are added, so that the sum stays a short number.
+    """
+    chosen: list[LossRun] = []
+    gaussian, leak, choices = 0, Fraction(0), 0
+    for runs, count in mechanisms:
+        if not runs:
+            return None
+        choices += len(runs) > 1
+        run = _best_run(runs, delta) if choices <= MAX_PAIRS else runs[0]
+        if isinstance(run.pair, GaussianPair) and run.rate is None:
+            gaussian += count * run.count * math.ceil(run.pair.mu_squared * _MU_PRECISION)
+            leak += run.leak * count
+        else:
+            chosen.append(replace(run, count=run.count * count, leak=run.leak * count))
+    if gaussian:
+        pair = GaussianPair(Fraction(gaussian, _MU_PRECISION))
+        chosen.append(LossRun(pair, None, 1, leak))
+    return certified_epsilon(chosen, delta)
 
 
 def _best_run(runs: LossRuns, delta: Fraction) -> LossRun:

@@ -19,7 +19,12 @@ from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS
 from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
 from dpolicy.privacy.certificates import MIN_ORDER, format_order
-from dpolicy.privacy.cost_report import CostReport, report_costs, round_up_to_printed_float
+from dpolicy.privacy.cost_report import (
+    DEFAULT_DELTA,
+    CostReport,
+    report_costs,
+    round_up_to_printed_float,
+)
 from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, certify_runs, runs_by_unit
 from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.number_text import format_down, format_up
@@ -32,9 +37,6 @@ from dpolicy.releases.release_parser import load_release
 from dpolicy.releases.texts.amount_text import loss_amounts
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.did_you_mean import suggest
-
-#: δ at which ε is computed if neither the command nor the policy states one.
-DEFAULT_DELTA = Fraction("1e-7")
 
 #: Label of an ε that a loss distribution certifies.
 EXACT = f"exact ({LOSS_DISTRIBUTION})"

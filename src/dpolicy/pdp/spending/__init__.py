@@ -1,0 +1,1 @@
+"""Spending: what recorded releases spent in any scope, for any unit, anywhere."""

@@ -1,0 +1,80 @@
+"""Questions to the ledger of a decision point: balances of rules, and spending in any scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from fractions import Fraction
+
+from dpolicy.pdp.journal.journal import Journal
+from dpolicy.pdp.request_evaluation import active_policy
+from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
+from dpolicy.pdp.spending.computation import compute_spending
+from dpolicy.pdp.spending.group_table import GroupTable
+from dpolicy.pdp.spending.question import SpendingQuestion, parse_question
+from dpolicy.pdp.spending.release_dates import ReleaseDates
+from dpolicy.pdp.spending.spending import Spending
+from dpolicy.pdp.state.ledger_state import LedgerState
+from dpolicy.releases.authors import require_number
+from dpolicy.releases.python.budget_table import Budgets
+
+#: Default for the number of releases that an answer lists.
+LISTED_RELEASES = 1_000
+
+
+class LedgerQuestions:
+    """Base of `DecisionPoint`: questions that officers ask."""
+
+    _journal: Journal
+    _spending_table: GroupTable | None = None
+    _release_dates: ReleaseDates | None = None
+
+    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RuleStatus]:
+        """Return the status of every kept cumulative rule, at the block with the largest loss.
+
+        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks. The
+        list prints as a table; `to_pandas` and `to_polars` return a frame.
+        """
+        with self._journal.read_with_balances() as state:
+            region = state.enforced.space.parse_location(at) if at and state.enforced else None
+            return Budgets(rule_statuses(state, region))
+
+    def spent(
+        self,
+        when: str | None = None,
+        *,
+        rule: str | None = None,
+        unit: str | None = None,
+        at: Mapping[str, str] | None = None,
+        since: date | str | None = None,
+        by: Sequence[str] | str | None = None,
+        delta: Fraction | float | str | None = None,
+        limit: int = LISTED_RELEASES,
+    ) -> Spending:
+        """Return what recorded releases spent in a scope, at the place with the largest ε at δ.
+
+        The scope is a CEL expression, or the name of any rule; without one, all releases. With `at`
+        look only at these places, with `since` only at releases from that day on, with `by` only at
+        those of these authors. At most `limit` releases are listed, the largest first.
+        """
+        require_number("limit", limit)
+        with self._journal.read() as state:
+            enforced = active_policy(state)
+            question = parse_question(enforced, when, rule, unit, at, since, by, delta)
+            return self.answer_question(state, question, max(limit, 0))
+
+    def answer_question(
+        self, state: LedgerState, question: SpendingQuestion, limit: int = LISTED_RELEASES
+    ) -> Spending:
+        """Return the answer to a question under the active policy of a state that is being read."""
+        enforced, table = active_policy(state), self._spending_table
+        if table is None or not table.fits(enforced, state.charge_groups):
+            table = GroupTable(enforced)
+        self._spending_table = None  # an interrupted computation may leave a table half filled
+        dates = self._release_dates or ReleaseDates(self._journal.store)
+        if question.since is not None:
+            self._release_dates = None
+            dates.update(state.sequence)
+        answer = compute_spending(state, table, question, dates.day, limit)
+        self._spending_table, self._release_dates = table, dates
+        return answer
