@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dpolicy.integrations.registry.registry_totals import all_units, total_costs, total_runs
+from dpolicy.decisions.release_totals import all_units, total_costs, total_runs
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float

@@ -20,7 +20,7 @@ from dpolicy.integrations.registry.registry_export import (
     EMBEDDED_RELEASE_PREFIX,
     url_slug,
 )
-from dpolicy.integrations.registry.registry_totals import total_costs
+from dpolicy.decisions.release_totals import total_costs
 from dpolicy.integrations.value_reader import ProblemCodes, ValueReader, lookup, shorten
 from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.pdp.request_evaluation import parse_request
