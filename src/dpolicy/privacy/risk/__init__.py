@@ -1,0 +1,1 @@
+"""Attacker success that certificates imply, as upper bounds (theory/risk)."""
