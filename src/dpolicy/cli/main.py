@@ -109,6 +109,10 @@ COMMANDS = {
         "allocation.paper",
         "Run the scenarios of the paper for DPolicy and for Cohere's single budget.",
     ),
+    "report": CommandEntry(
+        "ledger.report",
+        "Write a report about a ledger: for a board, as a dossier, or as a public statement.",
+    ),
     "rules": CommandEntry(
         "policy.rules",
         "Print the rules of the policy set PATH that are enforced.",

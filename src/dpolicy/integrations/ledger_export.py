@@ -6,10 +6,10 @@ import csv
 from collections.abc import Iterator, Mapping
 from io import StringIO
 
+from dpolicy.decisions.release_totals import all_units, costs_by_unit
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.registry import entry_text, registry_entry
 from dpolicy.integrations.registry.registry_export import DEFAULT_DELTA
-from dpolicy.decisions.release_totals import all_units, costs_by_unit
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_in, release_day
 from dpolicy.pdp.decision_point import DecisionPoint

@@ -24,7 +24,7 @@ def render_csv(document: Document) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for section in document.sections:
-        writer.writerows(map(_plain, cells) for cells in _lines(section))
+        writer.writerows(map(_plain, _lines(section)))
     return stream.getvalue()
 
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from dpolicy.privacy.number_text import format_down, format_share, format_up
 from dpolicy.text.diagnostics import replace_unprintable
+
+#: Longest text in a column that a page does not break.
+MAX_SHORT_LENGTH = 26
 
 #: Value of a cell; None if there is no bound or nothing to state.
 Cell = str | int | float | None
@@ -31,11 +36,15 @@ class CellKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table; `missing` is the text of a cell without a value."""
+    """Column of a table; `missing` is the text of a cell without a value.
+
+    A column that `is_short` has dates, units or limits, which a page should not break.
+    """
 
     title: str
     kind: CellKind = CellKind.TEXT
     missing: str = "–"
+    is_short: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -53,10 +62,18 @@ class Column:
                 return format_up(cell)
             case CellKind.DELTA:
                 return format_down(cell)
-            case CellKind.SHARE | CellKind.CHANCE:
+            case CellKind.SHARE:
                 return format_share(cell)
+            case CellKind.CHANCE:
+                return format_chance(cell)
             case _:
                 return str(cell)
+
+
+def format_chance(chance: float) -> str:
+    """Return a probability in per cent, rounded up to one decimal: 0.7311 becomes 73.2 %."""
+    tenths = ceil(Fraction(repr(float(chance))) * 1000)
+    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +113,12 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     empty: str = "None."
     title: str = ""
+
+    def is_unbroken(self, position: int) -> bool:
+        """Return whether no cell of a column needs a line break."""
+        column = self.columns[position]
+        cells = (column.text(row[position]) for row in self.rows)
+        return column.is_short and all(len(text) <= MAX_SHORT_LENGTH for text in cells)
 
     def texts(self) -> list[list[str]]:
         """Return the printed cells."""

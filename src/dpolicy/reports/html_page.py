@@ -48,7 +48,9 @@ def _section(section: Section) -> str:
 def _render(block: Block) -> Iterator[str]:
     match block:
         case Paragraph(text=text, is_warning=is_warning):
-            yield f'<p class="warning">{escape(text)}</p>' if is_warning else f"<p>{escape(text)}</p>"
+            yield (
+                f'<p class="warning">{escape(text)}</p>' if is_warning else f"<p>{escape(text)}</p>"
+            )
         case Note(text=text):
             yield f'<p class="note">{escape(text)}</p>'
         case Blank(question=question):
@@ -69,20 +71,23 @@ def _render_table(table: Table) -> Iterator[str]:
     if not table.rows:
         yield f"<p>{escape(table.empty)}</p>"
         return
+    classes = [_class(table, position) for position in range(len(table.columns))]
     yield "<table><thead><tr>"
-    for column in table.columns:
-        yield f'<th scope="col"{_class(column)}>{escape(column.title)}</th>'
+    for column, class_ in zip(table.columns, classes, strict=True):
+        yield f'<th scope="col"{class_}>{escape(column.title)}</th>'
     yield "</tr></thead><tbody>"
     for row, texts in zip(table.rows, table.texts(), strict=True):
         yield "<tr>"
-        for column, cell, text in zip(table.columns, row, texts, strict=True):
-            yield f"<td{_class(column)}>{_bar(column, cell)}{escape(text)}</td>"
+        for column, class_, cell, text in zip(table.columns, classes, row, texts, strict=True):
+            yield f"<td{class_}>{_bar(column, cell)}{escape(text)}</td>"
         yield "</tr>"
     yield "</tbody></table>"
 
 
-def _class(column: Column) -> str:
-    return ' class="number"' if column.is_number else ""
+def _class(table: Table, position: int) -> str:
+    if table.columns[position].is_number:
+        return ' class="number"'
+    return ' class="short"' if table.is_unbroken(position) else ""
 
 
 def _bar(column: Column, cell: Cell) -> str:

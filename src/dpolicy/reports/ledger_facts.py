@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import (
@@ -111,7 +111,7 @@ def collect_facts(store: LedgerStore, point: DecisionPoint, now: datetime) -> Le
     releases = list(_release_facts(point, events))
     return LedgerFacts(
         ledger=store.name,
-        generated=now.isoformat(timespec="minutes"),
+        generated=f"{now.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
         policy=policy,
         statuses=tuple(sorted(point.budgets(), key=rank_by_use)),
         releases=tuple(sorted(releases, key=lambda fact: (fact.day, fact.release.id))),

@@ -1,0 +1,247 @@
+"""Board report: what is promised, what was used, by whom, what was denied, and the attestation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.risk.attacker_risk import attacker_risk
+from dpolicy.reports.document import (
+    Cell,
+    CellKind,
+    Column,
+    Document,
+    Facts,
+    Note,
+    Paragraph,
+    Section,
+    Table,
+    format_chance,
+)
+from dpolicy.reports.ledger_facts import LedgerFacts
+from dpolicy.reports.promise_tables import (
+    MAX_RULES,
+    conflict_table,
+    promise_table,
+    use_table,
+)
+from dpolicy.reports.spending_tables import (
+    SpendingAnswers,
+    ask_spending,
+    author_table,
+    category_table,
+    release_table,
+    trend_table,
+    unit_table,
+)
+
+#: What every belief in a report is.
+RISK_NOTE = (
+    "A belief is the probability that an attacker gives to a statement about one unit, such as "
+    "“this person is in the data”. The attacker knows everything else. The bounds are worst cases; "
+    "a larger belief has a probability of at most 10 δ."
+)
+FILTER_NOTE = "Used amounts are as the filter of each rule counts them (dpolicy budgets)."
+SPENT_NOTE = (
+    "ε of all releases together at the stated δ, rounded up (dpolicy spent). It is an accounting "
+    "value; the guarantee is the limit of the rules."
+)
+#: Number of denials and policy changes that the report lists, newest first.
+MAX_LISTED = 20
+
+
+def build_board_report(point: DecisionPoint, facts: LedgerFacts) -> Document:
+    """Build the report of a ledger for a board."""
+    answers = ask_spending(point, facts)
+    name = facts.policy.policy_set.name or "policy"
+    return Document(
+        "board",
+        f"Privacy report: {name}",
+        f"As of record {facts.audit.records}, {facts.generated}",
+        (
+            _summary(answers),
+            _promises(facts),
+            _use(answers),
+            Section(
+                "Trend by month",
+                (
+                    Note(
+                        f"For each {answers.main_unit}, in the month in which a release happened. "
+                        "Months without a release are left out. " + SPENT_NOTE
+                    ),
+                    trend_table(answers),
+                ),
+            ),
+            _spenders(answers),
+            _denials(facts),
+            _policy_changes(facts),
+            _conflicts(facts),
+            attestation(facts),
+        ),
+    )
+
+
+def _summary(answers: SpendingAnswers) -> Section:
+    facts, spending = answers.facts, answers.main
+    days = [fact.day for fact in facts.releases]
+    period = f"{days[0]} to {days[-1]}" if days else "none"
+    return Section(
+        "Summary",
+        (
+            Paragraph(risk_sentence(answers)),
+            *_exceeded_warning(facts),
+            Facts(
+                {
+                    "Releases that count": str(len(facts.releases)),
+                    "Dates of the releases": period,
+                    "Denied releases": str(len(facts.denials)),
+                    "Enforced rules": str(len(facts.policy.rules)),
+                    "Exceeded rules": str(len(facts.exceeded)),
+                    "Open proposals": str(facts.open_proposals),
+                    f"ε for each {spending.unit}": _epsilon_text(spending.epsilon, spending.delta),
+                    "Ledger": "verified" if not facts.audit.findings else "NOT VERIFIED",
+                }
+            ),
+        ),
+    )
+
+
+def risk_sentence(answers: SpendingAnswers) -> str:
+    """Return in words what all releases together can tell an attacker about one unit."""
+    spending = answers.main
+    risk = attacker_risk(spending.cost, spending.delta)
+    if not spending.release_count:
+        return "No release counts as spent: an attacker has learned nothing from this ledger."
+    if not risk.is_bounded:
+        return "The releases together have no bound: an attacker may have learned everything."
+    coin, rare = (format_chance(risk.posterior(prior)) for prior in (0.5, 0.01))
+    return (
+        f"All {spending.release_count} releases together: an attacker who believes a statement "
+        f"about one {spending.unit} with 50 % ends at no more than {coin}, and one who believes it "
+        f"with 1 % at no more than {rare}."
+    )
+
+
+def _epsilon_text(epsilon: float | None, delta: Fraction) -> str:
+    return "no bound" if epsilon is None else f"{format_up(epsilon)} at δ {format_down(delta)}"
+
+
+def _exceeded_warning(facts: LedgerFacts) -> tuple[Paragraph, ...]:
+    count = len(facts.exceeded)
+    if not count:
+        return ()
+    words = "1 rule is" if count == 1 else f"{count} rules are"
+    text = f"{words} exceeded by recorded releases. New releases in their scope are denied."
+    return (Paragraph(text, is_warning=True),)
+
+
+def _promises(facts: LedgerFacts) -> Section:
+    kept, total = facts.policy.kept_count, facts.policy.rule_count
+    text = (
+        f"The policy has {total} rules. {kept} of them are enforced, and the others follow from "
+        "them. A release is allowed only if every rule in whose scope it is still holds."
+    )
+    return Section("What is promised", (Paragraph(text), promise_table(facts), Note(RISK_NOTE)))
+
+
+def _use(answers: SpendingAnswers) -> Section:
+    return Section(
+        "What was used",
+        (
+            _titled("By unit", unit_table(answers)),
+            _titled("By category and unit", category_table(answers)),
+            Note(SPENT_NOTE + " A release counts in every category of its attributes."),
+            _titled("Most used rules", use_table(answers.facts.statuses[:MAX_RULES])),
+            Note(FILTER_NOTE),
+        ),
+    )
+
+
+def _titled(title: str, table: Table) -> Table:
+    return Table(table.columns, table.rows, table.empty, title)
+
+
+def _spenders(answers: SpendingAnswers) -> Section:
+    return Section(
+        "Biggest spenders",
+        (
+            _titled("By author", author_table(answers)),
+            _titled("By release", release_table(answers)),
+            Note(f"For each {answers.main_unit}. " + SPENT_NOTE),
+        ),
+    )
+
+
+def _denials(facts: LedgerFacts) -> Section:
+    columns = (
+        Column("Date", is_short=True),
+        Column("Release", is_short=True),
+        Column("By", is_short=True),
+        Column("Rules that denied it"),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (denial.day, denial.release, denial.by, ", ".join(denial.rules))
+        for denial in reversed(facts.denials[-MAX_LISTED:])
+    ]
+    table = Table(columns, tuple(rows), "No release was denied.")
+    return Section("Denials", (table, *_left_out(len(facts.denials))))
+
+
+def _policy_changes(facts: LedgerFacts) -> Section:
+    columns = (
+        Column("Record", CellKind.COUNT),
+        Column("Date", is_short=True),
+        Column("By", is_short=True),
+        Column("Reason"),
+        Column("Policy", is_short=True),
+        Column("Accepted conflicts"),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (c.sequence, c.day, c.by, c.because, f"{c.digest[:19]}…", ", ".join(c.accepted))
+        for c in reversed(facts.changes[-MAX_LISTED:])
+    ]
+    table = Table(columns, tuple(rows))
+    return Section("Policy changes", (table, *_left_out(len(facts.changes))))
+
+
+def _left_out(count: int) -> tuple[Note, ...]:
+    older = count - MAX_LISTED
+    return (Note(f"{older} older ones are left out."),) if older > 0 else ()
+
+
+def _conflicts(facts: LedgerFacts) -> Section:
+    text = (
+        "A rule is exceeded if releases before the policy, or releases that were imported, spent "
+        "more than its limit. It denies new releases in its scope."
+    )
+    return Section("Open conflicts", (Paragraph(text), conflict_table(facts)))
+
+
+def attestation(facts: LedgerFacts) -> Section:
+    """Return the section that names the last verified record and the result of the audit."""
+    audit = facts.audit
+    result = "verified: hash chain, state and every decision" if not audit.findings else "FAILED"
+    findings = tuple(
+        Paragraph(f"Record {finding.sequence}: {finding.problem}", is_warning=True)
+        for finding in audit.findings[:MAX_LISTED]
+    )
+    return Section(
+        "Attestation",
+        (
+            Facts(
+                {
+                    "Result of dpolicy verify": result,
+                    "Last verified record": str(audit.records),
+                    "Hash of that record": audit.head or "none",
+                    "Time of this report": facts.generated,
+                    "Policy": facts.policy.digest,
+                }
+            ),
+            *findings,
+            Note(
+                "The same hash from dpolicy verify on a copy of the ledger proves that this report "
+                "and the copy are about the same records."
+            ),
+        ),
+    )
