@@ -14,9 +14,7 @@ from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.risk.attacker_risk import AttackerRisk, risk_of_budget
 
-RATES = st.one_of(
-    st.floats(1e-12, 0.999), st.sampled_from([0.001, 0.01, 0.1, 0.5, 1e-9, 1 - 1e-7])
-)
+RATES = st.one_of(st.floats(1e-12, 0.999), st.sampled_from([0.001, 0.01, 0.1, 0.5, 1e-9, 1 - 1e-7]))
 LOSSES = st.one_of(st.floats(1e-6, 20), st.sampled_from([0.1, 0.5, 1.0, 3.0]))
 
 
@@ -68,7 +66,11 @@ def test_numbers_of_epsilon_3() -> None:
             "0.01": 0.16866478870682008,
         },
         "posterior-failure": 0.0,
-        "tpr": {"0.1": 0.9551916384689225, "0.01": 0.2008553692318767, "0.001": 0.02008553692318767},
+        "tpr": {
+            "0.1": 0.9551916384689225,
+            "0.01": 0.2008553692318767,
+            "0.001": 0.02008553692318767,
+        },
         "advantage": 0.9051482536448665,
     }
 

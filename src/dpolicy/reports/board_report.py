@@ -132,7 +132,7 @@ def _exceeded_warning(facts: LedgerFacts) -> tuple[Paragraph, ...]:
     if not count:
         return ()
     words = "1 rule is" if count == 1 else f"{count} rules are"
-    text = f"{words} exceeded by recorded releases. New releases in their scope are denied."
+    text = f"{words} exceeded by recorded releases: new releases in the same scope are denied."
     return (Paragraph(text, is_warning=True),)
 
 

@@ -19,6 +19,10 @@ from dpolicy.text.diagnostics import replace_unprintable
 #: Longest text in a column that a page does not break.
 MAX_SHORT_LENGTH = 26
 
+#: Titles of columns with posteriors, with spaces that a line does not break.
+BELIEF_TITLE = "A belief of 50\u00a0% grows to at most"
+RARE_BELIEF_TITLE = "A belief of 1\u00a0% grows to at most"
+
 #: Value of a cell; None if there is no bound or nothing to state.
 Cell = str | int | float | None
 

@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 
 from dpolicy.reports.document import (
+    MAX_SHORT_LENGTH,
     Blank,
     Block,
     Cell,
@@ -74,7 +75,7 @@ def _render_table(table: Table) -> Iterator[str]:
     classes = [_class(table, position) for position in range(len(table.columns))]
     yield "<table><thead><tr>"
     for column, class_ in zip(table.columns, classes, strict=True):
-        yield f'<th scope="col"{class_}>{escape(column.title)}</th>'
+        yield f'<th scope="col"{class_}>{_break_long_words(column.title)}</th>'
     yield "</tr></thead><tbody>"
     for row, texts in zip(table.rows, table.texts(), strict=True):
         yield "<tr>"
@@ -82,6 +83,16 @@ def _render_table(table: Table) -> Iterator[str]:
             yield f"<td{class_}>{_bar(column, cell)}{escape(text)}</td>"
         yield "</tr>"
     yield "</tbody></table>"
+
+
+def _break_long_words(title: str) -> str:
+    """Return an escaped title; a word that is longer than a short cell may break anywhere."""
+    return " ".join(
+        f'<span class="long">{escape(word)}</span>'
+        if len(word) > MAX_SHORT_LENGTH
+        else escape(word)
+        for word in title.split(" ")
+    )
 
 
 def _class(table: Table, position: int) -> str:

@@ -14,7 +14,7 @@ from dpolicy.policy.model import ALWAYS, AttributePolicy, CustomPolicy, PolicySe
 from dpolicy.privacy.budget import Budget, budget_to_json
 from dpolicy.privacy.risk.attacker_risk import risk_of_budget
 from dpolicy.releases.texts.amount_text import budget_text, location_text, loss_text
-from dpolicy.reports.document import Cell, CellKind, Column, Table
+from dpolicy.reports.document import BELIEF_TITLE, Cell, CellKind, Column, Table
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.rules.rule import Rule
 
@@ -35,7 +35,7 @@ def promise_table(facts: LedgerFacts) -> Table:
         Column("Applies to"),
         Column("For each", is_short=True),
         Column("Limit", is_short=True),
-        Column("A belief of 50 % grows to at most", CellKind.CHANCE),
+        Column(BELIEF_TITLE, CellKind.CHANCE),
         Column("Largest use", CellKind.SHARE),
     )
     policies = facts.policy.policy_set
@@ -54,7 +54,7 @@ def public_promise_table(facts: LedgerFacts) -> Table:
         Column("Applies to"),
         Column("For each", is_short=True),
         Column("Limit", is_short=True),
-        Column("A belief of 50 % grows to at most", CellKind.CHANCE),
+        Column(BELIEF_TITLE, CellKind.CHANCE),
     )
     policies = facts.policy.policy_set
     rows: dict[tuple[Cell, ...], None] = {}

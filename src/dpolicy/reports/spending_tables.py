@@ -16,7 +16,14 @@ from dpolicy.policy.model import PolicySet
 from dpolicy.privacy.cost_report import CostReport, compose_reports
 from dpolicy.privacy.risk.attacker_risk import attacker_risk
 from dpolicy.releases.texts.amount_text import location_text
-from dpolicy.reports.document import Cell, CellKind, Column, Table
+from dpolicy.reports.document import (
+    BELIEF_TITLE,
+    RARE_BELIEF_TITLE,
+    Cell,
+    CellKind,
+    Column,
+    Table,
+)
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.text.spans import LocatedText, Source, Span
 
@@ -68,8 +75,8 @@ def unit_table(answers: SpendingAnswers) -> Table:
         _RELEASES,
         _EPSILON,
         Column("δ", CellKind.DELTA),
-        Column("A belief of 50 % grows to at most", CellKind.CHANCE),
-        Column("A belief of 1 % grows to at most", CellKind.CHANCE),
+        Column(BELIEF_TITLE, CellKind.CHANCE),
+        Column(RARE_BELIEF_TITLE, CellKind.CHANCE),
     )
     rows: list[tuple[Cell, ...]] = []
     for unit, spending in answers.by_unit.items():
