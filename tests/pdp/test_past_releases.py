@@ -86,7 +86,7 @@ def test_a_preview_states_what_the_import_then_does() -> None:
     assert (point.head, point.budgets()) == (head, before)
     assert preview.new == ("b", "c")
     assert preview.recorded == {"a": head.sequence}
-    assert [status.rule.name for status in preview.newly_exceeded] == ["global"]
+    assert [status.rule.name for status in preview.new_conflicts] == ["global"]
     assert point.import_many(past) == [head.sequence, head.sequence + 1, head.sequence + 2]
     after = {status.rule.name: status for status in point.budgets()}
     assert {status.rule.name: status for _, status in preview.charged} == after

@@ -27,7 +27,7 @@ from dpolicy.privacy.number_text import format_up
 from dpolicy.privacy.risk.attacker_risk import attacker_risk, risk_of_budget
 from dpolicy.releases.texts.amount_text import budget_text, loss_text
 from dpolicy.reports.board_report import build_board_report
-from dpolicy.reports.document import Column, Document, Section, Table, format_chance
+from dpolicy.reports.document import Document, DocumentTable, Section, TableColumn, format_chance
 from dpolicy.reports.html_page import render_html
 from dpolicy.reports.ledger_facts import collect_facts
 from dpolicy.reports.markdown_text import render_markdown
@@ -49,8 +49,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = f"{tmp_path_factory.mktemp('report')}/hospital.db"
     reason = shlex.quote(HOSTILE)
     run(f"apply {HOSPITAL}/policy.yaml --ledger {path} --by otto --because {reason}")
-    mapping = f"{HOSPITAL}/mapping.yaml"
-    run(f"import {HOSPITAL}/past.csv --mapping {mapping} --ledger {path} --by otto")
+    mapping = f"{HOSPITAL}/spreadsheet/mapping.yaml"
+    run(f"import {HOSPITAL}/spreadsheet/past.csv --mapping {mapping} --ledger {path} --by otto")
     run(f"submit {HOSPITAL}/releases/bed-planning.yaml --ledger {path}")
     run(f"submit {HOSPITAL}/releases/genome-map.yaml --ledger {path}")
     return path
@@ -158,7 +158,7 @@ def test_the_trend_ends_at_the_total_and_counts_by_the_own_dates(
 def test_promises_are_the_budgets_in_words(
     ledger: str, point: DecisionPoint, tmp_path: Path
 ) -> None:
-    rows = tables(ledger, tmp_path)["What is promised"]
+    rows = tables(ledger, tmp_path)["Promises"]
     limits = {(row["For each"], row["Limit"]): row for row in rows}
     assert point.policy is not None
     for rule in point.policy.rules:
@@ -202,7 +202,7 @@ def test_all_formats_have_the_same_cells(point: DecisionPoint, ledger: str) -> N
         row
         for section in document.sections
         for block in section.blocks
-        if isinstance(block, Table)
+        if isinstance(block, DocumentTable)
         for row in block.texts()
     ]
     cells = [row for row in Page(render_html(document)).rows if row]
@@ -210,7 +210,7 @@ def test_all_formats_have_the_same_cells(point: DecisionPoint, ledger: str) -> N
     markdown = render_markdown(document).splitlines()
     rows = [line for line in markdown if line.startswith("| ")]
     headers = sum(
-        isinstance(b, Table) and bool(b.rows) for s in document.sections for b in s.blocks
+        isinstance(b, DocumentTable) and bool(b.rows) for s in document.sections for b in s.blocks
     )
     assert len(rows) == len(texts) + headers
     store.close()
@@ -232,7 +232,7 @@ def test_a_statement_names_no_author_and_no_id(
     names = {*point.entries, "otto", "epidemiology", "oncology", "finance", "informatics"}
     assert not [name for name in names if name in text]
     assert "labels." not in text and "Infection rates" not in text
-    rows = tables(ledger, tmp_path, "statement")["What was released"]
+    rows = tables(ledger, tmp_path, "statement")["Releases"]
     assert len(rows) == 21
     spent = point.spent('"infection" in attributes', unit="patient").releases[0].epsilon
     assert spent is not None
@@ -278,7 +278,9 @@ def test_a_browser_prints_a_pdf(
 
 def test_no_page_is_wider_than_the_paper(ledger: str, tmp_path: Path) -> None:
     long = "x" * 100
-    table = Table((Column(long), Column(long, is_short=True)), ((long, long), (long, "y")))
+    table = DocumentTable(
+        (TableColumn(long), TableColumn(long, is_short=True)), ((long, long), (long, "y"))
+    )
     pages = [report(ledger, tmp_path / "r.html", f"--kind {k}") for k in ("board", "statement")]
     pages.append(
         render_html(Document("board", long, long, (Section(long, (table,)),))).encode("utf-8")

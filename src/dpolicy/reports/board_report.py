@@ -1,4 +1,4 @@
-"""Board report: what is promised, what was used, by whom, what was denied, and the attestation."""
+"""Board report: promises, use, trend, spenders, denials, policy changes and attestation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dpolicy.privacy.risk.attacker_risk import attacker_risk
 from dpolicy.reports.document import (
     Cell,
     CellKind,
-    Column,
     Document,
+    DocumentTable,
     Facts,
     Note,
     Paragraph,
     Section,
-    Table,
+    TableColumn,
     format_chance,
 )
 from dpolicy.reports.ledger_facts import LedgerFacts
@@ -97,7 +97,7 @@ def _summary(answers: SpendingAnswers) -> Section:
                     "Dates of the releases": period,
                     "Denied releases": str(len(facts.denials)),
                     "Enforced rules": str(len(facts.policy.rules)),
-                    "Exceeded rules": str(len(facts.exceeded)),
+                    "Exceeded rules": str(len(facts.exceeded_rules)),
                     "Open proposals": str(facts.open_proposals),
                     f"ε for each {spending.unit}": _epsilon_text(spending.epsilon, spending.delta),
                     "Ledger": "verified" if not facts.audit.findings else "NOT VERIFIED",
@@ -108,7 +108,7 @@ def _summary(answers: SpendingAnswers) -> Section:
 
 
 def risk_sentence(answers: SpendingAnswers) -> str:
-    """Return in words what all releases together can tell an attacker about one unit."""
+    """Return in words what an attacker can learn about one unit from all releases together."""
     spending = answers.main
     risk = attacker_risk(spending.cost, spending.delta)
     if not spending.release_count:
@@ -128,7 +128,7 @@ def _epsilon_text(epsilon: float | None, delta: Fraction) -> str:
 
 
 def _exceeded_warning(facts: LedgerFacts) -> tuple[Paragraph, ...]:
-    count = len(facts.exceeded)
+    count = len(facts.exceeded_rules)
     if not count:
         return ()
     words = "1 rule is" if count == 1 else f"{count} rules are"
@@ -142,32 +142,32 @@ def _promises(facts: LedgerFacts) -> Section:
         f"The policy has {total} rules. {kept} of them are enforced, and the others follow from "
         "them. A release is allowed only if every rule in whose scope it is still holds."
     )
-    return Section("What is promised", (Paragraph(text), promise_table(facts), Note(RISK_NOTE)))
+    return Section("Promises", (Paragraph(text), promise_table(facts), Note(RISK_NOTE)))
 
 
 def _use(answers: SpendingAnswers) -> Section:
     return Section(
-        "What was used",
+        "Use",
         (
-            _titled("By unit", unit_table(answers)),
-            _titled("By category and unit", category_table(answers)),
+            _add_title("By unit", unit_table(answers)),
+            _add_title("By category and unit", category_table(answers)),
             Note(SPENT_NOTE + " A release counts in every category of its attributes."),
-            _titled("Most used rules", use_table(answers.facts.statuses[:MAX_RULES])),
+            _add_title("Most used rules", use_table(answers.facts.statuses[:MAX_RULES])),
             Note(FILTER_NOTE),
         ),
     )
 
 
-def _titled(title: str, table: Table) -> Table:
-    return Table(table.columns, table.rows, table.empty, title)
+def _add_title(title: str, table: DocumentTable) -> DocumentTable:
+    return DocumentTable(table.columns, table.rows, table.empty, title)
 
 
 def _spenders(answers: SpendingAnswers) -> Section:
     return Section(
         "Biggest spenders",
         (
-            _titled("By author", author_table(answers)),
-            _titled("By release", release_table(answers)),
+            _add_title("By author", author_table(answers)),
+            _add_title("By release", release_table(answers)),
             Note(f"For each {answers.main_unit}. " + SPENT_NOTE),
         ),
     )
@@ -175,33 +175,33 @@ def _spenders(answers: SpendingAnswers) -> Section:
 
 def _denials(facts: LedgerFacts) -> Section:
     columns = (
-        Column("Date", is_short=True),
-        Column("Release", is_short=True),
-        Column("By", is_short=True),
-        Column("Rules that denied it"),
+        TableColumn("Date", is_short=True),
+        TableColumn("Release", is_short=True),
+        TableColumn("By", is_short=True),
+        TableColumn("Rules that denied it"),
     )
     rows: list[tuple[Cell, ...]] = [
         (denial.day, denial.release, denial.by, ", ".join(denial.rules))
         for denial in reversed(facts.denials[-MAX_LISTED:])
     ]
-    table = Table(columns, tuple(rows), "No release was denied.")
+    table = DocumentTable(columns, tuple(rows), "No release was denied.")
     return Section("Denials", (table, *_left_out(len(facts.denials))))
 
 
 def _policy_changes(facts: LedgerFacts) -> Section:
     columns = (
-        Column("Record", CellKind.COUNT),
-        Column("Date", is_short=True),
-        Column("By", is_short=True),
-        Column("Reason"),
-        Column("Policy", is_short=True),
-        Column("Accepted conflicts"),
+        TableColumn("Record", CellKind.COUNT),
+        TableColumn("Date", is_short=True),
+        TableColumn("By", is_short=True),
+        TableColumn("Reason"),
+        TableColumn("Policy", is_short=True),
+        TableColumn("Accepted conflicts"),
     )
     rows: list[tuple[Cell, ...]] = [
         (c.sequence, c.day, c.by, c.because, f"{c.digest[:19]}…", ", ".join(c.accepted))
         for c in reversed(facts.changes[-MAX_LISTED:])
     ]
-    table = Table(columns, tuple(rows))
+    table = DocumentTable(columns, tuple(rows))
     return Section("Policy changes", (table, *_left_out(len(facts.changes))))
 
 

@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterator
 from io import StringIO
 
-from dpolicy.reports.document import Document, Facts, Section, Table
+from dpolicy.reports.document import Document, DocumentTable, Facts, Section
 
 COLUMNS = ("section", "table", "row", "column", "value", "text")
 
@@ -33,7 +33,7 @@ def _lines(section: Section) -> Iterator[tuple[object, ...]]:
         if isinstance(block, Facts):
             for name, text in block.facts.items():
                 yield section.heading, "", "", name, text, text
-        elif isinstance(block, Table):
+        elif isinstance(block, DocumentTable):
             for number, (row, texts) in enumerate(zip(block.rows, block.texts(), strict=True), 1):
                 for column, cell, text in zip(block.columns, row, texts, strict=True):
                     value = "" if cell is None else cell

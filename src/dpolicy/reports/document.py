@@ -39,8 +39,8 @@ class CellKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """Column of a table; `missing` is the text of a cell without a value.
+class TableColumn:
+    """TableColumn of a table; `missing` is the text of a cell without a value.
 
     A column that `is_short` has dates, units or limits, which a page should not break.
     """
@@ -110,10 +110,10 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DocumentTable:
     """Rows of cells. `empty` is the text instead of a table without rows."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     empty: str = "None."
     title: str = ""
@@ -132,7 +132,7 @@ class Table:
         ]
 
 
-Block = Paragraph | Note | Blank | Facts | Table
+Block = Paragraph | Note | Blank | Facts | DocumentTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _to_json(block: Block) -> dict[str, Any]:
             return {"blank": question}
         case Facts(facts=facts):
             return {"facts": dict(facts)}
-        case Table():
+        case DocumentTable():
             names = [column.title for column in block.columns]
             rows = [dict(zip(names, row, strict=True)) for row in block.rows]
             return {"table": block.title, "columns": names, "rows": rows}

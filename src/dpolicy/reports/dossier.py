@@ -16,13 +16,13 @@ from dpolicy.reports.document import (
     Blank,
     Cell,
     CellKind,
-    Column,
     Document,
+    DocumentTable,
     Facts,
     Note,
     Paragraph,
     Section,
-    Table,
+    TableColumn,
 )
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.reports.promise_tables import conflict_table, promise_table
@@ -117,9 +117,14 @@ def _accounting(facts: LedgerFacts) -> dict[str, str]:
     }
 
 
-def unit_definitions(facts: LedgerFacts) -> Table:
+def unit_definitions(facts: LedgerFacts) -> DocumentTable:
     """Return the privacy units of the policy: the protected entity and the period."""
-    columns = (Column("Unit"), Column("Protected entity"), Column("Period"), Column("Relation"))
+    columns = (
+        TableColumn("Unit"),
+        TableColumn("Protected entity"),
+        TableColumn("Period"),
+        TableColumn("Relation"),
+    )
     rows: list[tuple[Cell, ...]] = [
         (
             name,
@@ -129,19 +134,19 @@ def unit_definitions(facts: LedgerFacts) -> Table:
         )
         for name, unit in facts.policy.units.items()
     ]
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))
 
 
 def _algorithms(facts: LedgerFacts) -> tuple[Section, ...]:
     kinds = Counter(m.kind for fact in facts.releases for m in fact.release.mechanisms)
-    columns = (Column("Mechanism"), Column("Uses", CellKind.COUNT))
+    columns = (TableColumn("Mechanism"), TableColumn("Uses", CellKind.COUNT))
     rows: list[tuple[Cell, ...]] = [(kind, count) for kind, count in kinds.most_common()]
     declared = kinds.get("declared", 0)
     return (
         Section(
             "Algorithms: mechanisms (chapter 3)",
             (
-                Table(columns, tuple(rows), "No release counts as spent."),
+                DocumentTable(columns, tuple(rows), "No release counts as spent."),
                 Paragraph(
                     f"{declared} of the mechanisms state their loss themselves (declared); dpolicy "
                     "computes the loss of all others from their parameters."
@@ -196,31 +201,19 @@ def _deployment(facts: LedgerFacts) -> tuple[Section, ...]:
 
 
 def _impact_assessment(answers: SpendingAnswers) -> tuple[Section, ...]:
-    facts = answers.facts
     return (
         Section(
             "Part 2. Data protection impact assessment",
             (
                 Note("The headings follow Article 35 GDPR."),
-                Blank(
-                    "Name of the controller, of the data protection officer, and of the project."
-                ),
+                Blank("Name of the controller, of the data protection officer and of the project."),
             ),
         ),
-        Section(
-            "Description of the processing and its purposes, Article 35(7)(a)",
-            (
-                Paragraph("Releases compute statistics or models from the data, with noise."),
-                _data_table(facts.policy.policy_set),
-                _purposes(facts),
-                Blank("Purposes, recipients, retention, and any legitimate interest."),
-            ),
-            3,
-        ),
+        _description(answers.facts),
         Section(
             "Necessity and proportionality, Article 35(7)(b)",
             (
-                Blank("What is the legal basis, and why are these releases necessary?"),
+                Blank("Legal basis of the processing, and why these releases are necessary."),
                 Blank("Could the purpose be reached with fewer attributes or more noise?"),
             ),
             3,
@@ -235,24 +228,12 @@ def _impact_assessment(answers: SpendingAnswers) -> tuple[Section, ...]:
             ),
             3,
         ),
-        Section(
-            "Measures against the risks, Article 35(7)(d)",
-            (
-                Paragraph(
-                    f"{len(facts.policy.rules)} rules limit what all releases together reveal. "
-                    f"{len(facts.denials)} releases were denied. The ledger is append-only and "
-                    "verified."
-                ),
-                conflict_table(facts),
-                Blank("Further measures: contracts, access control, training, review."),
-            ),
-            3,
-        ),
+        _measures(answers.facts),
         Section(
             "Advice, views and review, Article 35(2), (9) and (11)",
             (
                 Blank("Advice of the data protection officer."),
-                Blank("Views of the people concerned, or why they were not sought."),
+                Blank("Views of the people concerned, or the reason why they were not sought."),
                 Blank("Remaining risk, decision, date of the next review, signature."),
             ),
             3,
@@ -260,10 +241,39 @@ def _impact_assessment(answers: SpendingAnswers) -> tuple[Section, ...]:
     )
 
 
-def _data_table(policies: PolicySet) -> Table:
+def _description(facts: LedgerFacts) -> Section:
+    return Section(
+        "Description of the processing and its purposes, Article 35(7)(a)",
+        (
+            Paragraph("Releases compute statistics or models from the data, with noise."),
+            _data_table(facts.policy.policy_set),
+            _purposes(facts),
+            Blank("Purposes, recipients, retention, and any legitimate interest."),
+        ),
+        3,
+    )
+
+
+def _measures(facts: LedgerFacts) -> Section:
+    text = (
+        f"{len(facts.policy.rules)} rules limit what all releases together reveal. Releases that "
+        f"were denied: {len(facts.denials)}. The ledger is append-only and its records are hashed."
+    )
+    return Section(
+        "Measures against the risks, Article 35(7)(d)",
+        (
+            Paragraph(text),
+            conflict_table(facts),
+            Blank("Further measures: contracts, access control, training, review."),
+        ),
+        3,
+    )
+
+
+def _data_table(policies: PolicySet) -> DocumentTable:
     """Return the attributes by category and risk level."""
     level = closest_level(policies)
-    columns = (Column("Category"), Column("Risk"), Column("Attributes"))
+    columns = (TableColumn("Category"), TableColumn("Risk"), TableColumn("Attributes"))
     rows: list[tuple[Cell, ...]] = []
     listed: set[str] = set()
     for category, definition in policies.categories.items():
@@ -277,10 +287,10 @@ def _data_table(policies: PolicySet) -> Table:
     others = [str(name) for name in policies.attributes if str(name) not in listed]
     if others:
         rows.append(("no category", None, ", ".join(others)))
-    return Table(columns, tuple(rows), "The policy names no attributes.")
+    return DocumentTable(columns, tuple(rows), "The policy names no attributes.")
 
 
-def _purposes(facts: LedgerFacts) -> Table:
+def _purposes(facts: LedgerFacts) -> DocumentTable:
     """Return how many releases have each value of each label."""
     counts: Counter[tuple[str, str]] = Counter()
     for fact in facts.releases:
@@ -291,6 +301,6 @@ def _purposes(facts: LedgerFacts) -> Table:
             for value in ((values,) if isinstance(values, str) else values)
         }
         counts.update(pairs)
-    columns = (Column("Label"), Column("Value"), Column("Releases", CellKind.COUNT))
+    columns = (TableColumn("Label"), TableColumn("Value"), TableColumn("Releases", CellKind.COUNT))
     rows: list[tuple[Cell, ...]] = [(*pair, count) for pair, count in sorted(counts.items())]
-    return Table(columns, tuple(rows[:50]), "No release has labels.")
+    return DocumentTable(columns, tuple(rows[:50]), "No release has labels.")

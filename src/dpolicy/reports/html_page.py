@@ -12,13 +12,13 @@ from dpolicy.reports.document import (
     Block,
     Cell,
     CellKind,
-    Column,
     Document,
+    DocumentTable,
     Facts,
     Note,
     Paragraph,
     Section,
-    Table,
+    TableColumn,
 )
 
 
@@ -62,11 +62,11 @@ def _render(block: Block) -> Iterator[str]:
             for name, text in facts.items():
                 yield f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
             yield "</dl>"
-        case Table():
+        case DocumentTable():
             yield from _render_table(block)
 
 
-def _render_table(table: Table) -> Iterator[str]:
+def _render_table(table: DocumentTable) -> Iterator[str]:
     if table.title:
         yield f"<h3>{escape(table.title)}</h3>"
     if not table.rows:
@@ -95,13 +95,13 @@ def _break_long_words(title: str) -> str:
     )
 
 
-def _class(table: Table, position: int) -> str:
+def _class(table: DocumentTable, position: int) -> str:
     if table.columns[position].is_number:
         return ' class="number"'
     return ' class="short"' if table.is_unbroken(position) else ""
 
 
-def _bar(column: Column, cell: Cell) -> str:
+def _bar(column: TableColumn, cell: Cell) -> str:
     """Return a bar for a share; a share above 1 fills it, in another colour."""
     if column.kind is not CellKind.SHARE or not isinstance(cell, int | float):
         return ""

@@ -50,7 +50,7 @@ class ReleaseFact:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Denied release: when, who asked for it, and the rules that it would have exceeded."""
+    """Denied release: its day, its author, and the rules that it would have exceeded."""
 
     release: str
     day: str
@@ -89,7 +89,7 @@ class LedgerFacts:
     audit: AuditReport
 
     @property
-    def exceeded(self) -> tuple[RuleStatus, ...]:
+    def exceeded_rules(self) -> tuple[RuleStatus, ...]:
         """Rules that recorded releases exceed."""
         return tuple(status for status in self.statuses if not status.holds)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpolicy.reports.document import Blank, Block, Document, Facts, Note, Paragraph, Table
+from dpolicy.reports.document import Blank, Block, Document, DocumentTable, Facts, Note, Paragraph
 
 #: Characters that Markdown or HTML could read as markup.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -35,11 +35,11 @@ def _render(block: Block) -> Iterator[str]:
             yield "> ……………………………………………………………………"
         case Facts(facts=facts):
             yield from (f"- **{_escape(name)}:** {_escape(text)}" for name, text in facts.items())
-        case Table():
+        case DocumentTable():
             yield from _render_table(block)
 
 
-def _render_table(table: Table) -> Iterator[str]:
+def _render_table(table: DocumentTable) -> Iterator[str]:
     if table.title:
         yield f"**{_escape(table.title)}**"
         yield ""

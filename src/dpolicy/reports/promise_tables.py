@@ -14,7 +14,7 @@ from dpolicy.policy.model import ALWAYS, AttributePolicy, CustomPolicy, PolicySe
 from dpolicy.privacy.budget import Budget, budget_to_json
 from dpolicy.privacy.risk.attacker_risk import risk_of_budget
 from dpolicy.releases.texts.amount_text import budget_text, location_text, loss_text
-from dpolicy.reports.document import BELIEF_TITLE, Cell, CellKind, Column, Table
+from dpolicy.reports.document import BELIEF_TITLE, Cell, CellKind, DocumentTable, TableColumn
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.rules.rule import Rule
 
@@ -28,15 +28,15 @@ MAX_LISTED_LENGTH = 90
 _Group = tuple[str, str, str, Budget]
 
 
-def promise_table(facts: LedgerFacts) -> Table:
+def promise_table(facts: LedgerFacts) -> DocumentTable:
     """Return the promises of the policy, one line for each distinct budget of a policy and unit."""
     columns = (
-        Column("Policy", is_short=True),
-        Column("Applies to"),
-        Column("For each", is_short=True),
-        Column("Limit", is_short=True),
-        Column(BELIEF_TITLE, CellKind.CHANCE),
-        Column("Largest use", CellKind.SHARE),
+        TableColumn("Policy", is_short=True),
+        TableColumn("Applies to"),
+        TableColumn("For each", is_short=True),
+        TableColumn("Limit", is_short=True),
+        TableColumn(BELIEF_TITLE, CellKind.CHANCE),
+        TableColumn("Largest use", CellKind.SHARE),
     )
     policies = facts.policy.policy_set
     rows: list[tuple[Cell, ...]] = []
@@ -45,16 +45,16 @@ def promise_table(facts: LedgerFacts) -> Table:
         words = _scope_words(policies, policy, [_rule(member) for member in members])
         limit, risk = budget_text(budget_to_json(budget)), risk_of_budget(budget)
         rows.append((name, words, unit, limit, risk.posterior(0.5), _largest(members)))
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))
 
 
-def public_promise_table(facts: LedgerFacts) -> Table:
+def public_promise_table(facts: LedgerFacts) -> DocumentTable:
     """Return the promises without names of policies and without predicates, which name authors."""
     columns = (
-        Column("Applies to"),
-        Column("For each", is_short=True),
-        Column("Limit", is_short=True),
-        Column(BELIEF_TITLE, CellKind.CHANCE),
+        TableColumn("Applies to"),
+        TableColumn("For each", is_short=True),
+        TableColumn("Limit", is_short=True),
+        TableColumn(BELIEF_TITLE, CellKind.CHANCE),
     )
     policies = facts.policy.policy_set
     rows: dict[tuple[Cell, ...], None] = {}
@@ -64,7 +64,7 @@ def public_promise_table(facts: LedgerFacts) -> Table:
         part = "a part of " if settings else ""
         limit, risk = budget_text(budget_to_json(budget)), risk_of_budget(budget)
         rows[part + words, unit, limit, risk.posterior(0.5)] = None
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))
 
 
 def _groups(facts: LedgerFacts) -> dict[_Group, list[RuleStatus | Rule]]:
@@ -114,38 +114,38 @@ def _subjects(rules: Sequence[Rule], word: str) -> str:
     return f"one of {count} attributes" if word == "attribute" else f"one of {count} categories"
 
 
-def use_table(statuses: Iterable[RuleStatus], empty: str = "None.") -> Table:
+def use_table(statuses: Iterable[RuleStatus], empty: str = "None.") -> DocumentTable:
     """Return rules with their limit and what was used of it, as `dpolicy budgets` prints them."""
     columns = (
-        Column("Rule"),
-        Column("For each", is_short=True),
-        Column("Most used at", is_short=True),
-        Column("Used", is_short=True),
-        Column("Limit", is_short=True),
-        Column("Share", CellKind.SHARE, "∞"),
+        TableColumn("Rule"),
+        TableColumn("For each", is_short=True),
+        TableColumn("Most used at", is_short=True),
+        TableColumn("Used", is_short=True),
+        TableColumn("Limit", is_short=True),
+        TableColumn("Share", CellKind.SHARE, "∞"),
     )
     rows: list[tuple[Cell, ...]] = []
     for status in statuses:
         place = location_text(status.location) or "everywhere"
         used, limit = loss_text(status.spent, status.budget), budget_text(status.budget)
         rows.append((status.name, status.unit, place, used, limit, _share(used_share(status))))
-    return Table(columns, tuple(rows), empty)
+    return DocumentTable(columns, tuple(rows), empty)
 
 
-def conflict_table(facts: LedgerFacts) -> Table:
+def conflict_table(facts: LedgerFacts) -> DocumentTable:
     """Return the rules that recorded releases exceed, with the releases that spent most."""
     columns = (
-        Column("Rule"),
-        Column("For each", is_short=True),
-        Column("Used", is_short=True),
-        Column("Limit", is_short=True),
-        Column("Largest spenders"),
+        TableColumn("Rule"),
+        TableColumn("For each", is_short=True),
+        TableColumn("Used", is_short=True),
+        TableColumn("Limit", is_short=True),
+        TableColumn("Largest spenders"),
     )
     rows: list[tuple[Cell, ...]] = []
-    for status in facts.exceeded:
+    for status in facts.exceeded_rules:
         used, limit = loss_text(status.spent, status.budget), budget_text(status.budget)
         rows.append((status.name, status.unit, used, limit, ", ".join(status.spenders)))
-    return Table(columns, tuple(rows), "No rule is exceeded.")
+    return DocumentTable(columns, tuple(rows), "No rule is exceeded.")
 
 
 def _group(rule: Rule) -> _Group:

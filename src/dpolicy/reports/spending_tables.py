@@ -21,8 +21,8 @@ from dpolicy.reports.document import (
     RARE_BELIEF_TITLE,
     Cell,
     CellKind,
-    Column,
-    Table,
+    DocumentTable,
+    TableColumn,
 )
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.text.spans import LocatedText, Source, Span
@@ -34,8 +34,8 @@ MAX_MONTHS = 36
 MAX_SPENDERS = 10
 MAX_ATTRIBUTES = 20
 
-_EPSILON = Column("ε", CellKind.LOSS, "no bound")
-_RELEASES = Column("Releases", CellKind.COUNT)
+_EPSILON = TableColumn("ε", CellKind.LOSS, "no bound")
+_RELEASES = TableColumn("Releases", CellKind.COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ def ask_spending(point: DecisionPoint, facts: LedgerFacts) -> SpendingAnswers:
     return SpendingAnswers(point, facts, answers)
 
 
-def unit_table(answers: SpendingAnswers) -> Table:
+def unit_table(answers: SpendingAnswers) -> DocumentTable:
     """Return what was spent for each unit, and what an attacker can learn at most."""
     columns = (
-        Column("For each", is_short=True),
-        Column("Most used at", is_short=True),
+        TableColumn("For each", is_short=True),
+        TableColumn("Most used at", is_short=True),
         _RELEASES,
         _EPSILON,
-        Column("δ", CellKind.DELTA),
-        Column(BELIEF_TITLE, CellKind.CHANCE),
-        Column(RARE_BELIEF_TITLE, CellKind.CHANCE),
+        TableColumn("δ", CellKind.DELTA),
+        TableColumn(BELIEF_TITLE, CellKind.CHANCE),
+        TableColumn(RARE_BELIEF_TITLE, CellKind.CHANCE),
     )
     rows: list[tuple[Cell, ...]] = []
     for unit, spending in answers.by_unit.items():
@@ -85,10 +85,10 @@ def unit_table(answers: SpendingAnswers) -> Table:
         beliefs = (risk.posterior(0.5), risk.posterior(0.01))
         count, delta = spending.release_count, float(spending.delta)
         rows.append((unit, place, count, spending.epsilon, delta, *beliefs))
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))
 
 
-def category_table(answers: SpendingAnswers) -> Table:
+def category_table(answers: SpendingAnswers) -> DocumentTable:
     """Return what was spent in each category for each unit; by attribute without categories."""
     policies, units = answers.facts.policy.policy_set, list(answers.facts.policy.units)
     groups = dict(_category_members(policies))
@@ -97,10 +97,10 @@ def category_table(answers: SpendingAnswers) -> Table:
         groups = {name: (name,) for name in sorted(used)[:MAX_ATTRIBUTES]}
     word = "Category" if policies.categories else "Attribute"
     columns = (
-        Column(word),
-        Column("Attributes", CellKind.COUNT),
+        TableColumn(word),
+        TableColumn("Attributes", CellKind.COUNT),
         _RELEASES,
-        *(Column(f"ε for each {unit}", CellKind.LOSS, "no bound") for unit in units),
+        *(TableColumn(f"ε for each {unit}", CellKind.LOSS, "no bound") for unit in units),
     )
     rows: list[tuple[Cell, ...]] = []
     for name, members in groups.items():
@@ -108,7 +108,7 @@ def category_table(answers: SpendingAnswers) -> Table:
         count = max((answer.release_count for answer in spent if answer), default=0)
         epsilons = [0.0 if answer is None else answer.epsilon for answer in spent]
         rows.append((name, len(members), count, *epsilons))
-    return Table(columns, tuple(rows), "The policy has no categories.")
+    return DocumentTable(columns, tuple(rows), "The policy has no categories.")
 
 
 def closest_level(policies: PolicySet) -> LocatedText:
@@ -137,18 +137,18 @@ def _spent_on(point: DecisionPoint, attributes: tuple[str, ...], unit: str) -> S
     return point.spent(f"attributes.exists(a, a in [{names}])", unit=unit, limit=0)
 
 
-def trend_table(answers: SpendingAnswers) -> Table:
+def trend_table(answers: SpendingAnswers) -> DocumentTable:
     """Return releases and ε of each month, and ε of all releases up to its end."""
     spending, days = answers.main, answers.facts.days
     columns = (
-        Column("Month", is_short=True),
+        TableColumn("Month", is_short=True),
         _RELEASES,
-        Column("ε of the month", CellKind.LOSS, "no bound"),
-        Column("ε of all until then", CellKind.LOSS, "no bound"),
+        TableColumn("ε of the month", CellKind.LOSS, "no bound"),
+        TableColumn("ε of all until then", CellKind.LOSS, "no bound"),
     )
     if spending.release_count > MAX_RELEASES_IN_TREND:
         text = f"More than {MAX_RELEASES_IN_TREND:,} releases: no trend is computed."
-        return Table(columns, (), text)
+        return DocumentTable(columns, (), text)
     months: dict[str, list[CostReport]] = {}
     for share in spending.releases:
         months.setdefault(days[share.name][:7], []).append(share.cost)
@@ -159,29 +159,29 @@ def trend_table(answers: SpendingAnswers) -> Table:
         total = compose_reports(((total, 1), (own, 1))) if rows else own
         epsilons = (own.epsilon(spending.delta), total.epsilon(spending.delta))
         rows.append((month, len(months[month]), *epsilons))
-    return Table(columns, tuple(rows[-MAX_MONTHS:]))
+    return DocumentTable(columns, tuple(rows[-MAX_MONTHS:]))
 
 
-def author_table(answers: SpendingAnswers) -> Table:
+def author_table(answers: SpendingAnswers) -> DocumentTable:
     """Return the authors whose releases spent most, with their share of the largest."""
-    columns = (Column("By", is_short=True), _RELEASES, _EPSILON)
+    columns = (TableColumn("By", is_short=True), _RELEASES, _EPSILON)
     rows = [(a.by or "unknown", a.count, a.epsilon) for a in answers.main.authors[:MAX_SPENDERS]]
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))
 
 
-def release_table(answers: SpendingAnswers) -> Table:
+def release_table(answers: SpendingAnswers) -> DocumentTable:
     """Return the releases that spent most."""
     days, delta = answers.facts.days, answers.main.delta
     columns = (
-        Column("Release", is_short=True),
-        Column("Date", is_short=True),
-        Column("By", is_short=True),
-        Column("Attributes"),
-        Column("ε alone", CellKind.LOSS, "no bound"),
+        TableColumn("Release", is_short=True),
+        TableColumn("Date", is_short=True),
+        TableColumn("By", is_short=True),
+        TableColumn("Attributes"),
+        TableColumn("ε alone", CellKind.LOSS, "no bound"),
     )
     facts = {fact.release.id: fact for fact in answers.facts.releases}
     rows: list[tuple[Cell, ...]] = [
         (s.name, days[s.name], s.by, ", ".join(facts[s.name].attributes), s.cost.epsilon(delta))
         for s in answers.main.releases[:MAX_SPENDERS]
     ]
-    return Table(columns, tuple(rows))
+    return DocumentTable(columns, tuple(rows))

@@ -1,4 +1,4 @@
-"""Public statement: what was released about people, with ε and δ, without authors and ids.
+"""Public statement: all releases with their data, ε and δ, without authors and ids.
 
 It has one line for each release, like the lists of deployments that organisations publish. Names
 of releases and mechanisms, authors, reasons and labels stay in the ledger.
@@ -15,13 +15,13 @@ from dpolicy.reports.board_report import RISK_NOTE, risk_sentence
 from dpolicy.reports.document import (
     Cell,
     CellKind,
-    Column,
     Document,
+    DocumentTable,
     Facts,
     Note,
     Paragraph,
     Section,
-    Table,
+    TableColumn,
 )
 from dpolicy.reports.dossier import unit_definitions
 from dpolicy.reports.ledger_facts import LedgerFacts, ReleaseFact
@@ -45,10 +45,10 @@ def build_statement(point: DecisionPoint, facts: LedgerFacts) -> Document:
                 "In short",
                 (Paragraph(risk_sentence(answers)), Note(RISK_NOTE), unit_table(answers)),
             ),
-            Section("Who is protected", (unit_definitions(facts),)),
-            Section("What is promised", (public_promise_table(facts),)),
+            Section("Protected units", (unit_definitions(facts),)),
+            Section("Promises", (public_promise_table(facts),)),
             Section(
-                "What was released",
+                "Releases",
                 (
                     _release_table(facts),
                     Note(
@@ -73,17 +73,17 @@ def build_statement(point: DecisionPoint, facts: LedgerFacts) -> Document:
     )
 
 
-def _release_table(facts: LedgerFacts) -> Table:
+def _release_table(facts: LedgerFacts) -> DocumentTable:
     columns = (
-        Column("Month", is_short=True),
-        Column("Data"),
-        Column("Period of the data", is_short=True),
-        Column("Protected unit", is_short=True),
-        Column("Method", is_short=True),
-        Column("ε", CellKind.LOSS, "no bound"),
-        Column("δ", CellKind.DELTA),
+        TableColumn("Month", is_short=True),
+        TableColumn("Data"),
+        TableColumn("Period of the data", is_short=True),
+        TableColumn("Protected unit", is_short=True),
+        TableColumn("Method", is_short=True),
+        TableColumn("ε", CellKind.LOSS, "no bound"),
+        TableColumn("δ", CellKind.DELTA),
     )
-    return Table(columns, tuple(_release_row(fact, facts) for fact in facts.releases))
+    return DocumentTable(columns, tuple(_release_row(fact, facts) for fact in facts.releases))
 
 
 def _release_row(fact: ReleaseFact, facts: LedgerFacts) -> tuple[Cell, ...]:

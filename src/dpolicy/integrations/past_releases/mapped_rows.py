@@ -16,13 +16,13 @@ from dpolicy.integrations.past_releases.mapping_file import (
     FieldSource,
     TableMapping,
 )
-from dpolicy.integrations.past_releases.tables import Table
+from dpolicy.integrations.past_releases.tables import ImportTable
 from dpolicy.text.did_you_mean import suggest
 from dpolicy.text.spans import Report, Span
 from dpolicy.text.yaml_reader import ListNode, MapNode, ScalarNode, TextNode
 
 
-def release_nodes(table: Table, mapping: TableMapping, report: Report) -> list[MapNode]:
+def release_nodes(table: ImportTable, mapping: TableMapping, report: Report) -> list[MapNode]:
     """Return the nodes of the releases of a table, in the order of their first rows.
 
     Report all columns that the table does not have, and all cells without a translation.
@@ -38,7 +38,7 @@ def release_nodes(table: Table, mapping: TableMapping, report: Report) -> list[M
     return [_merge_rows(nodes, report) for nodes in by_id.values()]
 
 
-def _has_columns(table: Table, mapping: TableMapping, report: Report) -> bool:
+def _has_columns(table: ImportTable, mapping: TableMapping, report: Report) -> bool:
     """Report each column of a mapping that the table does not have; return whether it has all."""
     if not table.rows:
         return not table.columns

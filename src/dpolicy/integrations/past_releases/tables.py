@@ -23,7 +23,7 @@ from dpolicy.text.yaml_reader import (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ImportTable:
     """Rows of a file. A row has an entry for each cell that is not empty.
 
     `columns` has the position of the name of each column.
@@ -34,7 +34,7 @@ class Table:
     span: Span
 
 
-def read_table(file: Path, delimiter: str, report: Report) -> Table | None:
+def read_table(file: Path, delimiter: str, report: Report) -> ImportTable | None:
     """Return the table of a file by the end of its name, or None after reporting its errors."""
     if file.suffix.lower() == ".parquet":
         return _read_parquet(file, report)
@@ -46,7 +46,7 @@ def read_table(file: Path, delimiter: str, report: Report) -> Table | None:
 
 def _table_from_cells(
     source: Source, rows: list[list[ScalarNode]], delimiter: str, report: Report
-) -> Table | None:
+) -> ImportTable | None:
     """Return a table whose first row has the names of the columns."""
     if not rows:
         return None
@@ -71,10 +71,10 @@ def _table_from_cells(
         cells = zip(header, row, strict=True)
         entries = tuple((name, cell) for name, cell in cells if cell.kind != "null")
         nodes.append(MapNode(row[0].span, entries))
-    return Table(columns, tuple(nodes), header[0].span)
+    return ImportTable(columns, tuple(nodes), header[0].span)
 
 
-def _table_from_list(source: Source, report: Report) -> Table | None:
+def _table_from_list(source: Source, report: Report) -> ImportTable | None:
     """Return the table of a list of maps; each key is a column."""
     node = read_nodes(source, report)
     if node is None:
@@ -87,7 +87,7 @@ def _table_from_list(source: Source, report: Report) -> Table | None:
         if not isinstance(item, MapNode):
             report_wrong_type(item, "a row", report)
     columns = {key.text: key.span for row in reversed(rows) for key, _ in row.entries}
-    return Table(columns, tuple(map(_without_empty_cells, rows)), node.span)
+    return ImportTable(columns, tuple(map(_without_empty_cells, rows)), node.span)
 
 
 def _without_empty_cells(row: MapNode) -> MapNode:
@@ -97,7 +97,7 @@ def _without_empty_cells(row: MapNode) -> MapNode:
     return MapNode(row.span, tuple((key, cell) for key, cell in row.entries if not is_empty(cell)))
 
 
-def _read_parquet(file: Path, report: Report) -> Table:
+def _read_parquet(file: Path, report: Report) -> ImportTable:
     """Return the table of a Parquet file; its rows have numbers instead of lines.
 
     Raise `OperationRejected` (missing-extra) if Polars is not installed.
@@ -131,7 +131,7 @@ def _read_parquet(file: Path, report: Report) -> Table:
             if value is not None and value != ""
         ]
         rows.append(MapNode(Span(source, line, 1, line, 2), tuple(cells)))
-    return Table({n.text: n.span for n in names}, tuple(rows), Span(source, 1, 1, 1, 2))
+    return ImportTable({n.text: n.span for n in names}, tuple(rows), Span(source, 1, 1, 1, 2))
 
 
 def _value_node(value: object, span: Span, report: Report) -> TextNode:

@@ -85,14 +85,14 @@ def _check_import(log: WriteTransaction, release: Release, released: str | None)
     ensure_past_day(released, log.timestamp)
     entry = log.state.entries.get(release.id)
     if entry is not None:
-        _ensure_recorded(log, entry, release, released)
+        _ensure_same_release(log, entry, release, released)
         return
     ensure_not_pending(log.state, release.id)
     if log.state.enforced is not None:
         resolve_or_reject(release, log.state.enforced)
 
 
-def _ensure_recorded(
+def _ensure_same_release(
     log: WriteTransaction, entry: ReleaseEntry, release: Release, released: str | None
 ) -> None:
     """Raise `OperationRejected` unless an entry is the charged record of a release."""

@@ -31,7 +31,7 @@ class ImportPreview:
     charged: tuple[tuple[RuleStatus, RuleStatus], ...]
 
     @property
-    def newly_exceeded(self) -> tuple[RuleStatus, ...]:
+    def new_conflicts(self) -> tuple[RuleStatus, ...]:
         """Rules that hold before the import and are exceeded after it."""
         return tuple(after for before, after in self.charged if before.holds and not after.holds)
 

@@ -158,7 +158,7 @@ def _print_preview(preview: ImportPreview, past: Sequence[PastRelease], format_:
                     {"before": before.as_json(), "after": after.as_json()}
                     for before, after in preview.charged
                 ],
-                "would-exceed": [status.as_json() for status in preview.newly_exceeded],
+                "would-exceed": [status.as_json() for status in preview.new_conflicts],
             }
         )
         return
@@ -172,7 +172,7 @@ def _print_preview(preview: ImportPreview, past: Sequence[PastRelease], format_:
         click.echo(_charge_text(before, after))
     if len(ranked) > _MAX_RULES:
         click.echo(f"… and {len(ranked) - _MAX_RULES} more rules")
-    count = len(preview.newly_exceeded)
+    count = len(preview.new_conflicts)
     print_note(f"dry run: nothing was written; rules that would become exceeded: {count}")
 
 
