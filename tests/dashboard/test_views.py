@@ -261,8 +261,16 @@ def test_neighbours_are_the_covers_of_the_whole_diagram(company: DecisionPoint) 
 
 def test_the_page_of_a_pruned_rule_names_its_witness(company: DecisionPoint) -> None:
     page = read_rule_page(company, RuleKey("category[location, weak] × any", "rider"))
-    assert page.usage.status is None
     assert page.implied_by == RuleKey("category[location, strong] × any", "rider")
+
+
+def test_the_page_of_a_pruned_rule_has_its_balance(company: DecisionPoint) -> None:
+    key = RuleKey("category[location, weak] × any", "rider")
+    usage = read_rule_page(company, key).usage
+    budgets = {status.name: status for status in company.budgets(pruned=True)}
+    assert usage.status is not None and usage.status.spent == budgets[key.name].spent
+    assert [s.release for s in usage.spenders[:5]] == list(budgets[key.name].spenders)
+    assert usage.locations and usage.burndown is not None
 
 
 def test_the_top_spenders_of_a_rule(company: DecisionPoint) -> None:

@@ -101,7 +101,7 @@ def find_underestimates(
 def float_up(value: mp.mpf) -> float:
     """Return a float in [0, 1] that is at least `value`."""
     near = float(value)
-    return min(near + abs(near) * 2.0**-50, 1.0)
+    return min(near * (1 + 2.0**-50), 1.0) if near or not value else 1e-300
 
 
 def pure_rate(epsilon: float, rate: float) -> mp.mpf:

@@ -129,6 +129,10 @@ COMMANDS = {
         "allocation.simulate",
         "Simulate the rounds of SCENARIO and print the result of each; no ledger is written.",
     ),
+    "spent": CommandEntry(
+        "ledger.spent",
+        "Print what recorded releases spent in a scope, and who spent it.",
+    ),
     "submit": CommandEntry(
         "releases.submit",
         "Decide RELEASES in the given order, and charge the allowed ones.",

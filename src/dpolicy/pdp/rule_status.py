@@ -42,7 +42,7 @@ class RuleStatus:
 
     `delta_limit` is the limit of stated δ, None without one. `binding` is the quantity that is
     exceeded or most used: the notion of the budget, `delta` or `both`. `accounting` are the options
-    of the policy.
+    of the policy. `implied_by` is the kept rule that implies a pruned one.
     """
 
     rule: Rule
@@ -54,6 +54,7 @@ class RuleStatus:
     delta_limit: float | None
     binding: str | None
     accounting: Accounting = field(compare=False)
+    implied_by: Rule | None = None
 
     @property
     def name(self) -> str:
@@ -100,6 +101,9 @@ class RuleStatus:
             "source": str(self.rule.base.span),
             "leaks": {"limit": self.delta_limit},
             "binding": self.binding,
+            "kept": self.implied_by is None,
+            "implied-by": None if self.implied_by is None else self.implied_by.name,
+            "implied-by-unit": None if self.implied_by is None else self.implied_by.unit,
         }
 
 

@@ -6,14 +6,22 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from fractions import Fraction
 
+from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.pdp.journal.journal import Journal
 from dpolicy.pdp.request_evaluation import active_policy
 from dpolicy.pdp.rule_status import RuleStatus, rule_statuses
 from dpolicy.pdp.spending.computation import compute_spending
 from dpolicy.pdp.spending.group_table import GroupTable
+from dpolicy.pdp.spending.pruned_rules import (
+    find_pruned_rules,
+    pruned_rule_statuses,
+    track_rules,
+    track_state,
+)
 from dpolicy.pdp.spending.question import SpendingQuestion, parse_question
 from dpolicy.pdp.spending.release_dates import ReleaseDates
 from dpolicy.pdp.spending.spending import Spending
+from dpolicy.pdp.state.charge_groups import SpendingTotals
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.authors import require_number
 from dpolicy.releases.python.budget_table import Budgets
@@ -28,16 +36,36 @@ class LedgerQuestions:
     _journal: Journal
     _spending_table: GroupTable | None = None
     _release_dates: ReleaseDates | None = None
+    _pruned_totals: tuple[EnforcedPolicy | None, SpendingTotals | None] = (None, None)
 
-    def budgets(self, at: Mapping[str, str] | None = None) -> Budgets[RuleStatus]:
+    def budgets(
+        self, at: Mapping[str, str] | None = None, *, pruned: bool = False
+    ) -> Budgets[RuleStatus]:
         """Return the status of every kept cumulative rule, at the block with the largest loss.
 
-        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks. The
-        list prints as a table; `to_pandas` and `to_polars` return a frame.
+        With `at`, such as `{"country": "CH", "time": "2026-10"}`, look only at these blocks; with
+        `pruned`, return the pruned rules too. The list prints as a table; `to_pandas` and
+        `to_polars` return a frame.
         """
         with self._journal.read_with_balances() as state:
             region = state.enforced.space.parse_location(at) if at and state.enforced else None
-            return Budgets(rule_statuses(state, region))
+            statuses = rule_statuses(state, region)
+            if pruned:
+                tracked = self.track_pruned_rules(state)
+                statuses += pruned_rule_statuses(state, tracked, region)
+                statuses.sort(key=lambda status: status.rule.number)
+            return Budgets(statuses)
+
+    def track_pruned_rules(self, state: LedgerState) -> LedgerState:
+        """Return a state that is being read, with balances of the pruned rules instead."""
+        enforced, (known, totals) = state.enforced, self._pruned_totals
+        if enforced is None:
+            return state
+        if totals is None or known is not enforced:
+            totals = SpendingTotals(track_rules(enforced, find_pruned_rules(enforced)))
+        tracked = track_state(state, totals)
+        self._pruned_totals = enforced, totals
+        return tracked
 
     def spent(
         self,

@@ -31,7 +31,10 @@ PlacedCharge = tuple[Region | None, int, LossArray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedLoss:
-    """Loss of a question at its block with most loss; `point` is None if all blocks are equal."""
+    """Loss of a question at its block with most loss; `point` is None if all blocks are equal.
+
+    With a region to look at, all blocks of that region are equal, and `point` is one of them.
+    """
 
     loss: LossArray
     point: Point | None
@@ -81,10 +84,12 @@ class Places:
             _ensure_few_cells(balances)
         if self.cutoff:
             balances.collapse_time(self.cutoff)
+        asked = self.granularities.blocks_at(within, 0)
         if not balances.grids.contain(_RULE)[0]:
-            return PlacedLoss(balances.uniform_losses(_RULE)[0], None)
+            point = None if within is None else tuple(low for low, _ in asked.boxes[0])
+            return PlacedLoss(balances.uniform_losses(_RULE)[0], point)
         segments = balances.segments_for(0)
-        touched = segments.touched_cells(self.granularities.blocks_at(within, 0))
+        touched = segments.touched_cells(asked)
         rows = segments.rows(touched.cells)
         keys = touched.keys.tolist()
         (position,) = EpsilonRanking(rows, certificates, delta).largest(1, keys.__getitem__)

@@ -15,6 +15,7 @@ from typing import Any
 from dpolicy.privacy.certificates import format_order
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
 from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.risk.attacker_risk import AttackerRisk, attacker_risk
 from dpolicy.text.summaries import html_line, one_line
 
 #: The note beside an ε that was composed from loss distributions.
@@ -78,6 +79,11 @@ class Spending:
         curve = dict(self.cost.renyi)
         return {format_order(order): _number(curve[order]) for order in self.orders}
 
+    @property
+    def risk(self) -> AttackerRisk:
+        """What the spending lets an attacker learn about one unit, as upper bounds."""
+        return attacker_risk(self.cost, self.delta)
+
     def __repr__(self) -> str:
         epsilon = "no ε" if self.epsilon is None else f"ε {format_up(self.epsilon)}"
         at = ", ".join(f"{name} {value}" for name, value in self.location.items())
@@ -94,6 +100,7 @@ class Spending:
             "at": dict(self.location),
             "scope": dict(self.scope),
             "spent": cost_to_json(self.cost, self.epsilon, self.delta),
+            "risk": self.risk.as_json(),
             "renyi": self.renyi,
             "exact": {"epsilon": _number(self.exact), "note": EXACT_NOTE},
             "releases": [

@@ -189,6 +189,12 @@ class SpendingTotals:
         """Use `resolution` for a group at the next update, instead of resolving it again."""
         self._resolutions[number] = resolution
 
+    def share_resolutions(self, other: SpendingTotals) -> None:
+        """Let other totals, of the same policy text, use the resolutions that are known here."""
+        for number, resolved in self._resolved_groups.items():
+            if resolved is not None and number not in other._resolved_groups:
+                other._resolutions[number] = resolved.mechanisms
+
     def restore(self, balances: Balances, groups: list[ChargeGroup], cutoff: int) -> None:
         """Take over balances in which all groups are already charged."""
         self._balances, self._cutoff = balances, cutoff

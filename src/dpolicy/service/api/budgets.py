@@ -8,6 +8,7 @@ from typing import Any
 
 from dpolicy.errors import RequestRefused
 from dpolicy.pdp.rule_status import RuleStatus, rank_by_use, rule_statuses
+from dpolicy.pdp.spending.pruned_rules import pruned_rule_statuses
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.rules.rule import Rule, rule_to_json
 from dpolicy.service.auth.principal import EVERY_ROLE
@@ -26,7 +27,12 @@ def handle_budgets(call: ApiRequest) -> ApiResponse:
         region = None
         if location and state.enforced:
             region = state.enforced.space.parse_location(location)
-        return rule_statuses(state, region, matches if has_filter else None, query["limit"])
+        options = (region, matches if has_filter else None, query["limit"])
+        statuses = rule_statuses(state, *options)
+        if query["all"] == "true":
+            tracked = call.decision_point.track_pruned_rules(state)
+            statuses += pruned_rule_statuses(state, tracked, *options)
+        return statuses
 
     statuses = call.decision_point.read_state(statuses_at_location)
     statuses.sort(key=rank_by_use)
@@ -112,7 +118,7 @@ ENDPOINTS = (
         handle_budgets,
         EVERY_ROLE,
         "Budgets",
-        query={**_RULE_PARAMETERS, "at": _LOCATION_PARAMETER},
+        query={**_RULE_PARAMETERS, "all": _ALL_PARAMETER, "at": _LOCATION_PARAMETER},
         problems=("misused",),
     ),
     Endpoint(

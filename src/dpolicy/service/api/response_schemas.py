@@ -76,6 +76,12 @@ _DELTA_SIDE: JsonSchema = {
     "leaks": _object({"limit": {"type": ["number", "null"]}}),
     "binding": {"enum": ["epsilon", "rho", "mu", "renyi", "delta", "both", None]},
 }
+#: Whether a rule is enforced, and if not, the kept rule that implies it.
+_PRUNING: JsonSchema = {
+    "kept": _FLAG,
+    "implied-by": {"type": ["string", "null"]},
+    "implied-by-unit": {"type": ["string", "null"]},
+}
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
@@ -227,11 +233,12 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING}),
     "Conflict": _object(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
+            **_PRUNING,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }
@@ -242,9 +249,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "name": _TEXT,
             "unit": _TEXT,
             "budget": _BUDGET,
-            "kept": _FLAG,
-            "implied-by": {"type": ["string", "null"]},
-            "implied-by-unit": {"type": ["string", "null"]},
+            **_PRUNING,
             "each-release": _FLAG,
             "policies": _TEXTS,
             "source": _TEXTS,

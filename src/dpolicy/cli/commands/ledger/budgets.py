@@ -8,6 +8,7 @@ from math import ceil, inf
 import click
 
 from dpolicy.cli.ledger_option import ledger_option, open_decision_point
+from dpolicy.cli.location_option import location_option, parse_location
 from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.rule_status import RuleStatus, delta_share, loss_share, rank_by_use
@@ -23,14 +24,16 @@ _WIDTH = 20
 @ledger_option
 @click.option("--policy", help="Show only rules of this base policy.")
 @click.option("--rule", help="Show only rules whose name contains this text.")
-@click.option(
-    "--at",
-    multiple=True,
-    help="Location to report, such as country=CH or time=2026-10; repeatable.",
-)
+@click.option("--all", "pruned", is_flag=True, help="Also show rules that other rules imply.")
+@location_option
 @format_option
 def command(
-    ledger: str, policy: str | None, rule: str | None, at: tuple[str, ...], format_: str
+    ledger: str,
+    policy: str | None,
+    rule: str | None,
+    pruned: bool,
+    at: tuple[str, ...],
+    format_: str,
 ) -> int:
     """Print spent loss and budget of each cumulative rule, most used first.
 
@@ -40,7 +43,7 @@ def command(
     with open_decision_point(ledger) as point:
         statuses = [
             status
-            for status in point.budgets(_parse_location(at))
+            for status in point.budgets(parse_location(at), pruned=pruned)
             if policy in (None, status.rule.base.policy) and (rule or "") in status.rule.name
         ]
     statuses.sort(key=rank_by_use)
@@ -54,16 +57,6 @@ def command(
     return 0
 
 
-def _parse_location(at: tuple[str, ...]) -> dict[str, str]:
-    parts = [argument.partition("=") for argument in at]
-    wrong = [name for name, sign, value in parts if not (name and sign and value)]
-    if wrong:
-        raise click.UsageError(
-            f"`--at {wrong[0]}` must have the form name=value, such as country=CH"
-        )
-    return {name: value for name, _, value in parts}
-
-
 def _status_text(status: RuleStatus, width: int) -> str:
     """Format the use of a budget, and in a second line the use of its δ if a δ is stated."""
     rule, exceeded = status.rule, "" if status.holds else "  exceeded"
@@ -72,7 +65,7 @@ def _status_text(status: RuleStatus, width: int) -> str:
     line = (
         f"{_bar(loss_share(status), bool(loss_mark))}  {rule.name:<{width}}  {rule.unit}  "
         f"{spent} of {format_budget(rule.budget)}{location_text(status.location)}"
-        f"{loss_mark}"
+        f"{loss_mark}{_witness_text(status)}"
     )
     delta = stated_delta(status.spent)
     text = spent_delta_text(delta, status.delta_limit, budget_to_json(rule.budget))
@@ -80,6 +73,11 @@ def _status_text(status: RuleStatus, width: int) -> str:
         return line
     mark = exceeded if status.binding in ("delta", "both") else ""
     return f"{line}\n{_bar(delta_share(status), bool(mark))}  {text}{mark}"
+
+
+def _witness_text(status: RuleStatus) -> str:
+    witness = status.implied_by
+    return "" if witness is None else f"  implied by {witness.name}"
 
 
 def _bar(share: Fraction | None, is_exceeded: bool) -> str:

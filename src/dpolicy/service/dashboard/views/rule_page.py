@@ -11,6 +11,8 @@ import numpy as np
 
 from dpolicy.balances.segments import Segments
 from dpolicy.pdp.rule_status import RuleStatusTable, rule_status_table
+from dpolicy.pdp.spending.pruned_rules import track_rules, track_state
+from dpolicy.pdp.state.charge_groups import SpendingTotals
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.predicates.expression import Always, Expression, UsesAny
 from dpolicy.privacy.budget import format_budget
@@ -73,7 +75,7 @@ class LocationUsage:
 
 @dataclass(frozen=True, slots=True)
 class RuleUsage:
-    """Use of a rule. Implied and per-release rules have no balance, so all fields are empty."""
+    """Use of a rule. Per-release rules have no balance, so all fields are empty."""
 
     status: RuleStatusRow | None = None
     burndown: Burndown | None = None
@@ -213,9 +215,11 @@ def _build_usage(
     today: date,
     visible_owner: str | None,
 ) -> RuleUsage:
-    """Build the use of a rule; empty unless it is a kept cumulative rule."""
-    if rule.each_release or not policy.cumulative.pruning.kept[rule.number]:
+    """Build the use of a rule; empty for a per-release rule."""
+    if rule.each_release or state.enforced is None:
         return RuleUsage()
+    if not policy.cumulative.pruning.kept[rule.number]:
+        state = track_state(state, SpendingTotals(track_rules(state.enforced, [rule.number])))
     table = rule_status_table(state)
     position = int(np.searchsorted(table.numbers, rule.number))
     point = table.worst_points.get(position)
