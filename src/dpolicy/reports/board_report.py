@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.privacy.number_text import format_down, format_up
-from dpolicy.privacy.risk.attacker_risk import attacker_risk
+from dpolicy.privacy.risk.attacker_risk import attacker_risk, risk_of_budget
 from dpolicy.reports.document import (
     Cell,
     CellKind,
@@ -36,12 +36,6 @@ from dpolicy.reports.spending_tables import (
     unit_table,
 )
 
-#: What every belief in a report is.
-RISK_NOTE = (
-    "A belief is the probability that an attacker gives to a statement about one unit, such as "
-    "“this person is in the data”. The attacker knows everything else. The bounds are worst cases; "
-    "a larger belief has a probability of at most 10 δ."
-)
 FILTER_NOTE = "Used amounts are as the filter of each rule counts them (dpolicy budgets)."
 SPENT_NOTE = (
     "ε of all releases together at the stated δ, rounded up (dpolicy spent). It is an accounting "
@@ -61,7 +55,7 @@ def build_board_report(point: DecisionPoint, facts: LedgerFacts) -> Document:
         f"As of record {facts.audit.records}, {facts.generated}",
         (
             _summary(answers),
-            _promises(facts),
+            _promises(answers),
             _use(answers),
             Section(
                 "Trend by month",
@@ -123,6 +117,19 @@ def risk_sentence(answers: SpendingAnswers) -> str:
     )
 
 
+def risk_note(answers: SpendingAnswers) -> Note:
+    """Return what a belief in a report is, and how likely a larger one is at most."""
+    risks = [attacker_risk(spent.cost, spent.delta) for spent in answers.by_unit.values()]
+    budgets = {rule.budget for rule in answers.facts.policy.rules}
+    risks += [risk_of_budget(budget) for budget in budgets]
+    failure = max(risk.posterior_failure for risk in risks)
+    return Note(
+        "A belief is the probability that an attacker gives to a statement about one unit, such as "
+        "“this person is in the data”. The attacker knows everything else. The bounds are worst "
+        f"cases; a larger belief has a probability of at most {format_up(failure)}."
+    )
+
+
 def _epsilon_text(epsilon: float | None, delta: Fraction) -> str:
     return "no bound" if epsilon is None else f"{format_up(epsilon)} at δ {format_down(delta)}"
 
@@ -136,13 +143,14 @@ def _exceeded_warning(facts: LedgerFacts) -> tuple[Paragraph, ...]:
     return (Paragraph(text, is_warning=True),)
 
 
-def _promises(facts: LedgerFacts) -> Section:
+def _promises(answers: SpendingAnswers) -> Section:
+    facts = answers.facts
     kept, total = facts.policy.kept_count, facts.policy.rule_count
     text = (
         f"The policy has {total} rules. {kept} of them are enforced, and the others follow from "
         "them. A release is allowed only if every rule in whose scope it is still holds."
     )
-    return Section("Promises", (Paragraph(text), promise_table(facts), Note(RISK_NOTE)))
+    return Section("Promises", (Paragraph(text), promise_table(facts), risk_note(answers)))
 
 
 def _use(answers: SpendingAnswers) -> Section:

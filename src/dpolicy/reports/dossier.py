@@ -11,7 +11,7 @@ from collections import Counter
 
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.policy.model import PolicySet
-from dpolicy.reports.board_report import RISK_NOTE, SPENT_NOTE, attestation, risk_sentence
+from dpolicy.reports.board_report import SPENT_NOTE, attestation, risk_note, risk_sentence
 from dpolicy.reports.document import (
     Blank,
     Cell,
@@ -66,7 +66,7 @@ def _guarantee(answers: SpendingAnswers) -> tuple[Section, ...]:
             (
                 Paragraph(risk_sentence(answers)),
                 promise_table(facts),
-                Note(RISK_NOTE),
+                risk_note(answers),
                 Blank("Why are these limits appropriate for the people in the data?"),
             ),
             3,

@@ -11,7 +11,7 @@ from fractions import Fraction
 from dpolicy.decisions.release_totals import total_costs
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.privacy.cost_report import round_up_to_printed_float
-from dpolicy.reports.board_report import RISK_NOTE, risk_sentence
+from dpolicy.reports.board_report import risk_note, risk_sentence
 from dpolicy.reports.document import (
     Cell,
     CellKind,
@@ -43,7 +43,7 @@ def build_statement(point: DecisionPoint, facts: LedgerFacts) -> Document:
         (
             Section(
                 "In short",
-                (Paragraph(risk_sentence(answers)), Note(RISK_NOTE), unit_table(answers)),
+                (Paragraph(risk_sentence(answers)), risk_note(answers), unit_table(answers)),
             ),
             Section("Protected units", (unit_definitions(facts),)),
             Section("Promises", (public_promise_table(facts),)),
