@@ -117,11 +117,11 @@ class History:
 
     def _change(self, kind: str, number: int, labels: dict[str, Any]) -> None:
         """Void or commit a reservation, or correct the labels of any release."""
-        wanted = ("reserved",) if kind != "relabel" else naive.COUNTED
-        found = [r for r, past in self.model.releases.items() if past.status in wanted]
-        if not found:
+        statuses = ("reserved",) if kind != "relabel" else naive.COUNTED
+        candidates = [r for r, past in self.model.releases.items() if past.status in statuses]
+        if not candidates:
             return
-        release = found[number % len(found)]
+        release = candidates[number % len(candidates)]
         past = self.model.releases[release]
         if kind == "void":
             self.point.void(release, because="never started")
@@ -140,52 +140,52 @@ class History:
         meaning = recorded_release.complete(self.model.policy, body)
         self.model.releases[release] = replace(past, charged=body, meaning=meaning)
 
-    def compare(self, asked: dict[str, Any]) -> None:
+    def compare(self, wanted: dict[str, Any]) -> None:
         """Ask a question, and compare the answer with the naive sum."""
-        scope, arguments, has_balance = self._parse(asked)
-        chosen = [r for r in self.model.releases if self._is_chosen(r, asked)]
+        scope, arguments, has_balance = self._parse(wanted)
+        chosen = [r for r in self.model.releases if self._is_chosen(r, wanted)]
         spending = self.point.spent(**arguments)
         blocks = ledger_spending.spending_by_block(
             self.model, scope, chosen, has_balance=has_balance
         )
-        compare_spending(spending, self._at(blocks, asked), arguments.get("delta"))
+        compare_spending(spending, self._at(blocks, wanted), arguments.get("delta"))
 
-    def _parse(self, asked: dict[str, Any]) -> tuple[twin.Rule, dict[str, Any], bool]:
+    def _parse(self, wanted: dict[str, Any]) -> tuple[twin.Rule, dict[str, Any], bool]:
         """Return the scope for the model, the arguments, and whether it is that of a kept rule."""
         policy = self.model.policy
         units = list(policy["units"])
-        unit = units[asked["unit"] % len(units)]
+        unit = units[wanted["unit"] % len(units)]
         rules = [*self.model.rules("policies"), *self.model.rules("each-release")]
-        arguments: dict[str, Any] = {"unit": unit, "by": asked["by"], "limit": 10**6}
-        if asked["delta"] is not None:
-            arguments["delta"] = asked["delta"]
-        if asked["days"] is not None:
-            arguments["since"] = date(2026, 1, 1 + asked["days"])
-        if asked["country"] and "country" in policy["schema"]["partitions"]:
-            arguments["at"] = {"country": asked["country"]}
-        if asked["rule"] is None or not rules:
-            when = asked["scope"]
+        arguments: dict[str, Any] = {"unit": unit, "by": wanted["by"], "limit": 10**6}
+        if wanted["delta"] is not None:
+            arguments["delta"] = wanted["delta"]
+        if wanted["days"] is not None:
+            arguments["since"] = date(2026, 1, 1 + wanted["days"])
+        if wanted["country"] and "country" in policy["schema"]["partitions"]:
+            arguments["at"] = {"country": wanted["country"]}
+        if wanted["rule"] is None or not rules:
+            when = wanted["scope"]
             if when and "country" in when and "country" not in policy["schema"]["attributes"]:
                 when = None
             arguments["when"] = when
             scope = twin.Rule("question", unit, (when or "always",), {}, False)
             return scope, arguments, False
-        named = rules[asked["rule"] % len(rules)]
+        named = rules[wanted["rule"] % len(rules)]
         arguments |= {"rule": named.name, "unit": named.unit}
         kept: dict[Identity, Identity] = witnesses(model_policy(policy))
         identity = (named.name, named.unit, named.each_release)
         return named, arguments, kept[identity] == identity and not named.each_release
 
-    def _is_chosen(self, release: str, asked: dict[str, Any]) -> bool:
-        authors = {asked["by"]} if isinstance(asked["by"], str) else asked["by"]
+    def _is_chosen(self, release: str, wanted: dict[str, Any]) -> bool:
+        authors = {wanted["by"]} if isinstance(wanted["by"], str) else wanted["by"]
         by = self.model.releases[release].charged.get("by", "")
-        days = asked["days"]
+        days = wanted["days"]
         since = None if days is None else date(2026, 1, 1 + days)
         return (authors is None or by in authors) and (since is None or self.days[release] >= since)
 
-    def _at(self, blocks: list[BlockSpending], asked: dict[str, Any]) -> list[BlockSpending]:
+    def _at(self, blocks: list[BlockSpending], wanted: dict[str, Any]) -> list[BlockSpending]:
         """Return the blocks of the stated country; all blocks if it does not split the scope."""
-        country = asked["country"]
+        country = wanted["country"]
         if not country or "country" not in self.model.policy["schema"]["partitions"]:
             return blocks
         return [
@@ -273,8 +273,8 @@ def run(examples: int) -> None:
             ledger.apply(policy)
             for kind, number, mechanisms, labels in steps:
                 ledger.step(kind, number, mechanisms, labels)
-            for asked in questions:
-                ledger.compare(asked)
+            for wanted in questions:
+                ledger.compare(wanted)
 
     compare_all()
 
@@ -313,7 +313,7 @@ def an_error_means_no_match(patch: pytest.MonkeyPatch) -> None:
 
 def unresolved_is_free(patch: pytest.MonkeyPatch) -> None:
     """Drop releases that the policy cannot resolve."""
-    patch.setattr(scope_charges, "_append_unresolved", lambda columns, _: columns)
+    patch.setattr(scope_charges, "_append_unbounded", lambda columns, _: columns)
 
 
 def every_partition_splits(patch: pytest.MonkeyPatch) -> None:

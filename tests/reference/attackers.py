@@ -48,7 +48,8 @@ def as_mp(value: Fraction | float) -> mp.mpf:
 def rates_above(experiment: Experiment, loss: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
     """Return true-positive and false-positive rate of the test `log P/Q > loss`."""
     masses = [leaf.masses_above(loss) for leaf in experiment]
-    return mp.fsum(p for p, _ in masses), mp.fsum(q for _, q in masses)
+    rounding = 1 - mp.mpf("1e-45")  # a sum of 50 digits may pass 1
+    return mp.fsum(p for p, _ in masses) * rounding, mp.fsum(q for _, q in masses)
 
 
 def swap(experiment: Experiment) -> Experiment:
@@ -56,15 +57,21 @@ def swap(experiment: Experiment) -> Experiment:
     return [Leaf(leaf.q, leaf.p, leaf.mu) for leaf in experiment]
 
 
+def printed(value: float) -> mp.mpf:
+    """Return the decimal that is printed for a float: dpolicy rounds this number."""
+    return as_mp(Fraction(repr(value)))
+
+
 def thresholds(experiment: Experiment, extra: Sequence[float]) -> list[mp.mpf]:
-    """Return thresholds just below every loss of an atom, and the extra ones."""
-    losses = {mp.log(as_mp(leaf.p) / as_mp(leaf.q)) for leaf in experiment if leaf.p and leaf.q}
+    """Return thresholds just below losses of atoms, at most nine, and the extra ones."""
+    atoms = {mp.log(as_mp(leaf.p) / as_mp(leaf.q)) for leaf in experiment if leaf.p and leaf.q}
+    losses = sorted(atoms)[:: len(atoms) // 8 or 1]
     return [loss - mp.mpf("1e-40") for loss in losses] + [mp.mpf(x) for x in extra] + [mp.mpf(999)]
 
 
 def success(experiment: Experiment, prior: float) -> mp.mpf:
     """Return the probability that the optimal attacker guesses correctly."""
-    chance = as_mp(Fraction(repr(prior)))
+    chance = printed(prior)
     true, false = rates_above(experiment, mp.log((1 - chance) / chance))
     return chance * true + (1 - chance) * (1 - false)
 
@@ -73,7 +80,7 @@ def belief_mass(experiment: Experiment, prior: float, belief: float) -> mp.mpf:
     """Return the probability of a posterior above `belief`, the larger of both worlds."""
     if belief >= 1:
         return mp.mpf(0)
-    start, end = as_mp(Fraction(repr(prior))), as_mp(Fraction(repr(belief)))
+    start, end = printed(prior), printed(belief)
     return max(rates_above(experiment, mp.log(end / (1 - end)) - mp.log(start / (1 - start))))
 
 
@@ -86,14 +93,14 @@ def find_underestimates(
         for loss in thresholds(pair, extra):
             true, false = rates_above(pair, loss)
             rate = float_up(false)
-            if as_mp(risk.true_positive_rate(rate)) < true:
+            if printed(risk.true_positive_rate(rate)) < true:
                 wrong.append(f"tpr {rate}: {risk.true_positive_rate(rate)} < {mp.nstr(true, 20)}")
-            if as_mp(risk.advantage) < true - false:
+            if printed(risk.advantage) < true - false:
                 wrong.append(f"advantage {risk.advantage} < {mp.nstr(true - false, 20)}")
-        if as_mp(risk.guess(prior)) < success(pair, prior):
+        if printed(risk.guess(prior)) < success(pair, prior):
             wrong.append(f"guess {risk.guess(prior)} < {mp.nstr(success(pair, prior), 20)}")
         mass = belief_mass(pair, prior, risk.posterior(prior))
-        if as_mp(risk.posterior_failure) < mass:
+        if printed(risk.posterior_failure) < mass:
             wrong.append(f"posterior failure {risk.posterior_failure} < {mp.nstr(mass, 20)}")
     return wrong
 
@@ -106,14 +113,14 @@ def float_up(value: mp.mpf) -> float:
 
 def pure_rate(epsilon: float, rate: float) -> mp.mpf:
     """Return the true-positive rate of ε-DP."""
-    growth, a = mp.exp(as_mp(epsilon)), as_mp(Fraction(repr(rate)))
+    growth, a = mp.exp(as_mp(epsilon)), printed(rate)
     return min(growth * a, 1 - (1 - a) / growth)
 
 
 def gaussian_rate(mu: float, rate: float) -> mp.mpf:
     """Return the true-positive rate of μ-GDP."""
     low, high = mp.mpf(-40), mp.mpf(40)
-    a = as_mp(Fraction(repr(rate)))
+    a = printed(rate)
     for _ in range(150):
         middle = (low + high) / 2
         low, high = (low, middle) if mp.ncdf(-middle) < a else (middle, high)
@@ -122,7 +129,7 @@ def gaussian_rate(mu: float, rate: float) -> mp.mpf:
 
 def renyi_rate(order: float, divergence: float, rate: float) -> mp.mpf:
     """Return the largest t whose binary Rényi divergences from a are both within a bound."""
-    a, alpha = as_mp(Fraction(repr(rate))), as_mp(order)
+    a, alpha = printed(rate), as_mp(order)
 
     def moment(p: mp.mpf, q: mp.mpf) -> mp.mpf:
         return p**alpha * q ** (1 - alpha) + (1 - p) ** alpha * (1 - q) ** (1 - alpha)

@@ -88,8 +88,8 @@ def _charges(model: naive.Model, release: str, unit: str) -> Iterator[Charge]:
     period = model.policy["units"][unit].get("period")
     orders = frozenset({*DENSE_ORDERS, *naive.grid(model.policy)})
     for mechanism, entry, own in zip(placed, past.charged["mechanisms"], owns, strict=True):
-        known = recorded_release.known_part(model.policy, entry, own)
-        steps = naive.steps(own, unit, period, known)
+        readable = recorded_release.known_part(model.policy, entry, own)
+        steps = naive.steps(own, unit, period, readable)
         yield Charge(release, mechanism, dense_cost(entry["mechanism"], steps, orders))
 
 
@@ -109,17 +109,17 @@ def epsilon(costs: Sequence[Cost], delta: Fraction) -> float:
     if remaining < 0:
         return math.inf
     keys = set.intersection(*({*amounts} for amounts, _ in costs)) if costs else {"pure"}
-    found = [math.inf]
+    epsilons = [math.inf]
     for key in keys:
         amount = naive.total(costs, key)
         if amount is None:
             continue
         if key == "pure":
-            found.append(float(amount))
+            epsilons.append(float(amount))
         elif remaining and key == "rho":
-            found.append(zcdp_to_epsilon(amount, remaining))
+            epsilons.append(zcdp_to_epsilon(amount, remaining))
         elif remaining and key == "mu":
-            found.append(gaussian_to_epsilon(math.sqrt(amount), remaining))
+            epsilons.append(gaussian_to_epsilon(math.sqrt(amount), remaining))
         elif remaining and isinstance(key, Fraction):
-            found.append(renyi_to_epsilon(key, amount, remaining))
-    return min(found)
+            epsilons.append(renyi_to_epsilon(key, amount, remaining))
+    return min(epsilons)

@@ -113,6 +113,10 @@ COMMANDS = {
         "ledger.report",
         "Write a report about a ledger: for a board, as a dossier, or as a public statement.",
     ),
+    "risk": CommandEntry(
+        "releases.risk",
+        "Print how much the best attacker can learn within a budget.",
+    ),
     "rules": CommandEntry(
         "policy.rules",
         "Print the rules of the policy set PATH that are enforced.",

@@ -24,6 +24,7 @@ from dpolicy.policy.model import Accounting
 from dpolicy.privacy.budget import budget_limits, budget_to_json
 from dpolicy.privacy.loss import INFINITE, Loss
 from dpolicy.privacy.loss_arrays import LossArray, row_to_loss
+from dpolicy.privacy.risk.attacker_risk import DEFAULT_DELTA, AttackerRisk, risk_of_budget
 from dpolicy.releases.decision import DisplayedLoss, stated_delta
 from dpolicy.releases.python.budget_table import status_line
 from dpolicy.releases.regions import Point, Region
@@ -77,6 +78,11 @@ class RuleStatus:
         return budget_to_json(self.rule.budget)
 
     @property
+    def risk(self) -> AttackerRisk:
+        """Attacker success that the budget permits, a guarantee for all later releases, too."""
+        return risk_of_budget(self.rule.budget, self.accounting.delta or DEFAULT_DELTA)
+
+    @property
     def source(self) -> str:
         """Position of the base policy in the policy text."""
         return str(self.rule.base.span)
@@ -104,6 +110,7 @@ class RuleStatus:
             "kept": self.implied_by is None,
             "implied-by": None if self.implied_by is None else self.implied_by.name,
             "implied-by-unit": None if self.implied_by is None else self.implied_by.unit,
+            "risk": self.risk.as_json(),
         }
 
 

@@ -27,7 +27,7 @@ _TABLE_SIZE = 64
 #: Relative margin of a bound over the rounding errors of its conversion.
 _MARGIN = 1 + 2.0**-30
 
-Floats = NDArray[np.float64]
+EpsilonBounds = NDArray[np.float64]
 
 
 class EpsilonRanking:
@@ -66,7 +66,7 @@ class EpsilonRanking:
                 heapq.heappushpop(best, item)
         return [position for _, _, position in sorted(best, reverse=True)]
 
-    def _upper_bounds(self) -> Floats:
+    def _upper_bounds(self) -> EpsilonBounds:
         """Return a number that is at least ε for each loss; ∞ without a bound."""
         columns = dict(zip(self._certificates, range(len(self._certificates)), strict=True))
         amounts = np.where(self._rows >= INFINITE, np.inf, self._rows / QUANTA_PER_UNIT)
@@ -83,7 +83,9 @@ class EpsilonRanking:
         return np.maximum(bounds, 0.0) * _MARGIN
 
 
-def _convert_curves(amounts: Floats, columns: Mapping[Certificate, int], delta: Fraction) -> Floats:
+def _convert_curves(
+    amounts: EpsilonBounds, columns: Mapping[Certificate, int], delta: Fraction
+) -> EpsilonBounds:
     """Return the smallest ε of the Rényi orders and of μ² (Canonne, Kamath, Steinke 2020, 12)."""
     best = _convert_gaussians(amounts[:, columns[MU_SQUARED]], delta)
     for certificate, column in columns.items():
@@ -94,7 +96,7 @@ def _convert_curves(amounts: Floats, columns: Mapping[Certificate, int], delta: 
     return best
 
 
-def _convert_gaussians(mu_squared: Floats, delta: Fraction) -> Floats:
+def _convert_gaussians(mu_squared: EpsilonBounds, delta: Fraction) -> EpsilonBounds:
     """Return an ε of each μ²: that of the next larger μ of a table."""
     bounds = np.full(len(mu_squared), np.inf)
     finite = np.flatnonzero(np.isfinite(mu_squared))

@@ -58,10 +58,10 @@ class LedgerQuestions:
 
     def track_pruned_rules(self, state: LedgerState) -> LedgerState:
         """Return a state that is being read, with balances of the pruned rules instead."""
-        enforced, (known, totals) = state.enforced, self._pruned_totals
+        enforced, (policy, totals) = state.enforced, self._pruned_totals
         if enforced is None:
             return state
-        if totals is None or known is not enforced:
+        if totals is None or policy is not enforced:
             totals = SpendingTotals(track_rules(enforced, find_pruned_rules(enforced)))
         tracked = track_state(state, totals)
         self._pruned_totals = enforced, totals

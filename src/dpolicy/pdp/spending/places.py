@@ -84,12 +84,12 @@ class Places:
             _ensure_few_cells(balances)
         if self.cutoff:
             balances.collapse_time(self.cutoff)
-        asked = self.granularities.blocks_at(within, 0)
+        target = self.granularities.blocks_at(within, 0)
         if not balances.grids.contain(_RULE)[0]:
-            point = None if within is None else tuple(low for low, _ in asked.boxes[0])
+            point = None if within is None else tuple(low for low, _ in target.boxes[0])
             return PlacedLoss(balances.uniform_losses(_RULE)[0], point)
         segments = balances.segments_for(0)
-        touched = segments.touched_cells(asked)
+        touched = segments.touched_cells(target)
         rows = segments.rows(touched.cells)
         keys = touched.keys.tolist()
         (position,) = EpsilonRanking(rows, certificates, delta).largest(1, keys.__getitem__)
@@ -102,10 +102,10 @@ class Places:
         if within is None:
             yield from charges
             return
-        asked = self.granularities.blocks(within, 0, self.cutoff)
+        target = self.granularities.blocks(within, 0, self.cutoff)
         for charge in charges:
             blocks = self.granularities.blocks(charge[0], 0, self.cutoff)
-            if not is_empty(region_intersection(blocks, asked)):
+            if not is_empty(region_intersection(blocks, target)):
                 yield charge
 
 

@@ -29,9 +29,9 @@ from dpolicy.text.did_you_mean import suggest
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a question: all predicates together. `rule` is the rule that has it, if any.
+    """Scope of a question: all predicates together. `rule` is the rule whose scope it is.
 
-    `kept_number` is the number of that rule if it is a kept cumulative rule for the unit asked.
+    `kept_number` is the number of that rule if it is a kept cumulative rule for the unit of the question.
     """
 
     predicates: tuple[Predicate, ...]
@@ -109,8 +109,8 @@ def _parse_scope(
         hint = suggest(unit, policy.units) or f"units of the policy: {', '.join(policy.units)}"
         raise OperationRejected(f"there is no unit `{unit}`; {hint}", "unknown-unit")
     if rule is not None:
-        found = _find_rule(policy, rule, unit)
-        return _rule_scope(policy, found, unit or found.unit), unit or found.unit
+        named = _find_rule(policy, rule, unit)
+        return _rule_scope(policy, named, unit or named.unit), unit or named.unit
     if unit is None and len(policy.units) > 1:
         units = ", ".join(policy.units)
         message = f"`unit` is required, because the policy has several units: {units}"
@@ -121,16 +121,16 @@ def _parse_scope(
 
 def _find_rule(policy: CompiledPolicy, name: str, unit: str | None) -> Rule:
     """Return the rule with a name; of several units, the one for `unit` if there is one."""
-    found = [rule for rule, _ in policy.all_rules if rule.name == name]
-    if not found:
+    candidates = [rule for rule, _ in policy.all_rules if rule.name == name]
+    if not candidates:
         names = {rule.name for rule, _ in policy.all_rules}
         hint = suggest(name, names) or "`dpolicy rules --all` lists all rules"
         raise OperationRejected(f"there is no rule `{name}`; {hint}", "unknown-rule")
-    if unit is None and len({rule.unit for rule in found}) > 1:
-        units = ", ".join(rule.unit for rule in found)
+    if unit is None and len({rule.unit for rule in candidates}) > 1:
+        units = ", ".join(rule.unit for rule in candidates)
         message = f"`unit` is required, because the rule `{name}` has several units: {units}"
         raise OperationRejected(message, "unit-required")
-    return next((rule for rule in found if rule.unit == unit), found[0])
+    return next((rule for rule in candidates if rule.unit == unit), candidates[0])
 
 
 def _rule_scope(policy: CompiledPolicy, rule: Rule, unit: str) -> Scope:

@@ -98,7 +98,7 @@ def charge_scope(
     columns = table.columns()
     columns = columns.select(counts[columns.groups] > 0)
     columns = columns.select(_find_matches(table, columns.inputs, scope))
-    columns = _append_unresolved(columns, np.array(unresolved, np.intp))
+    columns = _append_unbounded(columns, np.array(unresolved, np.intp))
     return ScopeCharges(table, columns, table.cost_rows(columns.costs, unit), counts)
 
 
@@ -118,7 +118,7 @@ def _scope_test(enforced: EnforcedPolicy, scope: Scope) -> Callable[[PredicateIn
     return lambda value: index.contains(index.possible_match(value), number)
 
 
-def _append_unresolved(columns: MechanismColumns, groups: Numbers) -> MechanismColumns:
+def _append_unbounded(columns: MechanismColumns, groups: Numbers) -> MechanismColumns:
     """Add a mechanism without any bound for each group that the policy cannot resolve."""
     whole, unbounded = np.full_like(groups, WHOLE_SPACE), np.full_like(groups, UNBOUNDED)
     return MechanismColumns(

@@ -88,7 +88,8 @@ class Spending:
         epsilon = "no ε" if self.epsilon is None else f"ε {format_up(self.epsilon)}"
         at = ", ".join(f"{name} {value}" for name, value in self.location.items())
         spent = f"{epsilon} at δ {format_down(self.delta)}"
-        return one_line(self, f"unit {self.unit}", at, spent, f"{self.release_count} releases")
+        releases = f"{self.release_count} release{'' if self.release_count == 1 else 's'}"
+        return one_line(self, f"unit {self.unit}", at, spent, releases)
 
     def _repr_html_(self) -> str:
         return html_line(repr(self))

@@ -8,9 +8,11 @@ was spent adaptively is an accounting value, as its ε is (theory 2.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from typing import TypeVar
 
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
@@ -34,17 +36,21 @@ DEFAULT_DELTA = Fraction("1e-7")
 PRIORS = (0.5, 0.1, 0.01)
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001)
 
-#: With a stated δ, the posterior bound fails with this many δ (theory/risk, statement 4).
-FAILURES_PER_DELTA = 10
+#: Probability of a larger belief than `posterior`, per probability of a leak (theory/risk,
+#: statement 5): with 10, a leak lets the odds grow by 10/9 more.
+FAILURES_PER_LEAK = 10
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
 class AttackerRisk:
     """Success of the best attacker against a loss, at most; 1 where there is no bound.
 
-    `delta` is the δ at which posteriors are computed.
+    `delta` is the probability with which a belief may exceed the posterior, if the loss has no
+    bound in pure DP and no leak.
     """
 
     report: CostReport
@@ -71,9 +77,10 @@ class AttackerRisk:
     def reconstruction(self, baseline: float) -> float:
         """Return the largest success of a reconstruction, if `baseline` succeeds without a release.
 
-        It is the true-positive rate at this false-positive rate (Hayes et al. 2023, Theorem 2).
+        It is the true-positive rate at this false-positive rate (Hayes et al. 2023).
         """
-        return self.true_positive_rate(_checked("baseline", baseline))
+        _check_probability("baseline", baseline)
+        return self.true_positive_rate(baseline)
 
     def posterior(self, prior: float) -> float:
         """Return the largest belief that an attacker with this prior reaches.
@@ -81,18 +88,19 @@ class AttackerRisk:
         A larger belief has probability at most `posterior_failure`.
         """
         chance = _probability("prior", prior)
-        loss = self._posterior_loss()
-        if loss is None:
+        growth = self._odds_growth
+        if growth is None:
             return 1.0 if chance else 0.0
-        odds = chance * loss
+        odds = chance * growth
         return _round_up(odds / (1 - chance + odds))
 
     @property
     def posterior_failure(self) -> float:
         """Probability with which a belief may exceed `posterior`; 0 under pure DP."""
-        if self.report.delta:
-            return min(_round_up(FAILURES_PER_DELTA * self.delta), 1.0)
-        return 0.0 if self._largest_loss == self.report.pure else _round_up(self.delta)
+        growth = self._odds_growth
+        if growth is not None and not self.report.delta and growth == self._pure_growth:
+            return 0.0
+        return _round_up(self._failure)
 
     @property
     def advantage(self) -> float:
@@ -111,11 +119,12 @@ class AttackerRisk:
 
     def as_json(self) -> dict[str, object]:
         """Return the numbers that people compare, for `PRIORS` and `FALSE_POSITIVE_RATES`."""
+        posteriors, rates, failure, advantage = _compared_numbers(self)
         return {
-            "posterior": {str(prior): self.posterior(prior) for prior in PRIORS},
-            "posterior-failure": self.posterior_failure,
-            "tpr": {str(rate): self.true_positive_rate(rate) for rate in FALSE_POSITIVE_RATES},
-            "advantage": self.advantage,
+            "posterior": dict(posteriors),
+            "posterior-failure": failure,
+            "tpr": dict(rates),
+            "advantage": advantage,
         }
 
     @property
@@ -124,7 +133,10 @@ class AttackerRisk:
 
     @property
     def _advantage(self) -> Fraction:
-        return min((curve.advantage() for curve in self._curves), default=_ONE)
+        limit = _ONE
+        for curve in self._curves:
+            limit = curve.advantage(limit)
+        return limit
 
     def _with_leak(self, success: Fraction) -> Fraction:
         return (1 - self.report.delta) * min(success, _ONE) + self.report.delta
@@ -140,19 +152,30 @@ class AttackerRisk:
         return limit
 
     @property
-    def _largest_loss(self) -> Fraction | None:
-        losses = [curve.largest_loss(self.delta) for curve in self._curves]
-        return min((loss for loss in losses if loss is not None), default=None)
+    def _failure(self) -> Fraction:
+        return max(self.delta, FAILURES_PER_LEAK * self.report.delta)
 
-    def _posterior_loss(self) -> Fraction | None:
-        """Return the factor by which the odds of a belief may grow; None without a bound."""
-        if not self.report.delta:
-            loss = self._largest_loss
-            return None if loss is None or loss > MAX_EXPONENT else exp_up(loss)
-        epsilon = self.report.epsilon(self.delta)
-        if epsilon is None or epsilon > MAX_EXPONENT or FAILURES_PER_DELTA * self.delta >= 1:
+    @property
+    def _odds_growth(self) -> Fraction | None:
+        """Return the factor by which the odds of a belief may grow; None without a bound.
+
+        A belief that grows more is a test with a true-positive rate of at most `_failure`.
+        """
+        leak, failure = self.report.delta, self._failure
+        rate = (failure - leak) / (1 - leak) if failure < 1 - SMALLEST_GAP else _ONE
+        if rate == 1:
             return None
-        return exp_up(Fraction(epsilon)) * Fraction(FAILURES_PER_DELTA, FAILURES_PER_DELTA - 1)
+        if rate < SMALLEST_RATE:
+            return None if leak else self._pure_growth
+        smallest = _ZERO
+        for curve in self._curves:
+            smallest = curve.false_positive_rate(rate, smallest)
+        return failure / ((1 - leak) * smallest) if smallest else None
+
+    @property
+    def _pure_growth(self) -> Fraction | None:
+        pure = self.report.pure
+        return None if pure is None or pure > MAX_EXPONENT else exp_up(pure)
 
 
 def attacker_risk(report: CostReport, delta: Fraction = DEFAULT_DELTA) -> AttackerRisk:
@@ -179,6 +202,19 @@ def risk_of_budget(budget: Budget, delta: Fraction = DEFAULT_DELTA) -> AttackerR
             return AttackerRisk(CostReport(None, None, None, (), _ZERO), delta)
 
 
+@lru_cache(maxsize=1024)
+def _compared_numbers(
+    risk: AttackerRisk,
+) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...], float, float]:
+    """Return the numbers of `as_json`; thousands of rules have few distinct budgets."""
+    return (
+        tuple((str(prior), risk.posterior(prior)) for prior in PRIORS),
+        tuple((str(rate), risk.true_positive_rate(rate)) for rate in FALSE_POSITIVE_RATES),
+        risk.posterior_failure,
+        risk.advantage,
+    )
+
+
 def _curves(report: CostReport) -> Iterator[TradeoffCurve]:
     """Yield the curve of every notion with a bound; no loss is a pure ε of 0."""
     amounts = (report.pure, report.rho, report.mu_squared, *(value for _, value in report.renyi))
@@ -190,14 +226,15 @@ def _curves(report: CostReport) -> Iterator[TradeoffCurve]:
     if report.mu is not None and report.mu < SATURATION:
         yield GaussianCurve(report.mu)
     if report.rho is not None and report.rho < SATURATION:
-        yield ZcdpCurve(_float_up(report.rho))
-    for order, value in report.renyi:
+        yield ZcdpCurve(round_up_to_printed_float(report.rho))
+    for order, value in _far_apart_first(report.renyi):
         if value is not None and value < SATURATION:
-            yield RenyiCurve(float(order), _float_up(value))
+            yield RenyiCurve(float(order), round_up_to_printed_float(value))
 
 
-def _float_up(value: Fraction) -> float:
-    return round_up_to_printed_float(value)
+def _far_apart_first(items: Sequence[_Item]) -> list[_Item]:
+    """Return the items in another order: a curve that lowers no bound so far is cheap."""
+    return list(dict.fromkeys((*items[::8], *items[::2], *items)))
 
 
 def _round_up(value: Fraction) -> float:
@@ -206,10 +243,10 @@ def _round_up(value: Fraction) -> float:
 
 def _probability(name: str, value: float) -> Fraction:
     """Return the printed decimal of a probability. Raise `InvalidValue` if it is none."""
-    return Fraction(repr(float(_checked(name, value))))
+    _check_probability(name, value)
+    return Fraction(repr(float(value)))
 
 
-def _checked(name: str, value: float) -> float:
+def _check_probability(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise InvalidValue("M006", f"`{name}` is {value}; help: give a number from 0 to 1")
-    return value

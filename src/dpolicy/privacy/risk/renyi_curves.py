@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dpolicy.privacy.certificates import FLOAT_ERROR
 from dpolicy.privacy.conversion import log_fraction, pure_to_renyi, pure_to_zcdp
-from dpolicy.privacy.risk.tradeoff_curves import probability_up
+from dpolicy.privacy.risk.tradeoff_curves import SMALLEST_GAP, SMALLEST_RATE, probability_up
 
 _ERROR = float(FLOAT_ERROR)
 
@@ -42,7 +42,7 @@ class RenyiCurve:
     def true_positive_rate(self, rate: Fraction, limit: Fraction) -> Fraction:
         """Return the largest t whose two divergences from a are within the bound, rounded up."""
         false_log_odds = _log_odds(rate)
-        high = _TOP if limit == 1 else _log_odds(limit)
+        high = _TOP if 1 - limit < SMALLEST_GAP else _log_odds(limit)
         if not self._excludes(high, false_log_odds):
             return limit
         log_odds = _smallest(
@@ -50,22 +50,32 @@ class RenyiCurve:
         )
         return min(limit, Fraction(math.exp(_log_rates(log_odds)[0]) * (1 + _ERROR)))
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2) for the largest ε whose randomized response is within the bound."""
-        return _advantage(lambda epsilon: pure_to_renyi(epsilon, self.order) > self._limit)
+        return _advantage(limit, lambda epsilon: pure_to_renyi(epsilon, self.order) > self._limit)
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return δ at ε = log ratio (Canonne, Kamath, Steinke 2020, Proposition 12)."""
         return probability_up(self._log_delta(log_fraction(ratio)))
 
-    def largest_loss(self, delta: Fraction) -> Fraction | None:
-        """Return D + log(1/δ)/(α − 1), by Markov's inequality (Mironov 2017, Proposition 3)."""
-        loss = self.divergence - log_fraction(delta) / (self.order - 1)
-        return Fraction(loss * (1 + _ERROR)) if delta else None
+    def false_positive_rate(self, true_rate: Fraction, limit: Fraction) -> Fraction:
+        """Return the smallest a from which both divergences of t are within the bound."""
+        true_log_odds = _log_odds(true_rate)
+        is_tiny = limit < SMALLEST_RATE
+        low = self._smallest_log_odds(true_log_odds) if is_tiny else _log_odds(limit)
+        if not self._excludes(true_log_odds, low):
+            return limit
+        log_odds = _largest(low, true_log_odds, lambda odds: self._excludes(true_log_odds, odds))
+        return max(limit, Fraction(math.exp(_log_rates(log_odds)[0]) * (1 - _ERROR)))
 
     @property
     def _limit(self) -> float:
         return self.divergence * (1 + 4 * _ERROR)
+
+    def _smallest_log_odds(self, true_log_odds: float) -> float:
+        """Return log-odds of a that order α excludes, since t^α a^(1−α) ≤ e^((α−1)D)."""
+        log_rate = _log_rates(true_log_odds)[0] * self.order / (self.order - 1)
+        return log_rate - self.divergence - 1
 
     def _log_delta(self, epsilon: float) -> float:
         terms = (
@@ -108,31 +118,38 @@ class ZcdpCurve:
             limit = curve.true_positive_rate(rate, limit)
         return limit
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2) for ε tanh(ε/2) = ρ: order 1 gives the smallest bound."""
-        return _advantage(lambda epsilon: pure_to_zcdp(epsilon) > self.rho * (1 + 4 * _ERROR))
+        rho = self.rho * (1 + 4 * _ERROR)
+        return _advantage(limit, lambda epsilon: pure_to_zcdp(epsilon) > rho)
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return the smallest bound of all orders of the grid."""
         return min(curve.excess(ratio) for curve in self._curves())
 
-    def largest_loss(self, delta: Fraction) -> Fraction | None:
-        """Return ρ + 2√(ρ log(1/δ)) (Bun, Steinke 2016, Proposition 1.3)."""
-        if not delta:
-            return None
-        return Fraction((self.rho + 2 * math.sqrt(-self.rho * log_fraction(delta))) * (1 + _ERROR))
+    def false_positive_rate(self, true_rate: Fraction, limit: Fraction) -> Fraction:
+        """Return the largest bound of all orders of the grid."""
+        for curve in self._curves():
+            limit = curve.false_positive_rate(true_rate, limit)
+        return limit
 
     def _curves(self) -> list[RenyiCurve]:
         return [RenyiCurve(order, self.rho * order) for order in _ZCDP_ORDERS]
 
 
-def _advantage(exceeds: Callable[[float], bool]) -> Fraction:
-    """Return tanh(ε/2), rounded up, for the ε above which randomized response exceeds a bound."""
-    high = 1.0
-    while not exceeds(high):
-        high *= 2
+def _advantage(limit: Fraction, exceeds: Callable[[float], bool]) -> Fraction:
+    """Return tanh(ε/2), rounded up, for the ε above which randomized response exceeds a bound.
+
+    Return `limit` if that is smaller.
+    """
+    high = 1.0 if 1 - limit < SMALLEST_GAP else 2 * math.atanh(float(limit))
+    if 1 - limit < SMALLEST_GAP:
+        while not exceeds(high):
+            high *= 2
+    elif not exceeds(high):
+        return limit
     epsilon = _smallest(0.0, high, exceeds)
-    return min(Fraction(math.tanh(epsilon / 2) * (1 + _ERROR)), Fraction(1))
+    return min(Fraction(math.tanh(epsilon / 2) * (1 + _ERROR)), limit)
 
 
 def _smallest(low: float, high: float, holds: Callable[[float], bool]) -> float:
@@ -141,6 +158,14 @@ def _smallest(low: float, high: float, holds: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def _largest(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """Return a number at which `holds` is true, near the largest; it is true at `low`."""
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def _log_odds(rate: Fraction) -> float:

@@ -34,16 +34,16 @@ class TradeoffCurve(Protocol):
         """Return the bound at a false-positive rate in (0, 1), or `limit` if that is smaller."""
         ...
 
-    def advantage(self) -> Fraction:
-        """Return the bound on t − a."""
+    def advantage(self, limit: Fraction) -> Fraction:
+        """Return the bound on t − a, or `limit` if that is smaller."""
         ...
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return the bound on t − ratio · a, for a ratio of at least 1."""
         ...
 
-    def largest_loss(self, delta: Fraction) -> Fraction | None:
-        """Return an ε that the loss log P/Q exceeds with probability at most δ under P."""
+    def false_positive_rate(self, true_rate: Fraction, limit: Fraction) -> Fraction:
+        """Return the smallest a of tests with this t, rounded down, or `limit` if it is larger."""
         ...
 
 
@@ -58,23 +58,23 @@ class PureCurve:
         growth = exp_up(self.epsilon)
         return min(limit, growth * rate, 1 - (1 - rate) / growth)
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return tanh(ε/2), that of randomized response."""
-        return self.excess(Fraction(1))
+        return min(limit, self.excess(Fraction(1)))
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return (e^ε − ratio)/(e^ε + 1), that of randomized response."""
         growth = exp_up(self.epsilon)
         return max((growth - ratio) / (growth + 1), Fraction(0))
 
-    def largest_loss(self, delta: Fraction) -> Fraction | None:
-        """Return ε, which no output exceeds."""
-        return self.epsilon
+    def false_positive_rate(self, true_rate: Fraction, limit: Fraction) -> Fraction:
+        """Return t/e^ε, which is the smallest a while t is below the corner of both lines."""
+        return max(limit, true_rate / exp_up(self.epsilon))
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianCurve:
-    """μ-GDP: t ≤ Φ(Φ⁻¹(a) + μ) (Dong, Roth, Su 2022, Definition 2.6)."""
+    """μ-GDP: t ≤ Φ(Φ⁻¹(a) + μ) (Dong, Roth, Su 2022)."""
 
     mu: float
 
@@ -82,21 +82,18 @@ class GaussianCurve:
         """Return Q(x − μ) for an x with Q(x) ≥ a."""
         return min(limit, _tail_up(_quantile_down(float(rate)) - self.mu))
 
-    def advantage(self) -> Fraction:
+    def advantage(self, limit: Fraction) -> Fraction:
         """Return 2Φ(μ/2) − 1."""
-        return Fraction(math.erf(self.mu / math.sqrt(8)) * (1 + _ERROR))
+        return min(limit, Fraction(math.erf(self.mu / math.sqrt(8)) * (1 + _ERROR)))
 
     def excess(self, ratio: Fraction) -> Fraction:
         """Return δ at ε = log ratio, by the exact curve of the Gaussian mechanism."""
         logarithm = gaussian_log_delta(self.mu, log_fraction(ratio) * (1 - _ERROR))
         return probability_up(logarithm)
 
-    def largest_loss(self, delta: Fraction) -> Fraction | None:
-        """Return μ²/2 + μx for an x with Q(x) ≤ δ: the loss of a Gaussian is Gaussian."""
-        if delta < SMALLEST_RATE:
-            return None
-        loss = self.mu * self.mu / 2 + self.mu * _quantile_up(float(delta))
-        return max(Fraction(loss) + Fraction(abs(loss) * _ERROR), Fraction(0))
+    def false_positive_rate(self, true_rate: Fraction, limit: Fraction) -> Fraction:
+        """Return Q(x + μ) for an x with Q(x) ≤ t."""
+        return max(limit, _tail_down(_quantile_up(float(true_rate)) + self.mu))
 
 
 def exp_up(exponent: Fraction) -> Fraction:
@@ -118,6 +115,13 @@ def _tail_up(x: float) -> Fraction:
     logarithm = log_tail(x)
     raised = logarithm + 2 * TAIL_ERROR * max(1.0, -logarithm)
     return Fraction(1) if raised >= 0 else Fraction(math.exp(raised) * (1 + _ERROR))
+
+
+def _tail_down(x: float) -> Fraction:
+    """Return Q(x), rounded down."""
+    logarithm = log_tail(x)
+    lowered = logarithm - 2 * TAIL_ERROR * max(1.0, -logarithm)
+    return Fraction(math.exp(lowered) * (1 - _ERROR))
 
 
 def _quantile_down(mass: float) -> float:

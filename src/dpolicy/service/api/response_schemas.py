@@ -82,6 +82,11 @@ _PRUNING: JsonSchema = {
     "implied-by": {"type": ["string", "null"]},
     "implied-by-unit": {"type": ["string", "null"]},
 }
+_SHARES: JsonSchema = {"type": "object", "additionalProperties": _NUMBER}
+#: Upper bounds on the success of attackers, by prior and by false-positive rate.
+_RISK: JsonSchema = _object(
+    {"posterior": _SHARES, "posterior-failure": _NUMBER, "tpr": _SHARES, "advantage": _NUMBER}
+)
 _ENDED_RESERVATION: JsonSchema = {
     "release": _TEXT,
     "status": {"enum": ["committed", "voided"]},
@@ -233,12 +238,13 @@ SCHEMAS: dict[str, JsonSchema] = {
             "help": _TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING}),
+    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING, "risk": _RISK}),
     "Conflict": _object(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
             **_PRUNING,
+            "risk": _RISK,
             "releases": _TEXTS,
             "smallest-budget": _DISPLAYED_LOSS,
         }

@@ -28,6 +28,8 @@ from dpolicy.privacy.cost_report import (
 from dpolicy.privacy.loss_distribution.unit_runs import LossRuns, certify_runs, runs_by_unit
 from dpolicy.privacy.mechanisms.registry import find_relation_problems
 from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.risk.attacker_risk import attacker_risk
+from dpolicy.privacy.risk.risk_text import assumption_lines, risk_summary
 from dpolicy.privacy.thresholds import DEFAULT_ORDERS
 from dpolicy.privacy.units.group_privacy import GroupContext, no_covers
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
@@ -54,6 +56,7 @@ _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ"}
 @click.option("--ledger", help="Ledger whose active policy defines units and rules.")
 @click.option("--orders", help="Rényi orders to print, for example 2,8,64.")
 @click.option("--delta", help="δ at which ε is computed; default: the policy's δ, else 1e-7.")
+@click.option("--risk", is_flag=True, help="Also print the success of the best attacker.")
 @format_option
 def command(
     file: Path,
@@ -61,6 +64,7 @@ def command(
     ledger: str | None,
     orders: str | None,
     delta: str | None,
+    risk: bool,
     format_: str,
 ) -> int:
     """Print the cost of each mechanism of the release FILE for each privacy unit.
@@ -91,6 +95,8 @@ def command(
                 "by a filter: what a rule counts; more, since it divides δ (docs/releases.md)"
             )
         _print_text(rows, runs, preview, target_delta)
+        if risk:
+            _print_risks(rows, target_delta)
     return 0
 
 
@@ -215,6 +221,7 @@ def _cost_json(
         "epsilon": _smallest_epsilon(costs, certified, delta)[0],
         "exact-epsilon": _float(certified),
         "delta": float(costs.delta),
+        "risk": attacker_risk(costs, delta).as_json(),
     }
 
 
@@ -278,6 +285,20 @@ def _print_text(
             click.echo(f"  {unit:<{width}}  ε {_number_text(_float(epsilon))} {EXACT}")
             for text in (_filter_text(c, delta) for c in filters if c.rule.unit == unit):
                 click.echo(f"  {'':<{width}}  {text}")
+
+
+def _print_risks(rows: list[tuple[str, dict[str, CostReport]]], delta: Fraction) -> None:
+    risks = [
+        (name, unit, attacker_risk(cost, delta))
+        for name, costs in rows
+        for unit, cost in costs.items()
+    ]
+    click.echo("attacker success")
+    for name, unit, risk in risks:
+        text = risk_summary(risk) if risk.is_bounded else "no bound"
+        click.echo(f"  {name}, {unit}: {text}")
+    for line in assumption_lines([risk for _, _, risk in risks]):
+        print_note(line)
 
 
 def _report_text(cost: CostReport, certified: Fraction | None, delta: Fraction) -> str:
