@@ -12,6 +12,7 @@ from typing import Any
 
 import polars
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,6 +231,33 @@ def test_a_file_that_is_no_parquet_is_refused(dpolicy: Any) -> None:
     Path("past.parquet").write_text("no table", "utf-8")
     err = dpolicy("import past.parquet --mapping map.yaml --ledger l.db", 64)[1]
     assert "is not a Parquet file" in err
+
+
+def test_exports_have_the_own_dates_and_the_losses(dpolicy: Any) -> None:
+    reason = shlex.quote("=1+1")
+    dpolicy(f"import past.csv --mapping map.yaml --ledger l.db --by otto --because {reason}")
+    rows = list(csv.DictReader(StringIO(dpolicy("export --to csv --ledger l.db")[0])))
+    assert [(row["release"], row["released"]) for row in rows] == [
+        *(("r1", "2023-03-01"), ("r2", "2023-04-05"), ("r2", "2023-04-05"))
+    ]
+    stated = rows[1]
+    assert (stated["epsilon"], stated["delta"], stated["labels"]) == (
+        *("0.5", "1e-07", "purpose=planning"),
+    )
+    assert (stated["author"], stated["by"], stated["because"]) == ("epi", "otto", "'=1+1")
+    entries = list(yaml.safe_load_all(dpolicy("export --to registry --ledger l.db")[0]))
+    days = [entry["deployment"]["basic"]["publication_date"] for entry in entries]
+    assert list(map(str, days)) == ["2023-03-01", "2023-04-05"]
+    Path("registry.yaml").write_text(yaml.safe_dump_all(entries), "utf-8")
+    note = dpolicy("import registry.yaml --ledger l.db")[1]
+    assert "already recorded, and not charged again: r1, r2" in note
+    dpolicy("apply policy.yaml --ledger other.db")
+    dpolicy("import registry.yaml --ledger other.db")
+    assert release(dpolicy, "r1", "other.db")["released"] == "2023-03-01"
+    since = json.loads(
+        dpolicy("spent --ledger l.db --unit patient --since 2023-04-01 --format json")[0]
+    )
+    assert [row["release"] for row in since["releases"]] == ["r2"]
 
 
 CELLS = st.text(st.sampled_from("ab1 ,;\"\n\r'"), max_size=5)

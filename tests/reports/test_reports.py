@@ -6,6 +6,7 @@ import csv
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -18,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dashboard.chromium import browser, executable
 
-from dpolicy import DecisionPoint
+from dpolicy import DecisionPoint, load_release
 from dpolicy.cli.main import exit_code
+from dpolicy.ledger.events import ReleaseImported, next_record
 from dpolicy.ledger.store_address import open_existing
+from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.rule_status import rank_by_use, used_share
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.number_text import format_up
@@ -303,6 +306,23 @@ def test_a_ledger_without_a_policy_has_no_report(tmp_path: Path, capsys: Any) ->
     assert exit_code(["report", "--ledger", str(path)]) == 64
     assert "no active policy" in capsys.readouterr().err
     assert exit_code(["report", "--ledger", str(tmp_path / "none.db")]) == 1
+
+
+def test_a_ledger_that_does_not_verify_has_a_report_that_states_it() -> None:
+    store = MemoryStore()
+    point = DecisionPoint(store)
+    point.apply(HOSPITAL)
+    body = load_release(HOSPITAL / "releases" / "bed-planning.yaml").body
+    event = point.event(point.import_past(body))
+    assert isinstance(event, ReleaseImported)
+    forged = replace(event, release="x", body={**event.body, "release": "x"}, released="2999-01-01")
+    with store.open_for_writing() as log:
+        log.append([next_record(list(store.records_after(0))[-1], forged)])
+    facts = collect_facts(store, point, datetime(2026, 11, 18, tzinfo=UTC))
+    text = render_markdown(build_board_report(point, facts))
+    assert "**Result of dpolicy verify:** FAILED" in text
+    assert "**Ledger:** NOT VERIFIED" in text
+    assert "Record 3: the date 2999-01-01 of a past release is in the future" in text
 
 
 @given(st.fractions(0, 1))

@@ -213,7 +213,7 @@ def import_call(release: Release | Body, because: str, released: str | None) -> 
         (record,) = payload["imported"].values()
         return int(record)
 
-    request = {"releases": [body], "because": because}
+    request: dict[str, Any] = {"releases": [body], "because": because}
     if released is not None:
         request["released"] = {str(body.get("release", "")): released}
     return release_call("/v1/releases:import", decode, request)
