@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parent.parent.parent / "src" / "dpolicy"
 #: Packages from low to high; `tests/test_tidy.py` checks that imports point down.
 LAYERS = (
     *("text", "privacy", "releases", "predicates", "policy", "rules", "ledger", "balances"),
-    *("decisions", "pdp", "cases", "allocation", "client", "integrations", "evaluation"),
+    *("decisions", "pdp", "cases", "allocation", "client", "integrations", "reports", "evaluation"),
     *("service", "demo", "cli"),
 )
 

@@ -303,7 +303,8 @@ def test_help_lists_every_command_and_every_command_takes_a_format(dpolicy: Any)
         assert f"\n  {name} " in text
         result = dpolicy(name, "--help")
         assert result.code == 0
-        assert "--format [text|json]" in result.out
+        formats = "html|markdown|csv|json|pdf" if name == "report" else "text|json"
+        assert f"--format [{formats}]" in result.out
 
 
 def test_rules_writes_a_graph(dpolicy: Any) -> None:

@@ -127,6 +127,10 @@ def test_an_officer_imports_plans_applies_and_allocates(server: Server, tmp_path
     with dpolicy.Client(server.url, token("olga")) as olga:
         first = olga.import_past(release_body("past"), "from the wiki")
         assert olga.import_past(release_body("past"), "from the wiki") == first
+        dated = release_body("dated")
+        assert olga.import_past(dated, released="2019-02-28") == first + 1
+        with pytest.raises(OperationRejected, match="recorded with the date 2019-02-28"):
+            olga.import_past(dated, released="2019-03-01")
         tight = compile_policy([Source("p.yaml", POLICY.replace("epsilon: 1,", "epsilon: 1e-9,"))])
         assert olga.plan(tight)["changes"][0]["change"] == "tightened"
         (tmp_path / "policy.yaml").write_text(POLICY.replace("epsilon: 2,", "epsilon: 1e-9,"))

@@ -308,6 +308,19 @@ def test_user_text_is_escaped() -> None:
             assert "<script>" not in text and "alert(1)" in text
 
 
+def test_pages_display_the_own_date_and_author_of_an_imported_release() -> None:
+    point = DecisionPoint(MemoryStore())
+    point.apply(policy(GLOBAL))
+    past = {**body("old", mechanism((), epsilon=1)), "by": "epi"}
+    point.import_past(past, by="otto", released="2019-02-28")
+    with serve_in_thread(create_app(point, local_access), 0) as (url, _):
+        for path in ("/releases", "/releases/old", "/log"):
+            text = send_request(f"{url}{path}", None, {"Accept": "text/html"}).text
+            assert "happened" in text and "2019-02-28" in text
+        text = send_request(f"{url}/releases/old", None, {"Accept": "text/html"}).text
+        assert "release by <strong>epi</strong>" in text
+
+
 def test_a_ledger_without_a_policy() -> None:
     with serve_in_thread(create_app(DecisionPoint(MemoryStore()), local_access), 0) as (url, _):
         paths = ("/", "/releases", "/policy", "/approvals", "/log?verify=1", "/check", "/rounds")

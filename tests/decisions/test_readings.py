@@ -12,9 +12,9 @@ from tests.pdp.builders import body, mechanism
 from dpolicy.allocation.round import allocate
 from dpolicy.cli.main import exit_code
 from dpolicy.client.wire import submit_call
+from dpolicy.decisions.release_totals import total_costs
 from dpolicy.decisions.resolution import complete_or_none
 from dpolicy.errors import OperationRejected, PolicyRejected, ReleaseRejected
-from dpolicy.integrations.registry.registry_totals import total_costs
 from dpolicy.ledger.events import PolicyApplied, ReleaseDecided, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint

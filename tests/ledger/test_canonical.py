@@ -20,7 +20,7 @@ from dpolicy.ledger.canonical import (
     encode_canonical,
 )
 from dpolicy.ledger.chain import Record, check_chain
-from dpolicy.ledger.event_schema import ADDED_FIELDS, EVENT_FIELDS
+from dpolicy.ledger.event_schema import ADDED_FIELDS, DATED_FIELDS, EVENT_FIELDS
 from dpolicy.ledger.events import (
     KINDS,
     Event,
@@ -145,8 +145,14 @@ NEW_EVENTS: dict[str, Event] = {
         AT, "ana", "a wrong label", "views-1", BODY, MEANING
     ),
 }
+#: Events of format 4: an imported release with its own date.
+DATED_EVENTS: dict[str, Event] = {
+    "release-imported": ReleaseImported(
+        AT, "ana", "from the wiki", "views-1", BODY, MEANING, "2024-02-29"
+    )
+}
 #: An event of each kind in its newest format.
-EVENTS: dict[str, Event] = OLD_EVENTS | NEW_EVENTS
+EVENTS: dict[str, Event] = OLD_EVENTS | NEW_EVENTS | DATED_EVENTS
 
 
 @given(VALUES)
@@ -196,8 +202,8 @@ def test_mechanism_bytes_are_exact(
 
 
 def _added_checks(name: str) -> list[tuple[str, ValueCheck]]:
-    """Return the field that format 3 added to a kind of event, with its check."""
-    return [ADDED_FIELDS[name]] if name in ADDED_FIELDS else []
+    """Return the fields that formats 3 and 4 added to a kind of event, with their checks."""
+    return [added[name] for added in (ADDED_FIELDS, DATED_FIELDS) if name in added]
 
 
 def test_the_schema_keeps_the_invariant_of_mechanism_bytes() -> None:
@@ -255,7 +261,12 @@ def test_the_author_of_an_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "events"), [("events.json", OLD_EVENTS), ("events-3.json", NEW_EVENTS)]
+    ("file", "events"),
+    [
+        ("events.json", OLD_EVENTS),
+        ("events-3.json", NEW_EVENTS),
+        ("events-4.json", DATED_EVENTS),
+    ],
 )
 def test_golden_bytes_are_written_and_read_today(file: str, events: dict[str, Event]) -> None:
     golden: dict[str, str] = json.loads((GOLDEN / file).read_text("utf-8"))
@@ -275,6 +286,28 @@ def test_an_added_field_makes_the_format_3(name: str) -> None:
     for record in ({**old, "format": 3}, {**new, "format": old["format"]}):
         with pytest.raises(LedgerDamaged):
             from_bytes(encode_canonical(record))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 3},
+        {"released": "2024-02-30"},
+        {"released": "20240229"},
+        {"released": "2024-W09-4"},
+        {"released": None},
+        {"released": Fraction(2024)},
+        {"released": {"day": "2024-02-29"}},
+    ],
+)
+def test_a_date_makes_the_format_4_and_is_a_day(change: dict[str, Any]) -> None:
+    record = decode_canonical(to_bytes(DATED_EVENTS["release-imported"]))
+    assert record["format"] == 4
+    with pytest.raises(LedgerDamaged):
+        from_bytes(encode_canonical({**record, **change}))
+    undated = decode_canonical(to_bytes(NEW_EVENTS["release-imported"]))
+    with pytest.raises(LedgerDamaged):
+        from_bytes(encode_canonical({**undated, "format": 4}))
 
 
 @given(TEXT, TEXT, st.booleans(), st.none() | TEXT, st.dictionaries(TEXT, VALUES))

@@ -117,6 +117,10 @@ COMMANDS = {
         "releases.registry",
         "Print the attacker risk of the entries in FILES of the OpenDP deployments registry.",
     ),
+    "report": CommandEntry(
+        "ledger.report",
+        "Write a report about a ledger: for a board, as a dossier, or as a public statement.",
+    ),
     "risk": CommandEntry(
         "releases.risk",
         "Print how much the best attacker can learn within a budget.",

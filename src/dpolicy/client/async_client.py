@@ -140,11 +140,13 @@ class AsyncClient(Session):
         """
         return await self._execute(wire.plan_call(policy, replay=replay))
 
-    async def import_past(self, release: Release | Body, because: str = "") -> int:
+    async def import_past(
+        self, release: Release | Body, because: str = "", *, released: str | None = None
+    ) -> int:
         """Record a past release and charge it, even if a budget is exceeded. Return the number of
-        the record.
+        the record. `released` is the day on which it happened, such as `2024-03-01`.
         """
-        return await self._execute(wire.import_call(release, because))
+        return await self._execute(wire.import_call(release, because, released))
 
     async def allocate(
         self,

@@ -144,11 +144,13 @@ class Client(Session):
         """
         return self._execute(wire.plan_call(policy, replay=replay))
 
-    def import_past(self, release: Release | Body, because: str = "") -> int:
+    def import_past(
+        self, release: Release | Body, because: str = "", *, released: str | None = None
+    ) -> int:
         """Record a past release and charge it, even if a budget is exceeded. Return the number of
-        the record.
+        the record. `released` is the day on which it happened, such as `2024-03-01`.
         """
-        return self._execute(wire.import_call(release, because))
+        return self._execute(wire.import_call(release, because, released))
 
     def allocate(
         self,

@@ -205,15 +205,17 @@ def show_call(release: str) -> ApiCall[dict[str, Any]]:
     return ApiCall("GET", _release_path(release), dict)
 
 
-def import_call(release: Release | Body, because: str) -> ApiCall[int]:
-    """Build the call that charges a release after the fact."""
+def import_call(release: Release | Body, because: str, released: str | None) -> ApiCall[int]:
+    """Build the call that charges a release after the fact; `released` is its day."""
     body = release_body(release)
 
     def decode(payload: Mapping[str, Any]) -> int:
         (record,) = payload["imported"].values()
         return int(record)
 
-    request = {"releases": [body], "because": because}
+    request: dict[str, Any] = {"releases": [body], "because": because}
+    if released is not None:
+        request["released"] = {str(body.get("release", "")): released}
     return release_call("/v1/releases:import", decode, request)
 
 

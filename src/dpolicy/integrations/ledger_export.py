@@ -6,15 +6,26 @@ import csv
 from collections.abc import Iterator, Mapping
 from io import StringIO
 
+from dpolicy.decisions.release_totals import all_units, costs_by_unit
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.registry import entry_text, registry_entry
-from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_in
+from dpolicy.integrations.registry.registry_export import DEFAULT_DELTA
+from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.events import Event, event_author, from_bytes, release_body_in, release_day
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.state.release_archive import SPENDING_STATUSES, ReleaseEntry
-from dpolicy.releases.body import release_from_body
-from dpolicy.releases.meaning import write_out
+from dpolicy.privacy.cost_report import round_up_to_printed_float
+from dpolicy.releases.body import Body, release_from_body
+from dpolicy.releases.meaning import ReleaseMeaning, write_out
+from dpolicy.rules.compiler import CompiledPolicy
 
-COLUMNS = ("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes")
+COLUMNS = (
+    *("release", "sequence", "at", "by", "status", "mechanism", "kind", "unit", "attributes"),
+    *("released", "author", "labels", "from", "to", "parameters", "epsilon", "delta", "because"),
+)
+
+#: First characters with which a spreadsheet program would run a free text as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def json_lines(point: DecisionPoint) -> Iterator[str]:
@@ -24,26 +35,74 @@ def json_lines(point: DecisionPoint) -> Iterator[str]:
 
 
 def csv_lines(point: DecisionPoint) -> Iterator[str]:
-    """Yield a CSV line for every mechanism of every release, with the status of the release."""
+    """Yield a CSV line for every mechanism of every release, with the status of the release.
+
+    `epsilon` is that of the mechanism alone at `delta`, for its own unit, rounded up; both are
+    empty if the active policy gives no bound.
+    """
+    policy = point.policy
     yield _csv_line(COLUMNS)
     for event, entry in _charge_events(point, point.entries):
+        request = point.event(entry.request_record)
         body, meaning = release_body_in(event), point.meaning(entry)
+        losses = _losses(body, meaning, policy)
         if meaning is not None:
             body = write_out(body, meaning)
-        for position, fields in enumerate(body["mechanisms"], 1):
+        for position, (fields, loss) in enumerate(zip(body["mechanisms"], losses, strict=True), 1):
             yield _csv_line(
                 (
-                    body["release"],
-                    entry.request_record,
-                    event.at,
-                    event_author(event),
+                    *(body["release"], entry.request_record, event.at, event_author(event)),
                     entry.status,
                     fields.get("name", f"mechanism {position}"),
                     fields["mechanism"]["kind"],
                     fields.get("unit", ""),
                     " ".join(fields.get("attributes", ())),
+                    *(release_day(request), body.get("by", "")),
+                    *_details(fields),
+                    *loss,
+                    _plain_text(getattr(request, "because", "")),
                 )
             )
+
+
+def _details(fields: Body) -> tuple[str, ...]:
+    """Return labels, first and last day of the data, and parameters of a mechanism as texts."""
+    labels = fields.get("labels", {}).items()
+    time = fields.get("time", {})
+    parameters = {key: value for key, value in fields["mechanism"].items() if key != "kind"}
+    return (
+        " ".join(f"{name}={_label_text(value)}" for name, value in labels),
+        time.get("from", ""),
+        time.get("to", ""),
+        encode_canonical(parameters).decode("utf-8"),
+    )
+
+
+def _label_text(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else "+".join(value)
+
+
+def _losses(
+    body: Body, meaning: ReleaseMeaning | None, policy: CompiledPolicy | None
+) -> list[tuple[str, str]]:
+    """Return ε and δ of each mechanism of a release for its own unit, as texts."""
+    if meaning is None or policy is None:
+        return [("", "")] * len(body["mechanisms"])
+    units = all_units(meaning, policy)
+    delta = policy.policy_set.accounting.delta or DEFAULT_DELTA
+    losses = []
+    for request, own in zip(release_from_body(body).mechanisms, meaning.mechanisms, strict=True):
+        report = costs_by_unit(request, own, units, policy)[list(units).index(own.unit)]
+        at_delta = max(delta, 2 * report.delta)
+        epsilon = report.epsilon(at_delta)
+        numbers = None if epsilon is None else (epsilon, round_up_to_printed_float(at_delta))
+        losses.append(("", "") if numbers is None else (repr(numbers[0]), repr(numbers[1])))
+    return losses
+
+
+def _plain_text(text: str) -> str:
+    """Return a free text that no spreadsheet program runs as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 def registry_entries(
@@ -69,9 +128,8 @@ def registry_entries(
                 raise OperationRejected(
                     f"the active policy cannot resolve `{request.id}`; relabel it first"
                 )
-            document = registry_entry(
-                request, meaning, policy, event.at[:10], entry.status, curator
-            )
+            day = release_day(point.event(entry.request_record))
+            document = registry_entry(request, meaning, policy, day, entry.status, curator)
             yield ("---\n" if number else "") + entry_text(document)
 
     return documents()

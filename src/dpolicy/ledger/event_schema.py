@@ -1,14 +1,16 @@
 """Schema of the events in the ledger: format, fields, and the check of each field.
 
-A record states its format: 1, 2 for the kinds that concern proposals, or 3 for a record with the
-fields that format 3 added (`ADDED_FIELDS`). This version writes them always, and reads records
-without them. A ledger of format 1 is therefore also a ledger of format 3. `body` fields are checked
-by the release format (`releases/release_format.py`).
+A record states its format: 1, 2 for the kinds that concern proposals, 3 for a record with the
+fields that format 3 added (`ADDED_FIELDS`), or 4 for an imported release with its own date
+(`DATED_FIELDS`). This version always writes the fields of format 3, and reads records without them.
+It writes format 4 only if the date is known. A ledger of format 1 is therefore also a ledger of
+format 4. `body` fields are checked by the release format (`releases/release_format.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +20,7 @@ from dpolicy.text.shapes import ListShape, TextShape
 from dpolicy.text.value_checks import ValueCheck, is_boolean, is_number, is_text, value_check
 
 #: The newest format of a record that this code writes and reads.
-NEWEST_FORMAT = 3
+NEWEST_FORMAT = 4
 
 _is_text_list = value_check(ListShape(TextShape()))
 _is_body = value_check(RELEASE)
@@ -30,6 +32,14 @@ def _is_record_number(value: Any) -> bool:
 
 def _is_optional_text(value: Any) -> bool:
     return value is None or is_text(value)
+
+
+def _is_day(value: Any) -> bool:
+    """Return whether a value is a day in the only form that a record has, such as 2026-10-28."""
+    try:
+        return is_text(value) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def _is_optional_body(value: Any) -> bool:
@@ -129,6 +139,9 @@ ADDED_FIELDS: Mapping[str, tuple[str, ValueCheck]] = {
     **dict.fromkeys(("policy-applied", "policy-proposed"), ("defaults", _is_record_number)),
 }
 
+#: The field that format 4 added: the day on which an imported release happened.
+DATED_FIELDS: Mapping[str, tuple[str, ValueCheck]] = {"release-imported": ("released", _is_day)}
+
 
 def _record_checks() -> Iterator[tuple[tuple[str, int], dict[str, ValueCheck]]]:
     """Yield the checks of all keys of a record, by kind and format."""
@@ -137,7 +150,11 @@ def _record_checks() -> Iterator[tuple[tuple[str, int], dict[str, ValueCheck]]]:
         yield (name, EVENT_FORMATS[name]), keys
         if name in ADDED_FIELDS:
             field, check = ADDED_FIELDS[name]
-            yield (name, 3), {**keys, field: check}
+            keys = {**keys, field: check}
+            yield (name, 3), keys
+        if name in DATED_FIELDS:
+            field, check = DATED_FIELDS[name]
+            yield (name, 4), {**keys, field: check}
 
 
 _RECORD_FIELDS = dict(_record_checks())

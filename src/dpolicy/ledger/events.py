@@ -17,7 +17,7 @@ from typing import Any
 from dpolicy.errors import InvariantBroken, LedgerDamaged
 from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.chain import GENESIS, Record, record_hash
-from dpolicy.ledger.event_schema import ADDED_FIELDS, EVENT_FORMATS, check_event
+from dpolicy.ledger.event_schema import ADDED_FIELDS, DATED_FIELDS, EVENT_FORMATS, check_event
 from dpolicy.ledger.event_schema import check_body as check_body
 
 #: The format of the tables or files in which a store keeps records.
@@ -94,7 +94,11 @@ class ReleaseExpired:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseImported:
-    """A release was recorded after the fact; it is charged regardless of the budgets."""
+    """A release was recorded after the fact; it is charged regardless of the budgets.
+
+    `released` is the day on which it happened, such as 2024-03-01; None if the record does not
+    state it. It is information for people: the charge does not depend on it.
+    """
 
     at: str
     by: str
@@ -102,6 +106,7 @@ class ReleaseImported:
     release: str
     body: Mapping[str, Any]
     meaning: str | None = None
+    released: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,12 @@ def event_author(event: Event) -> str:
     return "" if isinstance(event, ReleaseExpired) else event.by
 
 
+def release_day(event: Event) -> str:
+    """Return the day on which the release of an event happened: its own date, else the record's."""
+    own = event.released if isinstance(event, ReleaseImported) else None
+    return own or event.at[:10]
+
+
 def release_body_in(event: Event) -> Mapping[str, Any]:
     """Return the release body that an event holds. Raise `LedgerDamaged` if it holds none."""
     match event:
@@ -235,6 +246,12 @@ def to_bytes(event: Event) -> bytes:
             del values[added]
         else:
             format_ = 3
+    if name in DATED_FIELDS:
+        dated, _ = DATED_FIELDS[name]
+        if values[dated] is None:
+            del values[dated]
+        else:
+            format_ = 4
     return encode_canonical({"format": format_, "event": name, **values})
 
 

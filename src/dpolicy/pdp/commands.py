@@ -23,7 +23,6 @@ from dpolicy.ledger.events import (
     PolicyApplied,
     ReleaseCommitted,
     ReleaseDecided,
-    ReleaseImported,
     ReleaseVoided,
     release_body_in,
 )
@@ -42,16 +41,12 @@ from dpolicy.pdp.request_evaluation import (
     ensure_same_statements,
     ensure_within_reservation,
     explain_verdict,
-    id_taken_error,
     is_id_used,
-    is_same_request,
-    is_written_out,
     recorded_decision,
     require_open_reservation,
 )
 from dpolicy.pdp.state.charge_groups import NO_MEANING, Resolution
 from dpolicy.pdp.state.ledger_state import LedgerState
-from dpolicy.pdp.state.release_archive import SPENDING_STATUSES
 from dpolicy.releases.authors import fill_author, require_author
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import meaning_to_text
@@ -366,29 +361,3 @@ def _ensure_conflicts(names: frozenset[str], conflicts: Sequence[str]) -> None:
         raise OperationRejected(
             f"no conflict `{unknown[0]}`; {text}; help: accept only conflicts, by their full names"
         )
-
-
-def import_release(log: WriteTransaction, release: Release, because: str, by: str) -> int:
-    """Charge a release that has already happened; a repeated import returns its record.
-
-    An exported release, which has everything written out, is the release that it was exported from.
-    """
-    entry = log.state.entries.get(release.id)
-    if entry is not None:
-        is_recorded = is_same_request(log.event(entry.request_record), release) or is_written_out(
-            log.state, entry, log.event(entry.charge_record), release.body
-        )
-        if not is_recorded:
-            raise id_taken_error(log.state, release.id)
-        if entry.status not in SPENDING_STATUSES:
-            raise OperationRejected(
-                f"release `{release.id}` was {entry.status}; import it under another id"
-            )
-        return entry.request_record
-    ensure_not_pending(log.state, release.id)
-    if log.state.enforced is not None:
-        resolve_or_reject(release, log.state.enforced)
-    author, meaning = by or release.by, meaning_text(log.state, release)
-    return log.append(
-        ReleaseImported(log.timestamp, author, because, release.id, release.body, meaning)
-    )

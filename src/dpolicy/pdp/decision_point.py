@@ -26,6 +26,7 @@ from dpolicy.pdp.journal.folded_ledger import read_event
 from dpolicy.pdp.journal.journal import Clock, Journal, Result, utc_now
 from dpolicy.pdp.journal.write_transaction import WriteTransaction
 from dpolicy.pdp.many_releases.batch_requests import ManyReleases
+from dpolicy.pdp.many_releases.past_releases import PastReleases
 from dpolicy.pdp.plans.submissions import Submissions
 from dpolicy.pdp.policy_changes.conflicts import PolicyConflict
 from dpolicy.pdp.policy_changes.preparation import find_conflicts, write_prepared_policy
@@ -56,7 +57,7 @@ from dpolicy.rules.compiler import CompiledPolicy, load_policy
 from dpolicy.text.summaries import html_line, one_line
 
 
-class DecisionPoint(ManyReleases, DryRuns, LedgerQuestions):
+class DecisionPoint(ManyReleases, PastReleases, DryRuns, LedgerQuestions):
     """Decides releases against the active policy and a ledger. Safe to share between threads.
 
     With `expected_policy`, a method raises `OperationRejected` (policy-changed) unless that policy
@@ -224,24 +225,6 @@ class DecisionPoint(ManyReleases, DryRuns, LedgerQuestions):
             return commands.apply_policy(log, compiled, accept, by, because, prepared)
 
         return write_prepared_policy(self._journal, compiled, apply_prepared_policy, check)
-
-    def import_past(
-        self,
-        release: Release | Body,
-        because: str = "",
-        by: str = "",
-        *,
-        expected_policy: ExpectedPolicy = ANY_POLICY,
-    ) -> int:
-        """Charge a release that has already happened, regardless of the budgets.
-
-        `by` is who imports it, and the author of a release that states none.
-        """
-        require_texts(because=because, by=by)
-        request = fill_author(parse_request(release), by)
-        return self._write(
-            lambda log: commands.import_release(log, request, because, by), expected_policy
-        )
 
     def relabel(self, release: Release | Body, because: str, by: str = "") -> int:
         """Correct what a recorded release states about its mechanisms; return the record number.

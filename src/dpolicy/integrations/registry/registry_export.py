@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dpolicy.integrations.registry.registry_totals import all_units, total_costs, total_runs
+from dpolicy.decisions.release_totals import all_units, total_costs, total_runs
 from dpolicy.ledger.canonical import encode_canonical
 from dpolicy.privacy.conversion import zcdp_to_epsilon
 from dpolicy.privacy.cost_report import CostReport, round_up_to_printed_float
@@ -39,7 +39,7 @@ PLACEHOLDER = "to be filled in"
 CURATOR_TYPES = ("Government", "Industry", "Nonprofit")
 
 #: δ of the stated ε if the policy has none.
-_DEFAULT_DELTA = Fraction("1e-7")
+DEFAULT_DELTA = Fraction("1e-7")
 
 #: Mechanisms that train a model.
 _TRAINING_KINDS = {"dp-sgd", "tree-aggregation", "pate"}
@@ -109,7 +109,7 @@ def _loss_fields(
     """
     costs, units = total_costs(release, meaning, policy), all_units(meaning, policy)
     runs = total_runs(release, meaning, policy)
-    delta = policy.policy_set.accounting.delta or _DEFAULT_DELTA
+    delta = policy.policy_set.accounting.delta or DEFAULT_DELTA
     stated = [own.unit for own in meaning.mechanisms]
     for name in dict.fromkeys([*stated, *costs]):
         parameters = _privacy_parameters(costs[name], runs[name], delta)

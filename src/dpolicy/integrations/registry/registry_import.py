@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from dpolicy.decisions.release_totals import total_costs
 from dpolicy.decisions.resolution import complete_or_none
 from dpolicy.errors import InvalidValue, LedgerDamaged, PolicyRejected
 from dpolicy.integrations.registry.embedded_names import other_definitions, unknown_definitions
@@ -25,7 +26,6 @@ from dpolicy.integrations.registry.registry_export import (
     EMBEDDED_MEANING_PREFIX,
     EMBEDDED_RELEASE_PREFIX,
 )
-from dpolicy.integrations.registry.registry_totals import total_costs
 from dpolicy.integrations.value_reader import lookup, shorten
 from dpolicy.ledger.canonical import decode_canonical
 from dpolicy.pdp.request_evaluation import parse_request

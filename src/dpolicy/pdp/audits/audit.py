@@ -42,6 +42,7 @@ from dpolicy.ledger.timestamps import first_day_of_month
 from dpolicy.pdp.audits.recorded_decisions import check_decision, choose_reading
 from dpolicy.pdp.audits.repeated_decisions import RepeatedDecisions
 from dpolicy.pdp.journal.folded_ledger import read_event
+from dpolicy.pdp.many_releases.import_commands import ensure_past_day
 from dpolicy.pdp.policy_changes.conflicts import find_all_conflicts
 from dpolicy.pdp.policy_changes.recorded_policy import compile_recorded_policy
 from dpolicy.pdp.policy_changes.redefinitions import find_redefinitions
@@ -141,6 +142,7 @@ def _check_event(
             yield from _check_raises(lambda: ensure_not_pending(state, event.release))
             yield from _check_resolution(state, event.body, choose_reading(event.meaning))
             yield from _check_meaning(state, event.release, event.body, event.meaning)
+            yield from _check_raises(lambda: ensure_past_day(event.released, event.at))
         case ReleaseRelabelled():
             is_approved = isinstance(approved, RelabellingProposed)
             yield from _check_relabelling(state, event, store, is_approved=is_approved)

@@ -67,6 +67,10 @@ class Journal:
         self._writer: FoldedLedger | None = None
         self._publish(self._reader.state)
 
+    def now(self) -> datetime:
+        """Return the time of the clock of this journal."""
+        return self._clock()
+
     def close(self) -> None:
         """Save a snapshot if enough was written, and close the store."""
         if self._snapshot_thread is not None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dpolicy.ledger.chain import Record
 from dpolicy.ledger.events import Event, from_bytes, link_record, next_record
-from dpolicy.ledger.store import LogWriter
+from dpolicy.ledger.store import LedgerStore, LogWriter
 from dpolicy.pdp.journal.folded_ledger import format_timestamp, read_event
 from dpolicy.pdp.state.charge_groups import Resolution
 from dpolicy.pdp.state.ledger_state import LedgerState
@@ -23,7 +23,7 @@ class WriteTransaction:
     """
 
     state: LedgerState
-    log: LogWriter
+    log: LedgerStore | LogWriter
     now: datetime
     added: list[Record] = field(default_factory=list)
     #: The time of new events, in UTC so that timestamps can be compared as text.

@@ -13,7 +13,6 @@ from dpolicy.pdp.commands import (
     Answer,
     ExpectedPolicy,
     RecordedAnswer,
-    ensure_policy,
     read_answer,
     write_under_policy,
 )
@@ -23,14 +22,11 @@ from dpolicy.pdp.journal.write_transaction import WriteTransaction
 from dpolicy.pdp.many_releases.batch_commands import (
     Submission,
     decide_or_reject,
-    import_releases,
     split_by_weight,
 )
 from dpolicy.pdp.plans.planned_requests import PlannedRequest
 from dpolicy.pdp.plans.submissions import Submissions
 from dpolicy.pdp.plans.submitted_decisions import SubmittedDecisions
-from dpolicy.pdp.request_evaluation import parse_request
-from dpolicy.releases.authors import fill_author, require_texts
 from dpolicy.releases.body import Body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.release import Release
@@ -70,7 +66,7 @@ class ManyReleases:
         each; if a later commit fails, the error of each release that it would have decided. A
         denial has no counter-offers; `check` gives them.
         """
-        _require_list(releases)
+        require_list(releases)
         outcomes: list[RecordedAnswer | DPolicyError] = []
         for start in range(0, len(releases), MAX_BATCH):
             batch = [self._plan_or_reject(r, by) for r in releases[start : start + MAX_BATCH]]
@@ -132,25 +128,6 @@ class ManyReleases:
         """Return a denial with counter-offers and top spenders, and other decisions unchanged."""
         return self._denial_answers.advise_submission(release, decision)
 
-    def import_many(
-        self,
-        releases: Sequence[Release | Body],
-        because: str = "",
-        by: str = "",
-        *,
-        expected_policy: ExpectedPolicy = ANY_POLICY,
-    ) -> list[int]:
-        """Do `import_past` for all releases in one commit; if one is rejected, write nothing."""
-        _require_list(releases)
-        require_texts(because=because, by=by)
-        requests = [fill_author(parse_request(release), by) for release in releases]
-
-        def check_and_import(log: WriteTransaction) -> list[int]:
-            ensure_policy(log.state, expected_policy)
-            return import_releases(log, requests, because, by)
-
-        return self._journal.write(check_and_import, len(requests))
-
 
 def _decide_each(
     submissions: Sequence[Submission], log: WriteTransaction
@@ -158,7 +135,7 @@ def _decide_each(
     return [decide_or_reject(log, *submission) for submission in submissions]
 
 
-def _require_list(releases: object) -> None:
+def require_list(releases: object) -> None:
     """Raise `InvalidValue` (P007) for anything but a list of releases."""
     if not isinstance(releases, Sequence) or isinstance(releases, str | bytes):
         kind = type(releases).__name__

@@ -35,10 +35,15 @@ class ReleaseDates:
 def release_date(record: Record) -> int:
     """Return the day of the release that a record requests or imports, as an ordinal.
 
-    It is the day of the record. A record of another kind has no release and returns its own day.
+    It is the day of the record, or the own date of an imported release. A record of another kind
+    has no release and returns its own day.
     """
     decided = decode_decided_record(record.payload)
-    at = decided[0].at if decided else decode_event_fast(record.payload)["at"]
+    if decided:
+        at = decided[0].at
+    else:
+        fields = decode_event_fast(record.payload)
+        at = fields.get("released") or fields["at"]
     try:
         return _ordinal(at[:10])
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpolicy.allocation.round import allocate
 from dpolicy.allocation.strategies import STRATEGIES
 from dpolicy.errors import RequestRefused
+from dpolicy.releases.release_format import DateShape
 from dpolicy.service.auth.authorization import (
     author_name,
     authorize_releases,
@@ -17,6 +18,7 @@ from dpolicy.text.shapes import (
     BooleanShape,
     ChoiceShape,
     ListShape,
+    MapShape,
     RecordField,
     RecordShape,
     TextShape,
@@ -35,6 +37,11 @@ _IMPORT_BODY = RecordShape(
     {
         "releases": _RELEASES,
         "because": RecordField(TextShape(), "reason, stored in the ledger", default=""),
+        "released": RecordField(
+            MapShape(DateShape(), "a map of days"),
+            "days on which releases happened, by their ids",
+            default={},
+        ),
     },
     lambda values, _: values,
 )
@@ -58,7 +65,8 @@ def handle_import(call: ApiRequest) -> ApiResponse:
     enforced = point.enforced_policy
     ensure_labels_granted(call, releases, enforced)
     policy = enforced.policy if enforced else None
-    records = point.import_many(releases, because, by, expected_policy=policy)
+    days = {str(release): day.isoformat() for release, day in call.body["released"].items()}
+    records = point.import_many(releases, because, by, released=days, expected_policy=policy)
     numbers = {release.id: record for release, record in zip(releases, records, strict=True)}
     statuses = call.decision_point.budgets()
     exceeded = [status.as_json() for status in statuses if not status.holds]

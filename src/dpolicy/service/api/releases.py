@@ -9,7 +9,13 @@ from typing import Any
 
 from dpolicy.errors import OperationRejected, RequestRefused
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import ReleaseDecided, ReleaseProposed, event_author, release_body_in
+from dpolicy.ledger.events import (
+    ReleaseDecided,
+    ReleaseProposed,
+    event_author,
+    release_body_in,
+    release_day,
+)
 from dpolicy.pdp.commands import ANY_POLICY, ExpectedPolicy
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.pdp.state.proposal import Proposal
@@ -216,6 +222,7 @@ def handle_show_release(call: ApiRequest) -> ApiResponse:
             "charged-by": entry.charge_record,
             "by": event_author(event),
             "at": event.at,
+            "released": release_day(event),
             "body": release_body_in(call.decision_point.event(entry.charge_record)),
             "decision": decision,
         }
@@ -237,6 +244,7 @@ def _show_proposed_release(call: ApiRequest, release: str) -> ApiResponse:
             "charged-by": None,
             "by": event.by,
             "at": event.at,
+            "released": None,
             "body": event.body,
             "decision": None,
         }

@@ -191,6 +191,7 @@ SCHEMAS: dict[str, JsonSchema] = {
             "charged-by": _COUNT_OR_NULL,
             "by": _TEXT,
             "at": _TEXT,
+            "released": {"type": ["string", "null"]},
             "body": _MAP,
             "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }

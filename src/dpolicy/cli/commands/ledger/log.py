@@ -13,6 +13,7 @@ from dpolicy.ledger.events import (
     ProposalAnswered,
     RelabellingProposed,
     ReleaseDecided,
+    ReleaseImported,
     VoidProposed,
 )
 from dpolicy.ledger.store_address import open_existing
@@ -54,4 +55,7 @@ def _event_text(event: Event) -> str:
         return f"{word:<16} {event.release}  {event.by}".rstrip()
     word = type(event).__name__.removeprefix("Release").lower()
     because = getattr(event, "because", "")
+    if isinstance(event, ReleaseImported):
+        day = f"of {event.released}  " if event.released else ""
+        return f"{word:<16} {event.release}  {day}{event.by}  {because}".rstrip()
     return f"{word:<16} {getattr(event, 'release', '')}  {because}".rstrip()

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
 from dpolicy.cli.ledger_option import author_option, ledger_option, open_decision_point
+from dpolicy.cli.output.decision_text import format_loss, location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
-from dpolicy.errors import InvalidValue, OperationRejected, PolicyRejected, ReleaseRejected
-from dpolicy.integrations.registry.registry_import import (
-    RegistryImportOptions,
-    is_registry_entry,
-    release_body_from_entry,
+from dpolicy.integrations.past_releases.import_files import (
+    ImportContent,
+    ImportContext,
+    PastRelease,
+    load_import_files,
 )
-from dpolicy.pdp.request_evaluation import parse_request
+from dpolicy.integrations.past_releases.mapping_file import load_mapping
+from dpolicy.integrations.registry.registry_import import RegistryImportOptions
+from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.many_releases.past_releases import ImportPreview
+from dpolicy.pdp.rule_status import RuleStatus, rank_by_use
+from dpolicy.privacy.budget import budget_to_json, format_budget
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
-from dpolicy.releases.release import Release
-from dpolicy.releases.release_format import node_to_plain
-from dpolicy.releases.release_parser import load_release
-from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.text.diagnostics import DiagnosticCollector
-from dpolicy.text.source_files import read_source
-from dpolicy.text.yaml_reader import MAX_BYTES, Source, read_nodes
 
-#: Separator of two documents of one file.
-_NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-
-#: A line that is neither empty nor a comment.
-_CONTENT_LINE = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
-
-#: An entry of the registry: its position in the file, and its values.
-_Entry = tuple[str, Any]
+#: Number of charged rules that a dry run prints.
+_MAX_RULES = 10
 
 
 @click.command()
@@ -42,6 +34,12 @@ _Entry = tuple[str, Any]
 @ledger_option
 @author_option
 @click.option("--because", default="", help="Reason, stored in the ledger.")
+@click.option(
+    "--mapping",
+    type=click.Path(path_type=Path),
+    help="Mapping file: which columns of a table give the fields of a release.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what an import would change; write nothing.")
 @click.option("--unit", help="Registry: policy unit that corresponds to the entry's privacy unit.")
 @click.option(
     "--relation",
@@ -60,6 +58,8 @@ def command(
     ledger: str,
     by: str,
     because: str,
+    mapping: Path | None,
+    dry_run: bool,
     unit: str | None,
     relation: str | None,
     times: int | None,
@@ -68,30 +68,36 @@ def command(
 ) -> int:
     """Record the past releases FILES and charge them, even if a budget is exceeded.
 
-    A file is a release, or entries of the OpenDP deployments registry. The active policy resolves
-    the entries.
+    FILES are releases, lists of releases, tables (CSV, Parquet or lists of rows, with --mapping),
+    entries of the OpenDP deployments registry, or folders of such files. All are recorded in one
+    commit, or none. A release that is already recorded is not charged again.
     """
-    contents = [_read_file(file) for file in files]
     options = RegistryImportOptions(
         unit,
         NeighbouringRelation(relation or NeighbouringRelation.ADD_REMOVE),
         times,
         _labels(labels),
     )
-    has_entries = any(isinstance(content, list) for content in contents)
-    if options != RegistryImportOptions() and not has_entries:
-        names = "--unit, --relation, --times and --label"
-        raise click.UsageError(f"{names} apply only to registry entries, and FILES has none")
-    with open_decision_point(ledger, new=True) as point:
-        releases = _releases(contents, point.policy, options)
-        numbers = {r.id: point.import_past(r, because, by) for r in releases}
+    table = None if mapping is None else load_mapping(mapping)
+    with open_decision_point(ledger, new=not dry_run) as point:
+        today = datetime.now(UTC).date()
+        content = load_import_files(files, ImportContext(point.policy, today, table, options))
+        _ensure_options_apply(options, content)
+        if dry_run:
+            _print_preview(_preview(point, content.releases, by), content.releases, format_)
+            return 0
+        imported, recorded = _import(point, content.releases, because, by)
         exceeded = [status for status in point.budgets() if not status.holds]
     if format_ == "json":
-        print_json({"imported": numbers, "exceeded": [status.as_json() for status in exceeded]})
+        print_json(
+            {
+                "imported": imported,
+                "already-recorded": recorded,
+                "exceeded": [status.as_json() for status in exceeded],
+            }
+        )
     else:
-        print_note(f"imported {', '.join(numbers)}")
-        for status in exceeded:
-            print_note(f"now exceeded: {status.rule.name}  unit {status.rule.unit}")
+        _print_import(imported, recorded, exceeded)
     return 0
 
 
@@ -102,49 +108,77 @@ def _labels(label_arguments: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _read_file(file: Path) -> Release | list[_Entry]:
-    """Read a release, or registry entries if the first document has the keys of an entry."""
-    source = read_source(file)
-    if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return load_release(file)  # which reports the size
-    documents = list(_documents(source))
-    first = read_nodes(documents[0], DiagnosticCollector().report) if documents else None
-    if first is None or not is_registry_entry(node_to_plain(first)):
-        return load_release(file)
-    diagnostics = DiagnosticCollector()
-    nodes = [(document.name, read_nodes(document, diagnostics.report)) for document in documents]
-    if diagnostics.errors:
-        raise PolicyRejected(diagnostics.sorted_diagnostics)
-    return [(name, node_to_plain(node)) for name, node in nodes if node is not None]
+def _ensure_options_apply(options: RegistryImportOptions, content: ImportContent) -> None:
+    if options != RegistryImportOptions() and not content.has_registry_entries:
+        names = "--unit, --relation, --times and --label"
+        raise click.UsageError(f"{names} apply only to registry entries, and FILES has none")
 
 
-def _documents(source: Source) -> Iterator[Source]:
-    """Split a text into its documents; the name of each has its number."""
-    parts = [part for part in _NEXT_DOCUMENT.split(source.text) if _CONTENT_LINE.search(part)]
-    for number, part in enumerate(parts, 1):
-        yield Source(f"{source.name}#{number}", part)
+def _days(past: Sequence[PastRelease]) -> dict[str, str]:
+    return {item.release.id: item.released for item in past if item.released is not None}
 
 
-def _releases(
-    contents: list[Release | list[_Entry]],
-    policy: CompiledPolicy | None,
-    options: RegistryImportOptions,
-) -> list[Release]:
-    """Return all releases of the files. Raise `ReleaseRejected` with all problems of entries."""
-    releases: list[Release] = []
-    problems: list[InvalidValue] = []
-    for content in contents:
-        if isinstance(content, Release):
-            releases.append(content)
-            continue
-        if policy is None:
-            raise OperationRejected(
-                "a registry entry needs an active policy; run `dpolicy apply` first"
-            )
-        for position, entry in content:
-            body, entry_problems = release_body_from_entry(entry, policy, options)
-            releases += [] if body is None else [parse_request(body)]
-            problems += [InvalidValue(p.code, f"{position}: {p.message}") for p in entry_problems]
-    if problems:
-        raise ReleaseRejected(problems)
-    return releases
+def _import(
+    point: DecisionPoint, past: Sequence[PastRelease], because: str, by: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Import releases; return the record numbers of new ones, and of those already recorded."""
+    last = point.head.sequence
+    releases = [item.release for item in past]
+    numbers = point.import_many(releases, because, by, released=_days(past))
+    named = {release.id: number for release, number in zip(releases, numbers, strict=True)}
+    return (
+        {name: number for name, number in named.items() if number > last},
+        {name: number for name, number in named.items() if number <= last},
+    )
+
+
+def _preview(point: DecisionPoint, past: Sequence[PastRelease], by: str) -> ImportPreview:
+    return point.preview_import([item.release for item in past], by, released=_days(past))
+
+
+def _print_import(
+    imported: Mapping[str, int], recorded: Mapping[str, int], exceeded: Sequence[RuleStatus]
+) -> None:
+    if imported:
+        print_note(f"imported {', '.join(imported)}")
+    if recorded:
+        print_note(f"already recorded, and not charged again: {', '.join(recorded)}")
+    for status in exceeded:
+        print_note(f"now exceeded: {status.rule.name}  unit {status.rule.unit}")
+
+
+def _print_preview(preview: ImportPreview, past: Sequence[PastRelease], format_: str) -> None:
+    days = _days(past)
+    if format_ == "json":
+        print_json(
+            {
+                "would-import": {release: days.get(release) for release in preview.new},
+                "already-recorded": dict(preview.recorded),
+                "charged": [
+                    {"before": before.as_json(), "after": after.as_json()}
+                    for before, after in preview.charged
+                ],
+                "would-exceed": [status.as_json() for status in preview.new_conflicts],
+            }
+        )
+        return
+    authors = {item.release.id: item.release.by for item in past}
+    for release in preview.new:
+        click.echo(f"would import {release}  {days.get(release, 'no date')}  {authors[release]}")
+    for release, number in preview.recorded.items():
+        click.echo(f"already recorded {release} as record {number}")
+    ranked = sorted(preview.charged, key=lambda pair: rank_by_use(pair[1]))
+    for before, after in ranked[:_MAX_RULES]:
+        click.echo(_charge_text(before, after))
+    if len(ranked) > _MAX_RULES:
+        click.echo(f"… and {len(ranked) - _MAX_RULES} more rules")
+    count = len(preview.new_conflicts)
+    print_note(f"dry run: nothing was written; rules that would become exceeded: {count}")
+
+
+def _charge_text(before: RuleStatus, after: RuleStatus) -> str:
+    budget = budget_to_json(after.rule.budget)
+    spent = f"{format_loss(before.spent, budget)} → {format_loss(after.spent, budget)}"
+    limit = f"{format_budget(after.rule.budget)}{location_text(after.location)}"
+    mark = "" if after.holds else "  exceeded"
+    return f"{after.rule.name}  {after.rule.unit}  {spent} of {limit}{mark}"

@@ -28,7 +28,10 @@ MAX_RECORDS_TO_VERIFY = 2_000
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One record. `previous` is the hash of the record before it."""
+    """One record. `previous` is the hash of the record before it.
+
+    `released` is the own date of an imported release.
+    """
 
     sequence: int
     at: str
@@ -38,6 +41,7 @@ class LogRow:
     because: str
     digest: str
     previous: str
+    released: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -50,6 +54,7 @@ class LogRow:
             "because": self.because,
             "digest": self.digest,
             "previous": self.previous,
+            "released": self.released,
         }
 
 
@@ -120,6 +125,7 @@ def _build_row(record: Record, previous: str) -> LogRow:
         getattr(event, "because", ""),
         record.digest.hex(),
         previous,
+        getattr(event, "released", None),
     )
 
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.ledger.canonical import encode_canonical
-from dpolicy.ledger.events import Event, ReleaseDecided, event_author, release_body_in
+from dpolicy.ledger.events import (
+    Event,
+    ReleaseDecided,
+    ReleaseImported,
+    event_author,
+    release_body_in,
+)
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.pdp.state.release_archive import STATUSES, ReleaseEntry
 from dpolicy.releases.body import release_from_body
@@ -26,7 +32,7 @@ EventReader = Callable[[int], Event]
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
-    """One release in a list."""
+    """One release in a list; `released` is the own date of an imported one."""
 
     release: str
     status: str
@@ -35,6 +41,7 @@ class ReleaseRow:
     mechanisms: tuple[str, ...]
     sequence: int
     at: str
+    released: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -46,6 +53,7 @@ class ReleaseRow:
             "mechanisms": list(self.mechanisms),
             "sequence": self.sequence,
             "at": self.at,
+            "released": self.released,
         }
 
 
@@ -173,7 +181,10 @@ def _build_row(name: str, entry: ReleaseEntry, event: Event) -> ReleaseRow:
     kinds = dict.fromkeys(str(fields["mechanism"]["kind"]) for fields in mechanisms)
     author = release_author(event)
     record = entry.request_record
-    return ReleaseRow(name, entry.status, author, tuple(attributes), tuple(kinds), record, event.at)
+    released = event.released if isinstance(event, ReleaseImported) else None
+    return ReleaseRow(
+        name, entry.status, author, tuple(attributes), tuple(kinds), record, event.at, released
+    )
 
 
 def release_author(event: Event) -> str:

@@ -40,7 +40,7 @@ def total_costs(
     """Return the total cost of a release by unit, for all units of `all_units`."""
     units = all_units(meaning, policy)
     reports = [
-        _costs_by_unit(request, own, units, policy)
+        costs_by_unit(request, own, units, policy)
         for request, own in zip(release.mechanisms, meaning.mechanisms, strict=True)
     ]
     return {
@@ -79,12 +79,13 @@ def _context(
     )
 
 
-def _costs_by_unit(
+def costs_by_unit(
     request: MechanismRequest,
     own: MechanismMeaning,
     units: Mapping[str, PrivacyUnit],
     policy: CompiledPolicy,
 ) -> list[CostReport]:
+    """Return the cost of one mechanism for each of the units."""
     context = _context(request, units, policy)
     position = list(units).index(own.unit)
     return report_costs(

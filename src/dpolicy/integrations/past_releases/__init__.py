@@ -1,0 +1,1 @@
+"""Import of past releases from spreadsheets, lists, folders and registry entries."""
