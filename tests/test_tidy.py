@@ -24,7 +24,7 @@ LAYERS = (
     ("balances",),
     ("decisions",),
     ("pdp",),
-    ("cases", "integrations", "allocation", "client"),
+    ("cases", "integrations", "allocation", "client", "proofs"),
     ("evaluation",),
     ("service",),
     ("demo",),

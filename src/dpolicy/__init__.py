@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from dpolicy.pdp.decision_point import DecisionPoint
     from dpolicy.pdp.rule_status import RuleStatus
+    from dpolicy.proofs.prover import ProofAnswer, prove
     from dpolicy.releases.decision import Decision, Reason
     from dpolicy.releases.python.budget_table import Budgets
     from dpolicy.releases.python.mechanism_builders import (
@@ -80,6 +81,7 @@ __all__ = [
     "ParameterMapping",
     "PolicyConflicts",
     "PolicyRejected",
+    "ProofAnswer",
     "Reason",
     "Release",
     "ReleaseMapping",
@@ -98,6 +100,7 @@ __all__ = [
     "load_release",
     "mechanism",
     "pate",
+    "prove",
     "randomized_response",
     "release",
     "report_noisy_max",
@@ -129,6 +132,10 @@ _MODULES = {
     ),
     "dpolicy.pdp.decision_point": ("DecisionPoint",),
     "dpolicy.pdp.rule_status": ("RuleStatus",),
+    "dpolicy.proofs.prover": (
+        "ProofAnswer",
+        "prove",
+    ),
     "dpolicy.releases.python.budget_table": ("Budgets",),
     "dpolicy.releases.decision": (
         "Decision",

@@ -24,8 +24,8 @@ from tests.properties.targeted_policies import (
 
 from dpolicy.balances.enforced_policy import enforce
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.rules.policy_diff import only_tightens
 from dpolicy.rules.scope_order import ScopeComparer
+from dpolicy.rules.tightening import only_tightens
 
 POLICIES, STORIES, TIGHTENED_POLICIES = 200, 2, 120
 #: Number of policies with a different decision that detect a canary.

@@ -6,7 +6,7 @@ import pytest
 from tests.pdp.builders import GLOBAL, HEAD, ZIP, policy, pure, started
 
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.rules.tightening import only_tightens
 from dpolicy.text.yaml_reader import Source
 
 ZIPS = ZIP % "{epsilon: 1}"

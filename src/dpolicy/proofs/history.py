@@ -16,13 +16,14 @@ from dpolicy.decisions.resolution import resolve_release
 from dpolicy.errors import PredicateFailed, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
+from dpolicy.pdp.request_evaluation import evaluate_release, parse_request
 from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Certificate, quanta_down
 from dpolicy.privacy.cost_report import round_down_to_printed_float
 from dpolicy.privacy.loss import INFINITE
 from dpolicy.proofs.mechanism_cases import Case, CaseSearch
+from dpolicy.proofs.proof import notion_name
 from dpolicy.releases.body import Body
-from dpolicy.pdp.request_evaluation import evaluate_release, parse_request
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -42,11 +43,12 @@ class History:
 
     releases: tuple[Body, ...]
     kind: str
+    notion: str
     reached: Fraction
 
     def as_json(self) -> dict[str, object]:
         """Return the JSON of the history."""
-        return {"releases": list(self.releases), "reached": float(self.reached)}
+        return {"reached": {self.notion: float(self.reached)}, "releases": list(self.releases)}
 
 
 def find_history(
@@ -62,7 +64,8 @@ def find_history(
             releases = _write_releases(search, amounts, kind, unit, division)
             reached = None if releases is None else confirm(search, releases, certificate)
             if releases and reached is not None:
-                return History(releases, kind, reached)
+                notion = "delta" if certificate is None else notion_name(certificate)
+                return History(releases, kind, notion, reached)
     return None
 
 
@@ -153,7 +156,10 @@ def _with_kind(search: CaseSearch, case: Case, kind: str) -> PredicateInput | No
 def _write_release(
     policy: CompiledPolicy, name: str, mechanism: PredicateInput, amount: Fraction, unit: str
 ) -> Body:
-    fields: dict[str, object] = {"mechanism": _parameters(mechanism.mechanism, amount), "unit": unit}
+    fields: dict[str, object] = {
+        "mechanism": _parameters(mechanism.mechanism, amount),
+        "unit": unit,
+    }
     if policy.accounting.require_additive:
         fields["additive"] = True
     if mechanism.attributes:

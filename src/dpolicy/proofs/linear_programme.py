@@ -96,7 +96,9 @@ class _Programme:
             factor = other[column]
             if i != at and factor:
                 other[column] = Fraction(0)
-                self.matrix[i] = [x - factor * y if y else x for x, y in zip(other, row, strict=True)]
+                self.matrix[i] = [
+                    x - factor * y if y else x for x, y in zip(other, row, strict=True)
+                ]
                 self.right[i] -= factor * self.right[at]
         gain = self.gains[column]
         self.value += gain * self.right[at]

@@ -1,8 +1,8 @@
 """Proofs: rules with weights that bound the loss of a scope, in one notion.
 
 In an additive notion (pure ε, ρ, μ², one Rényi order) the bound is the weighted sum of the limits
-of the rules. In (ε, δ) it is the weighted sum of the ε, with the whole δ of each rule, once for each
-layer of the rule (docs/theory/proofs.md).
+of the rules. In (ε, δ) it is the weighted sum of the ε, with the whole δ of each rule, once for
+each layer of the rule (docs/theory/proofs.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Zcdp, budget_to_json
-from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion
+from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion, format_order
 from dpolicy.privacy.conversion import gaussian_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon
 from dpolicy.privacy.cost_report import round_up_to_printed_float, sqrt_rounded_up
 from dpolicy.proofs.question import Question
@@ -128,10 +128,8 @@ def count_layers(weights: Sequence[Fraction]) -> tuple[int, ...]:
     return tuple(layers)
 
 
-def notion_name(certificate: Certificate | None) -> str:
-    """Return the key of a notion in JSON and messages."""
-    if certificate is None or certificate == PURE:
-        return "epsilon"
+def notion_name(certificate: Certificate) -> str:
+    """Return the key of an additive notion in JSON and messages."""
     if certificate.notion is Notion.RENYI:
-        return str(certificate)
-    return "rho" if certificate == RHO else "mu"
+        return f"renyi {format_order(certificate.order)}"
+    return {PURE: "epsilon", RHO: "rho", MU_SQUARED: "mu-squared"}[certificate]

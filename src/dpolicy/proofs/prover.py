@@ -106,9 +106,16 @@ def prove(
 
 
 def answer_question(
-    policy: CompiledPolicy, question: Question, claim: Budget | None = None
+    policy: CompiledPolicy,
+    question: Question,
+    claim: Budget | None = None,
+    *,
+    with_worst: bool = True,
 ) -> ProofAnswer:
-    """Return the proofs of a question, and whether the claim holds."""
+    """Return the proofs of a question, and whether the claim holds.
+
+    Without a claim, the answer has the worst histories, unless `with_worst` is False.
+    """
     search = CaseSearch(policy, question, usable_rules(policy, question))
     bounds = _Bounds(search)
     try:
@@ -121,7 +128,7 @@ def answer_question(
         if problem is not None:
             raise InvariantBroken(f"a proof is not valid: {problem}")
     if any(claim is None or implies_claim(proof, claim) for proof in proofs):
-        worst = tuple(bounds.worst_histories()) if claim is None else ()
+        worst = tuple(bounds.worst_histories()) if claim is None and with_worst else ()
         return ProofAnswer(question, claim, ProofVerdict.HOLDS, proofs, worst)
     history = bounds.find_break(claim or _NO_BOUND)
     if history is not None:

@@ -1,8 +1,8 @@
 """Limits that a rule sets on the loss of a scope, in each notion (docs/theory/proofs.md).
 
-A rule that is enforced bounds the sum of the costs of the mechanisms in its scope. A rule in another
-notion bounds it too where the cost of every mechanism converts and the sum of the converted costs
-is at most the converted sum.
+A rule that is enforced bounds the sum of the costs of the mechanisms in its scope. A rule in
+another notion bounds it too where the cost of every mechanism converts and the sum of the converted
+costs is at most the converted sum.
 """
 
 from __future__ import annotations
