@@ -56,9 +56,9 @@ def implies_claim(proof: Proof, claim: Budget) -> bool:
 def breaks_claim(history: History, claim: Budget) -> bool:
     """Return whether the exact loss of a history is above the claim.
 
-    All mechanisms of a history are of one kind. A leak has no ρ and no μ, and its δ at every ε. Gaussians of ρ in all have μ² = 2ρ, and their
-    δ at ε is known. n Laplace mechanisms of ε' in all have the loss ε' with probability 2⁻ⁿ, so δ
-    at ε is at least 2⁻ⁿ(1 − e^(ε − ε')).
+    All mechanisms of a history are of one kind. A leak has no ρ and no μ, and its δ at every ε.
+    Gaussians of ρ in all have μ² = 2ρ, and their δ at ε is known. n Laplace mechanisms of ε' in all
+    have the loss ε' with probability 2⁻ⁿ, so δ at ε is at least 2⁻ⁿ(1 − e^(ε − ε')).
     """
     if history.kind == "declared":
         return not isinstance(claim, EpsilonDelta) or history.reached > claim.delta

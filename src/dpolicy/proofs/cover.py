@@ -42,7 +42,7 @@ def find_cover(search: CaseSearch, limits: Mapping[int, Fraction]) -> Cover | Un
     optimum = Optimum(Fraction(0), (), {})
     while True:
         for case in search.cases:
-            if not case.rules & limits.keys():
+            if case.rules.isdisjoint(limits):
                 return Unlimited(case)
         cases = list(search.cases)
         if cases:
@@ -62,7 +62,7 @@ def find_whole_cover(
     rules do not cover the scope. Raise `UndecidedCover`.
     """
     while True:
-        cases = [case.rules & costs.keys() for case in search.cases]
+        cases = [case.rules.intersection(costs) for case in search.cases]
         chosen = _cheapest_hitting_set(cases, costs, delta)
         if chosen is None:
             return None

@@ -1,7 +1,8 @@
 """Histories as counter-examples: releases that the policy allows, and the loss that they reach.
 
 A history has Laplace or Gaussian noise, whose loss is known exactly, or leaks of a stated
-probability. So it is a real counter-example and not only an accounting value. A decision point on a ledger in memory decides every release.
+probability. So it is a real counter-example and not only an accounting value. A decision point on a
+ledger in memory decides every release.
 """
 
 from __future__ import annotations

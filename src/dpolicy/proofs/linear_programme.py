@@ -53,7 +53,7 @@ def _distinct_rows(
     """Return each set of cases that a rule counts, with the rule of the smallest limit."""
     counted: dict[int, set[int]] = {}
     for number, case in enumerate(cases):
-        for rule in case & limits.keys():
+        for rule in case.intersection(limits):
             counted.setdefault(rule, set()).add(number)
     best: dict[frozenset[int], int] = {}
     for rule in sorted(counted, key=lambda rule: (limits[rule], rule)):

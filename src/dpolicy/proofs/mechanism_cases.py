@@ -104,7 +104,7 @@ class CaseSearch:
     def case_of(self, mechanism: PredicateInput) -> Case:
         """Return the case of a mechanism. Raise `PredicateFailed`."""
         numbers = self.policy.cumulative.index.matching_rules(mechanism)
-        return Case(mechanism, frozenset(numbers) & self.rules.keys())
+        return Case(mechanism, frozenset(numbers).intersection(self.rules))
 
 
 def kept_rules(policy: CompiledPolicy) -> Iterator[Rule]:

@@ -30,11 +30,8 @@ def usable_rules(policy: CompiledPolicy, question: Question) -> dict[int, Rule]:
     order = order_units(names, policy.checked_policy_set)
     asked = names.index(question.unit)
     larger = {name for number, name in enumerate(names) if order.leq(asked, number)}
-    unsplit = {
-        str(name)
-        for name in policy.partitions
-        if reads_attribute(question.scope, str(name)) and str(name) not in question.at
-    }
+    read = policy.schema.attributes.intersection(map(str, policy.partitions)) - question.at.keys()
+    unsplit = {name for name in read if reads_attribute(question.scope, name)}
     rules = (section.rules[int(number)] for number in section.pruning.kept.nonzero()[0])
     return {
         rule.number: rule
