@@ -146,13 +146,20 @@ class _Comparison:
         return (
             own.bound.exact is None
             and implies_bound(own.bound, old.bound)
-            and self.units.leq(self.unit_names.index(old.unit), self.unit_names.index(own.unit))
-            and all(
-                any(reads_attribute(p, name) for p in own.predicates)
-                for name in self.partitions
-                if any(reads_attribute(p, name) for p in old.predicates)
-            )
+            and self._keeps_units(own, old)
+            and self._keeps_blocks(own, old)
             and self._contains_scope(own, old)
+        )
+
+    def _keeps_units(self, own: Rule, old: Rule) -> bool:
+        return self.units.leq(self.unit_names.index(old.unit), self.unit_names.index(own.unit))
+
+    def _keeps_blocks(self, own: Rule, old: Rule) -> bool:
+        """Return whether every block of `old` lies inside one block of `own` (P8)."""
+        return all(
+            any(reads_attribute(p, name) for p in own.predicates)
+            for name in self.partitions
+            if any(reads_attribute(p, name) for p in old.predicates)
         )
 
     def _contains_scope(self, own: Rule, old: Rule) -> bool:
