@@ -21,7 +21,7 @@ from dpolicy.proofs.proof import Proof, count_layers, make_proof
 from dpolicy.proofs.proof_check import check_proof
 from dpolicy.proofs.prover import answer_question
 from dpolicy.proofs.question import parse_question
-from dpolicy.proofs.rule_limits import additive_limit, usable_rules
+from dpolicy.proofs.question_rules import additive_limit, usable_rules
 from dpolicy.rules.compiler import CompiledPolicy
 
 

@@ -88,7 +88,7 @@ def prove_coalitions(
         raise InvalidValue("Q004", f"{message}; help: ask about fewer values in `--when`")
     answers = []
     for chosen in combinations(values, size):
-        when = _scope_of(question, label, chosen)
+        when = _limit_scope(question, label, chosen)
         own = parse_question(policy, when, question.unit, question.at)
         answers.append((chosen, answer_question(policy, own, claim, with_worst=False)))
     return CoalitionAnswer(of, size, claim, tuple(answers))
@@ -98,12 +98,12 @@ def _find_label(policy: CompiledPolicy, name: str) -> Label:
     labels: Mapping[str, Label] = policy.schema.labels
     if name in labels and labels[name].values is not None:
         return labels[name]
-    listed = [known for known, label in labels.items() if label.values is not None]
+    listed = [other for other, label in labels.items() if label.values is not None]
     help_ = suggest(name, listed) or "a coalition needs a label with `values`"
     raise InvalidValue("Q003", f"`{name}` is no label with a list of values; help: {help_}")
 
 
-def _scope_of(question: Question, label: Label, chosen: Sequence[str]) -> str:
+def _limit_scope(question: Question, label: Label, chosen: Sequence[str]) -> str:
     """Return the scope of the question, limited to the mechanisms with one of the values."""
     if label.many:
         inside = " || ".join(f"{json.dumps(v)} in labels.{label.name}" for v in chosen)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpolicy.proofs.linear_programme import Optimum, solve_programme
-from dpolicy.proofs.mechanism_cases import Case, CaseSearch, UndecidedCover
+from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase, UndecidedCover
 
 #: Branches of the search for a whole cover.
 MAX_BRANCHES = 20_000
@@ -27,23 +27,23 @@ class Cover:
 
     weights: Weights
     value: Fraction
-    history: tuple[tuple[Case, Fraction], ...]
+    history: tuple[tuple[MechanismCase, Fraction], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unlimited:
+class UnlimitedCase:
     """A case that no rule with a limit counts."""
 
-    case: Case
+    case: MechanismCase
 
 
-def find_cover(search: CaseSearch, limits: Mapping[int, Fraction]) -> Cover | Unlimited:
+def find_cover(search: CaseSearch, limits: Mapping[int, Fraction]) -> Cover | UnlimitedCase:
     """Return the cover of least cost, or a case without a limit. Raise `UndecidedCover`."""
     optimum = Optimum(Fraction(0), (), {})
     while True:
         for case in search.cases:
             if case.rules.isdisjoint(limits):
-                return Unlimited(case)
+                return UnlimitedCase(case)
         cases = list(search.cases)
         if cases:
             optimum = solve_programme([case.rules for case in cases], limits)

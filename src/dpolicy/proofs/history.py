@@ -22,7 +22,7 @@ from dpolicy.predicates.expression import matches
 from dpolicy.privacy.certificates import QUANTA_PER_UNIT, Certificate, quanta_down
 from dpolicy.privacy.cost_report import round_down_to_printed_float
 from dpolicy.privacy.loss import INFINITE
-from dpolicy.proofs.mechanism_cases import Case, CaseSearch
+from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase
 from dpolicy.proofs.proof import notion_name
 from dpolicy.releases.body import Body
 from dpolicy.releases.release_schema import PredicateInput
@@ -35,7 +35,7 @@ DIVISIONS = (1, 4, 16)
 _LEAST = Fraction(1, 10**8)
 
 #: Cases with their amounts.
-Amounts = Sequence[tuple[Case, Fraction]]
+Amounts = Sequence[tuple[MechanismCase, Fraction]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,12 @@ def _round_share(share: Fraction, kind: str) -> Fraction:
     return rounded if rounded >= _LEAST else Fraction(0)
 
 
-def _with_kind(search: CaseSearch, case: Case, kind: str) -> PredicateInput | None:
+def _with_kind(search: CaseSearch, case: MechanismCase, kind: str) -> PredicateInput | None:
     """Return the mechanism of a case with another kind, if it stays in the case."""
     mechanism = replace(case.mechanism, mechanism=kind)
     try:
         inside = matches(search.question.scope, mechanism)
-        return mechanism if inside and search.case_of(mechanism).rules == case.rules else None
+        return mechanism if inside and search.classify(mechanism).rules == case.rules else None
     except PredicateFailed:
         return None
 

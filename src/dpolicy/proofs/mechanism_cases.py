@@ -38,7 +38,7 @@ class UndecidedCover(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MechanismCase:
     """A mechanism in the scope of the question, and the numbers of the usable rules it matches."""
 
     mechanism: PredicateInput
@@ -52,11 +52,11 @@ class CaseSearch:
     policy: CompiledPolicy
     question: Question
     rules: Mapping[int, Rule]
-    cases: list[Case] = field(default_factory=list)
+    cases: list[MechanismCase] = field(default_factory=list)
     _failing: dict[Predicate, None] = field(default_factory=dict)
     _only_covered: bool = False
 
-    def find_case(self, weights: Mapping[int, Fraction]) -> Case | None:
+    def find_case(self, weights: Mapping[int, Fraction]) -> MechanismCase | None:
         """Return a mechanism that the policy can allow and the weights do not cover.
 
         None is a proof that there is none. Raise `UndecidedCover`, or `InvalidValue` (Q004).
@@ -93,18 +93,18 @@ class CaseSearch:
         self._only_covered = not self.policy.cumulative.index.matching_rules(mechanism)
         return self._only_covered
 
-    def _add(self, mechanism: PredicateInput) -> Case:
+    def _add(self, mechanism: PredicateInput) -> MechanismCase:
         if len(self.cases) >= MAX_CASES:
             message = f"the rules distinguish more than {MAX_CASES} cases of the question"
             raise InvalidValue("Q004", f"{message}; help: ask about a smaller scope")
-        case = self.case_of(mechanism)
+        case = self.classify(mechanism)
         self.cases.append(case)
         return case
 
-    def case_of(self, mechanism: PredicateInput) -> Case:
+    def classify(self, mechanism: PredicateInput) -> MechanismCase:
         """Return the case of a mechanism. Raise `PredicateFailed`."""
         numbers = self.policy.cumulative.index.matching_rules(mechanism)
-        return Case(mechanism, frozenset(numbers).intersection(self.rules))
+        return MechanismCase(mechanism, frozenset(numbers).intersection(self.rules))
 
 
 def kept_rules(policy: CompiledPolicy) -> Iterator[Rule]:

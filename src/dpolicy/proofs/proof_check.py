@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from dpolicy.proofs.mechanism_cases import CaseSearch, UndecidedCover
 from dpolicy.proofs.proof import Proof, bound_of_parts, count_layers
-from dpolicy.proofs.rule_limits import usable_rules
+from dpolicy.proofs.question_rules import usable_rules
 from dpolicy.rules.compiler import CompiledPolicy
 
 

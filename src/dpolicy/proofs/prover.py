@@ -1,6 +1,6 @@
 """Prover: the smallest bounds that a policy implies for a scope, or a history that breaks a claim.
 
-A proof says what the decision point enforces from an empty ledger under one policy. Imported
+A proof is about what the decision point enforces from an empty ledger under one policy. Imported
 releases and accepted conflicts are an excess over it (docs/theory/proofs.md).
 """
 
@@ -16,13 +16,13 @@ from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Zcdp, budget_to_json
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion
 from dpolicy.proofs.claim import breaks_claim, implies_claim, make_claim, needed_amount
-from dpolicy.proofs.cover import Cover, Unlimited, find_cover, find_whole_cover
+from dpolicy.proofs.cover import Cover, UnlimitedCase, find_cover, find_whole_cover
 from dpolicy.proofs.history import Amounts, History, find_history
-from dpolicy.proofs.mechanism_cases import Case, CaseSearch, UndecidedCover
+from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase, UndecidedCover
 from dpolicy.proofs.proof import Proof, make_proof
 from dpolicy.proofs.proof_check import check_proof
 from dpolicy.proofs.question import Question, parse_question
-from dpolicy.proofs.rule_limits import additive_certificates, additive_limit, usable_rules
+from dpolicy.proofs.question_rules import additive_certificates, additive_limit, usable_rules
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 
 #: A loss that counts as no bound, if a history without a claim reaches it.
@@ -44,7 +44,7 @@ class ProofAnswer:
     `proofs` has one proof for each notion that has a bound, and those of (ε, δ) that no other one
     implies. `worst` has the largest history of each proof, or None if the
     decision point confirms none; it is empty with a claim.
-    `broken_by` breaks the claim, or shows that there is no bound. `reason` says why nothing is
+    `broken_by` breaks the claim, or shows that there is no bound. `reason` is why nothing is
     decided.
     """
 
@@ -143,7 +143,7 @@ class _Bounds:
 
     search: CaseSearch
     covers: list[tuple[Proof, Cover | None]] = field(default_factory=list)
-    unlimited: dict[Certificate | None, Case] = field(default_factory=dict)
+    unlimited: dict[Certificate | None, MechanismCase] = field(default_factory=dict)
 
     def find(self) -> None:
         """Find the cheapest cover in every notion. Raise `UndecidedCover`."""
@@ -170,12 +170,12 @@ class _Bounds:
         self, certificate: Certificate | None, limits: Mapping[int, Fraction]
     ) -> Proof | None:
         cover = find_cover(self.search, limits)
-        if isinstance(cover, Unlimited):
+        if isinstance(cover, UnlimitedCase):
             self.unlimited[certificate] = cover.case
             return None
         proof = self._proof(certificate, cover.weights)
-        known = any(p.certificate == PURE and p.amount <= proof.amount for p, _ in self.covers)
-        if certificate is not None or not known:
+        has_pure = any(p.certificate == PURE and p.amount <= proof.amount for p, _ in self.covers)
+        if certificate is not None or not has_pure:
             self.covers.append((proof, cover))
         return proof
 
@@ -217,7 +217,7 @@ class _Bounds:
             if rule.bound.delta is not None
         }
         cover = find_cover(self.search, limits)
-        if isinstance(cover, Unlimited):
+        if isinstance(cover, UnlimitedCase):
             return find_history(self.search, [(cover.case, Fraction(1, 10))], "declared", None)
         return find_history(self.search, cover.history, "declared", None)
 

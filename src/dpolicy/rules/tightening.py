@@ -1,7 +1,7 @@
 """Tightening: whether a policy can only deny more than another one, on the same ledger.
 
 Every rule of the old policy needs one rule of the new policy that implies it, as in pruning (theory
-1.5, A). Then the new policy allows a release only if the old one does, whatever the ledger holds. A
+1.5, A). Then the new policy allows a release only if the old one does, with any balances. A
 cover by several rules is not enough: a release that matches one of them is not compared with the
 others, and imported releases may already exceed those (docs/theory/proofs.md).
 """

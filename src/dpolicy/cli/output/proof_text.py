@@ -37,7 +37,7 @@ def answer_lines(answer: ProofAnswer) -> list[str]:
     claim = bound_text(answer.claim)
     if answer.proof is not None:
         proof = answer.proof
-        own = bound_text(proof.budget)
+        own = _bound_at_claim(proof, answer.claim)
         return [
             f"{claim} holds: the policy keeps {subject} within {own}",
             f"  because of {_parts_text(proof)}",
@@ -125,6 +125,15 @@ def _refusal_lines(answer: ProofAnswer, claim: str, subject: str) -> list[str]:
         f"  the policy allows {_count_releases(history)} that together reach {reached}:",
         *(f"  {line}" for line in _release_lines(history)),
     ]
+
+
+def _bound_at_claim(proof: Proof, claim: Budget) -> str:
+    """Return the bound of a proof; with a claimed ε, also the ε that it implies at the δ."""
+    own = bound_text(proof.budget)
+    if not isinstance(claim, EpsilonDelta) or isinstance(proof.budget, EpsilonDelta):
+        return own
+    epsilon = proof.epsilon(claim.delta)
+    return own if epsilon is None else f"{own}, which is ε {format_up(epsilon)} at the claimed δ"
 
 
 def _reached_text(history: History, claim: Budget | None) -> str:

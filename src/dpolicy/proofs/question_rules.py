@@ -28,8 +28,8 @@ def usable_rules(policy: CompiledPolicy, question: Question) -> dict[int, Rule]:
     section = policy.cumulative
     names = sorted({question.unit, *(base.unit for base in section.rules.bases)})
     order = order_units(names, policy.checked_policy_set)
-    asked = names.index(question.unit)
-    larger = {name for number, name in enumerate(names) if order.leq(asked, number)}
+    own_unit = names.index(question.unit)
+    larger = {name for number, name in enumerate(names) if order.leq(own_unit, number)}
     read = policy.schema.attributes.intersection(map(str, policy.partitions)) - question.at.keys()
     unsplit = {name for name in read if reads_attribute(question.scope, name)}
     rules = (section.rules[int(number)] for number in section.pruning.kept.nonzero()[0])
