@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from tests.proofs.small_policies import (
 )
 
 from dpolicy import DecisionPoint, prove
+from dpolicy.errors import InvalidValue
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.proofs.claim import breaks_claim
 from dpolicy.proofs.history import History
@@ -96,7 +98,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize(("budget", "claim", "numbers"), CLAIMS)
 def test_the_decision_point_confirms_the_history(
-    budget: str, claim: str, numbers: dict[str, str]
+    budget: str, claim: str, numbers: dict[str, Any]
 ) -> None:
     policy = triangle(budget)
     assert_broken(prove(policy, "always", "user", **numbers), policy, "always", "user", claim)
@@ -144,9 +146,12 @@ def test_a_history_within_a_claim_does_not_break_it() -> None:
     assert not breaks_claim(history, prove(triangle(), rho="1.5").claim)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "claim", [{"epsilon": 3, "delta": "1e-6"}, {"epsilon": 10, "delta": "1e-6"}]
-)
-def test_a_bound_in_rho_implies_epsilon_at_delta(claim: dict[str, str]) -> None:
-    """ρ 1.5 implies ε 10 at δ 10⁻⁶, and not ε 3."""
-    assert prove(triangle(), **claim).holds is (claim["epsilon"] == 10)
+def test_a_bound_in_rho_implies_epsilon_at_delta() -> None:
+    assert prove(triangle(), epsilon=10, delta="1e-6").holds
+    assert not prove(triangle(), epsilon=3, delta=1e-6).holds
+
+
+@pytest.mark.parametrize("number", ["many", "nan", float("inf")])
+def test_a_claim_is_a_number(number: Any) -> None:
+    with pytest.raises(InvalidValue, match="Q005"):
+        prove(triangle(), rho=number)

@@ -240,6 +240,7 @@ def test_a_cover_by_two_rules_can_allow_more() -> None:
     old, new = LOOSER["a cover by two rules"]
     answers = []
     for candidate in (old, new):
+        assert candidate is not None
         point = started()
         point.import_past(pure("past", "1.9", "zip"))
         accepted = [conflict.rule.name for conflict in exceeded_rules(point, candidate)]

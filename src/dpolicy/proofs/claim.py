@@ -19,6 +19,14 @@ _MARGIN = 1e-9
 _ROUNDING = Fraction(2, QUANTA_PER_UNIT)
 
 
+def read_number(value: Fraction | float | str) -> Fraction:
+    """Return a number of a claim as written: 0.1 is one tenth. Raise `InvalidValue` (Q005)."""
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise InvalidValue("Q005", f"`{value}` is not a number") from None
+
+
 def make_claim(
     epsilon: Fraction | None = None,
     delta: Fraction | None = None,
@@ -73,7 +81,7 @@ def breaks_claim(history: History, claim: Budget) -> bool:
     match claim:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             log_delta = gaussian_log_delta(math.sqrt(2 * total), float(epsilon))
-            return not delta or log_delta > math.log(delta) + _MARGIN
+            return not delta or bool(log_delta > math.log(delta) + _MARGIN)
         case Zcdp(rho=rho):
             return total > rho * (1 + Fraction(_MARGIN))
         case Gdp(mu=mu):

@@ -91,9 +91,8 @@ def _cheapest_hitting_set(
         if not missed:
             best = (cost, chosen)
             continue
-        for rule in sorted(
-            min(missed, key=len), key=lambda rule: (costs[rule], rule), reverse=True
-        ):
+        smallest = min(missed, key=lambda case: len(case))
+        for rule in sorted(smallest, key=lambda rule: (costs[rule], rule), reverse=True):
             total = (cost[0] + costs[rule][0], cost[1] + costs[rule][1])
             stack.append((total, chosen | {rule}))
     return None if best is None else best[1]

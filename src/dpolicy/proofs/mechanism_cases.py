@@ -116,10 +116,10 @@ def kept_rules(policy: CompiledPolicy) -> Iterator[Rule]:
 def evaluated_predicates(policy: CompiledPolicy) -> Iterator[Expression]:
     """Yield the predicates that can fail; one that fails denies the release."""
     for section in policy.sections:
-        settings = (setting for axis in section.rules.axes for setting in axis)
-        for factor in (*section.rules.bases, *settings):
-            if isinstance(factor.predicate, Expression):
-                yield factor.predicate
+        settings = (setting.predicate for axis in section.rules.axes for setting in axis)
+        for predicate in (*(base.predicate for base in section.rules.bases), *settings):
+            if isinstance(predicate, Expression):
+                yield predicate
 
 
 def _fails(predicate: Predicate, mechanism: PredicateInput) -> bool:

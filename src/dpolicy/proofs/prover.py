@@ -15,7 +15,7 @@ from pathlib import Path
 from dpolicy.errors import InvariantBroken
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Zcdp, budget_to_json
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion
-from dpolicy.proofs.claim import breaks_claim, implies_claim, make_claim, needed_amount
+from dpolicy.proofs.claim import breaks_claim, implies_claim, make_claim, needed_amount, read_number
 from dpolicy.proofs.cover import Cover, UnlimitedCase, find_cover, find_whole_cover
 from dpolicy.proofs.history import Amounts, History, find_history
 from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase, UndecidedCover
@@ -90,10 +90,10 @@ def prove(
     unit: str = "user",
     at: Mapping[str, str] | None = None,
     *,
-    epsilon: Fraction | int | str | None = None,
-    delta: Fraction | int | str | None = None,
-    rho: Fraction | int | str | None = None,
-    mu: Fraction | int | str | None = None,
+    epsilon: Fraction | float | str | None = None,
+    delta: Fraction | float | str | None = None,
+    rho: Fraction | float | str | None = None,
+    mu: Fraction | float | str | None = None,
 ) -> ProofAnswer:
     """Return the bounds that a policy implies for all releases in a scope, with their proofs.
 
@@ -101,7 +101,7 @@ def prove(
     it holds. Raise `InvalidValue` if the question is not valid or has too many cases.
     """
     compiled = policy if isinstance(policy, CompiledPolicy) else load_policy(policy)
-    stated = (None if value is None else Fraction(value) for value in (epsilon, delta, rho, mu))
+    stated = (None if value is None else read_number(value) for value in (epsilon, delta, rho, mu))
     return answer_question(compiled, parse_question(compiled, when, unit, at), make_claim(*stated))
 
 
