@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
@@ -17,6 +18,7 @@ from tests.reference.guarantees import (
 
 from dpolicy import prove
 from dpolicy.predicates.expression import Always
+from dpolicy.predicates.implication.implication_check import Undecided
 from dpolicy.privacy.budget import EpsilonDelta, Gdp, Renyi, Zcdp
 from dpolicy.privacy.certificates import PURE, RHO, Certificate
 from dpolicy.proofs import cover, mechanism_cases
@@ -24,6 +26,7 @@ from dpolicy.proofs.linear_programme import solve_programme
 from dpolicy.proofs.proof import Proof
 from dpolicy.proofs.prover import answer_question
 from dpolicy.proofs.question import parse_question
+from dpolicy.proofs.question_rules import additive_limit
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 
@@ -130,6 +133,26 @@ def test_halves_of_an_approximate_budget_keep_the_whole_delta() -> None:
     assert second.budget == EpsilonDelta(Fraction(2), Fraction("2e-7"))
 
 
+def test_a_claim_with_a_small_delta_needs_other_rules() -> None:
+    """The cover of least ε has δ 10⁻⁵; one with a larger ε has δ 10⁻⁸."""
+    policy = compile_rules(
+        rule("cheap", "always", "{epsilon: 1, delta: 1e-5}"),
+        rule("strict", "always", "{epsilon: 2, delta: 1e-8}"),
+    )
+    assert prove(policy, epsilon=1, delta="1e-5").holds
+    answer = prove(policy, epsilon=2, delta="1e-8")
+    assert answer.proof is not None and answer.proof.parts[0].rule.name == "strict"
+    assert not prove(policy, epsilon=1.5, delta="1e-8").holds
+
+
+def test_a_pure_budget_is_one_threshold() -> None:
+    """If a budget were enforced by a choice of certificates, no notion would be bounded."""
+    (own,) = compile_rules(rule("all", "always", "{epsilon: 1, delta: 0}")).rules
+    assert additive_limit(own, PURE) == 1
+    chosen = replace(own.bound, clauses=(*own.bound.clauses, ((RHO, 10**12),)))
+    assert additive_limit(replace(own, bound=chosen), PURE) is None
+
+
 def test_a_rule_in_another_notion_bounds_what_follows_from_it() -> None:
     policy = compile_rules(
         rule("all", "always", "{mu: 2}"), rule("a", '"a" in attributes', "{epsilon: 1, delta: 0}")
@@ -192,10 +215,16 @@ def test_too_many_cases_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         prove(triangle())
 
 
-def test_too_many_combinations_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_combinations_leave_the_other_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cover, "MAX_BRANCHES", 1)
-    answer = prove(triangle("{epsilon: 1, delta: 1e-7}"))
-    assert answer.verdict == "undecided" and "combinations" in answer.reason
+    (proof,) = prove(triangle("{epsilon: 1, delta: 1e-7}")).proofs
+    assert proof.amount == Fraction(3, 2)
+
+
+def test_an_undecided_implication_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanism_cases, "implies", lambda *_: Undecided("too many cases"))
+    answer = prove(triangle(), rho=9)
+    assert answer.verdict == "undecided" and answer.reason == "too many cases"
 
 
 def test_always_is_the_scope_of_everything() -> None:

@@ -84,7 +84,7 @@ def test_a_search_that_ignores_a_case_is_detected(seed: int) -> None:
     policy = random_rules(random, ("rho",))
     question = parse_question(policy, random.choice(SCOPES), "user")
     rules = usable_rules(policy, question)
-    limits = {n: limit for n, r in rules.items() if (limit := additive_limit(r.budget, RHO))}
+    limits = {n: limit for n, r in rules.items() if (limit := additive_limit(r, RHO))}
     search = CaseSearch(policy, question, rules)
     cover = find_cover(search, limits)
     if not isinstance(cover, Cover) or len(cover.history) < 2:

@@ -76,7 +76,7 @@ def breaks_claim(history: History, claim: Budget) -> bool:
     if history.kind == "laplace":
         if not isinstance(claim, EpsilonDelta) or total <= claim.epsilon:
             return False
-        leak = -math.expm1(float(claim.epsilon) - total) / 2 ** len(history.releases)
+        leak = math.ldexp(-math.expm1(float(claim.epsilon) - total), -len(history.releases))
         return leak > float(claim.delta) * (1 + _MARGIN)
     match claim:
         case EpsilonDelta(epsilon=epsilon, delta=delta):

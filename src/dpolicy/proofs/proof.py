@@ -15,6 +15,7 @@ from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Zcdp, budge
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion, format_order
 from dpolicy.privacy.conversion import gaussian_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon
 from dpolicy.privacy.cost_report import round_up_to_printed_float, sqrt_rounded_up
+from dpolicy.proofs.mechanism_cases import UndecidedCover
 from dpolicy.proofs.question import Question
 from dpolicy.proofs.question_rules import additive_limit
 from dpolicy.rules.rule import Rule
@@ -38,6 +39,7 @@ class Part:
             "unit": self.rule.unit,
             "budget": budget_to_json(self.rule.budget),
             "weight": str(self.weight),
+            "layers": self.layers,
         }
 
 
@@ -85,12 +87,20 @@ class Proof:
 def make_proof(
     question: Question, certificate: Certificate | None, weighted: Iterable[tuple[Rule, Fraction]]
 ) -> Proof:
-    """Return the proof with the bound that the weights give. Whether they cover is not checked."""
+    """Return the proof with the bound that the weights give. Whether they cover is not checked.
+
+    Raise `UndecidedCover` if the layers of an (ε, δ) bound cannot be counted.
+    """
     ordered = sorted(weighted, key=lambda pair: (-pair[1], pair[0].number))
-    layers = count_layers([weight for _, weight in ordered])
+    layers = layers_for(certificate, [weight for _, weight in ordered])
     parts = tuple(Part(*pair, count) for pair, count in zip(ordered, layers, strict=True))
     amount, delta = bound_of_parts(certificate, parts)
     return Proof(question, certificate, parts, amount, delta)
+
+
+def layers_for(certificate: Certificate | None, weights: Sequence[Fraction]) -> tuple[int, ...]:
+    """Return the layers of each rule; an additive notion needs none, so each rule is one part."""
+    return count_layers(weights) if certificate is None else (1,) * len(weights)
 
 
 def bound_of_parts(
@@ -101,7 +111,7 @@ def bound_of_parts(
     for part in parts:
         budget = part.rule.budget
         if certificate is not None:
-            limit = additive_limit(budget, certificate)
+            limit = additive_limit(part.rule, certificate)
         else:
             limit = budget.epsilon if isinstance(budget, EpsilonDelta) else None
         if limit is None:
@@ -116,7 +126,8 @@ def count_layers(weights: Sequence[Fraction]) -> tuple[int, ...]:
     """Return how many different weights each rule can have if a mechanism is counted exactly once.
 
     A mechanism takes the weights of its rules in order, and of the last one only what is left up to
-    1. A rule with n different weights is a sum of n nested parts with one weight each.
+    1. A rule with n different weights is a sum of n nested parts with one weight each. Raise
+    `UndecidedCover` if there are too many sums of weights.
     """
     sums = {Fraction(0)}
     layers = []
@@ -124,7 +135,7 @@ def count_layers(weights: Sequence[Fraction]) -> tuple[int, ...]:
         layers.append(len({min(weight, 1 - total) for total in sums if total < 1}))
         sums |= {min(Fraction(1), total + weight) for total in sums}
         if len(sums) > MAX_SUMS:
-            return tuple([MAX_SUMS] * len(weights))
+            raise UndecidedCover("the weights of the cover have too many different sums")
     return tuple(layers)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpolicy.proofs.mechanism_cases import CaseSearch, UndecidedCover
-from dpolicy.proofs.proof import Proof, bound_of_parts, count_layers
+from dpolicy.proofs.proof import Proof, bound_of_parts, layers_for
 from dpolicy.proofs.question_rules import usable_rules
 from dpolicy.rules.compiler import CompiledPolicy
 
@@ -25,10 +25,10 @@ def check_proof(policy: CompiledPolicy, proof: Proof) -> str | None:
         if not 0 < part.weight <= 1:
             return f"the weight {part.weight} of `{part.rule.name}` is not from 0 to 1"
         weights[number] = part.weight
-    layers = count_layers(list(weights.values()))
-    if any(part.layers < count for part, count in zip(proof.parts, layers, strict=True)):
-        return "a rule has fewer layers than its weights need"
     try:
+        layers = layers_for(proof.certificate, list(weights.values()))
+        if any(part.layers < count for part, count in zip(proof.parts, layers, strict=True)):
+            return "a rule has fewer layers than its weights need"
         amount, delta = bound_of_parts(proof.certificate, proof.parts)
         if amount > proof.amount or delta > proof.delta:
             return "the weighted limits of the rules exceed the bound"

@@ -118,10 +118,7 @@ def answer_question(
     """
     search = CaseSearch(policy, question, usable_rules(policy, question))
     bounds = _Bounds(search)
-    try:
-        bounds.find()
-    except UndecidedCover as failure:
-        return ProofAnswer(question, claim, ProofVerdict.UNDECIDED, (), reason=str(failure))
+    bounds.find(claim.delta if isinstance(claim, EpsilonDelta) else None)
     proofs = tuple(proof for proof, _ in bounds.covers)
     for proof in proofs:
         problem = check_proof(policy, proof)
@@ -134,46 +131,70 @@ def answer_question(
     if history is not None:
         return ProofAnswer(question, claim, ProofVerdict.BROKEN, proofs, broken_by=history)
     reason = "no proof, and the policy denies the histories that would break the claim"
-    return ProofAnswer(question, claim, ProofVerdict.UNDECIDED, proofs, reason=reason)
+    reasons = bounds.undecided or [reason]
+    return ProofAnswer(question, claim, ProofVerdict.UNDECIDED, proofs, reason=reasons[0])
 
 
 @dataclass(slots=True)
 class _Bounds:
-    """Covers of one question in every notion, and the cases without a limit."""
+    """Covers of one question in every notion, and the cases without a limit.
+
+    `undecided` are the reasons why the search for a cover gave up.
+    """
 
     search: CaseSearch
     covers: list[tuple[Proof, Cover | None]] = field(default_factory=list)
     unlimited: dict[Certificate | None, MechanismCase] = field(default_factory=dict)
+    undecided: list[str] = field(default_factory=list)
 
-    def find(self) -> None:
-        """Find the cheapest cover in every notion. Raise `UndecidedCover`."""
+    def find(self, delta: Fraction | None = None) -> None:
+        """Find the cheapest cover in every notion.
+
+        With `delta`, also find the cheapest cover by whole rules with at most this δ.
+        """
         for certificate in additive_certificates(self.search.rules):
             limits = {
                 number: limit
                 for number, rule in self.search.rules.items()
-                if (limit := additive_limit(rule.budget, certificate)) is not None
+                if (limit := additive_limit(rule, certificate)) is not None
             }
             self._find_cover(certificate, limits)
-        budgets = {
-            number: rule.budget
+        costs = {
+            number: (rule.budget.epsilon, rule.budget.delta)
             for number, rule in self.search.rules.items()
             if isinstance(rule.budget, EpsilonDelta)
         }
-        fractional = self._find_cover(None, {n: b.epsilon for n, b in budgets.items()})
-        if fractional is not None and any(part.weight < 1 for part in fractional.parts):
-            costs = {number: (b.epsilon, b.delta) for number, b in budgets.items()}
-            weights = find_whole_cover(self.search, costs, None)
-            if weights is not None:
-                self.covers.append((self._proof(None, weights), None))
+        first = self._find_cover(None, {number: epsilon for number, (epsilon, _) in costs.items()})
+        if first is None:
+            return
+        if any(part.weight < 1 for part in first.parts):
+            self._find_whole_cover(costs, None)
+        if delta is not None and min(p.delta for p, _ in self.covers) > delta:
+            self._find_whole_cover(costs, delta)
+
+    def _find_whole_cover(
+        self, costs: Mapping[int, tuple[Fraction, Fraction]], delta: Fraction | None
+    ) -> None:
+        try:
+            weights = find_whole_cover(self.search, costs, delta)
+        except UndecidedCover as failure:
+            self.undecided.append(str(failure))
+            return
+        if weights is not None:
+            self.covers.append((self._proof(None, weights), None))
 
     def _find_cover(
         self, certificate: Certificate | None, limits: Mapping[int, Fraction]
     ) -> Proof | None:
-        cover = find_cover(self.search, limits)
-        if isinstance(cover, UnlimitedCase):
-            self.unlimited[certificate] = cover.case
+        try:
+            cover = find_cover(self.search, limits)
+            if isinstance(cover, UnlimitedCase):
+                self.unlimited[certificate] = cover.case
+                return None
+            proof = self._proof(certificate, cover.weights)
+        except UndecidedCover as failure:
+            self.undecided.append(str(failure))
             return None
-        proof = self._proof(certificate, cover.weights)
         has_pure = any(p.certificate == PURE and p.amount <= proof.amount for p, _ in self.covers)
         if certificate is not None or not has_pure:
             self.covers.append((proof, cover))
@@ -216,7 +237,10 @@ class _Bounds:
             for number, rule in self.search.rules.items()
             if rule.bound.delta is not None
         }
-        cover = find_cover(self.search, limits)
+        try:
+            cover = find_cover(self.search, limits)
+        except UndecidedCover:
+            return None
         if isinstance(cover, UnlimitedCase):
             return find_history(self.search, [(cover.case, Fraction(1, 10))], "declared", None)
         return find_history(self.search, cover.history, "declared", None)

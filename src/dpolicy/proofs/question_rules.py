@@ -55,12 +55,18 @@ def additive_certificates(rules: Mapping[int, Rule]) -> list[Certificate]:
     return [PURE, RHO, MU_SQUARED, *(renyi(order) for order in sorted(orders))]
 
 
-def additive_limit(budget: Budget, certificate: Certificate) -> Fraction | None:
-    """Return the limit that a budget sets on a sum in one certificate; None if it sets none.
+def additive_limit(rule: Rule, certificate: Certificate) -> Fraction | None:
+    """Return the limit that a rule sets on a sum in one certificate; None if it sets none.
 
     Pure ε is ε²/2 in ρ, ρ is ρα at order α, and μ is μ²/2 in ρ (Bun, Steinke 2016). An (ε, δ)
     budget with δ > 0 is enforced by a choice of certificates, so it limits none of them.
     """
+    if rule.bound.delta or len(rule.bound.clauses) > 1:
+        return None
+    return _budget_limit(rule.budget, certificate)
+
+
+def _budget_limit(budget: Budget, certificate: Certificate) -> Fraction | None:
     match budget:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             return None if delta else _pure_limit(epsilon, certificate)
