@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proofs.small_policies import SCOPES, compile_rules, random_rules, rule, triangle
+from tests.proofs.small_policies import HEAD, SCOPES, compile_rules, random_rules, rule, triangle
 from tests.reference.guarantees import (
     cheapest_whole_cover,
     largest_whole_history,
@@ -183,6 +183,14 @@ def test_a_rule_of_a_smaller_unit_is_no_bound() -> None:
     policy = compile_rules(rule("day", "always", "{rho: 1}", "user-day"))
     assert not prove(policy, unit="user").proofs
     assert prove(policy, unit="user-day").holds
+
+
+def test_a_rule_of_a_larger_unit_is_no_bound_under_add_remove() -> None:
+    """Removing one day of a user's data does not remove the user (theory P6)."""
+    rules = [rule("all", "always", "{rho: 1}")]
+    assert prove(compile_rules(*rules), unit="user-day").holds
+    head = HEAD.replace("relation: change", "relation: add-remove")
+    assert not prove(compile_rules(*rules, head=head), unit="user-day").proofs
 
 
 def test_a_split_rule_bounds_its_partition_only_at_one_place() -> None:
