@@ -33,8 +33,8 @@ def random_tree(random: Random, choices: list[frozenset[int]]) -> dict[Prefix, S
     for length in range(STEPS):
         for prefix in product((0, 1), repeat=length):
             scale = random.choice((1.0, 0.01))
-            masses = (random.uniform(0.001, 0.999) * scale for _ in range(2))
-            tree[prefix] = Step(*masses, random.choice(choices))
+            on_d, on_other = (random.uniform(0.001, 0.999) * scale for _ in range(2))
+            tree[prefix] = Step(on_d, on_other, random.choice(choices))
     return tree
 
 

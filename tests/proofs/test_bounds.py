@@ -54,7 +54,7 @@ def proofs_in(
     return [proof for proof in answer.proofs if proof.certificate == notion]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_the_bound_in_rho_equals_the_enumeration(seed: int) -> None:
     random = Random(seed)
@@ -69,7 +69,7 @@ def test_the_bound_in_rho_equals_the_enumeration(seed: int) -> None:
         assert expected - len(policy.cumulative.rules) < whole <= expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_the_bounds_in_epsilon_equal_the_enumeration(seed: int) -> None:
     random = Random(seed)

@@ -52,7 +52,7 @@ def assert_broken(
     assert not all(decisions(with_claim(policy, when, unit, budget), answer.broken_by))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_a_smaller_claim_is_broken_and_a_larger_one_holds(seed: int) -> None:
     """In one notion and one unit the bound is reached, so nothing is undecided."""
@@ -110,6 +110,17 @@ def test_a_history_is_divided_where_per_release_rules_deny_it() -> None:
     answer = prove(policy, rho="0.9")
     assert_broken(answer, policy, "always", "user", "{rho: 0.9}")
     assert answer.broken_by is not None and len(answer.broken_by.releases) == 4
+
+
+@pytest.mark.parametrize("relation", ["change", "add-remove"])
+def test_a_history_uses_many_days_where_rules_for_days_deny_it(relation: str) -> None:
+    rules = [rule("all", "always", "{rho: 1}"), rule("day", "always", "{rho: 0.1}", "user-day")]
+    policy = compile_rules(*rules, head=HEAD.replace("change", relation))
+    answer = prove(policy, rho="0.9")
+    assert_broken(answer, policy, "always", "user", "{rho: 0.9}")
+    assert answer.broken_by is not None
+    days = {release["mechanisms"][0]["time"]["from"] for release in answer.broken_by.releases}
+    assert len(days) == len(answer.broken_by.releases) == 16
 
 
 def test_a_history_states_the_largest_unit() -> None:

@@ -31,7 +31,7 @@ from dpolicy.proofs.question import parse_question
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.scope_order import Preorder
 
-POLICIES, STORIES = 120, 2
+POLICIES, STORIES = 100, 2
 QUESTIONS = (*SCOPES, '"a" in attributes')
 
 

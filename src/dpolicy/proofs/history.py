@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from fractions import Fraction
 
 from dpolicy.balances.enforced_policy import enforce
@@ -26,10 +27,21 @@ from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase
 from dpolicy.proofs.proof import notion_name
 from dpolicy.releases.body import Body
 from dpolicy.releases.release_schema import PredicateInput
-from dpolicy.rules.compiler import CompiledPolicy
 
 #: Releases into which one case is divided, if per-release rules deny a single one.
 DIVISIONS = (1, 4, 16)
+
+#: The same, with each release on a day of its own, if rules for days, months or years deny them.
+DIVISIONS_BY_DAY = (4, 16, 64, 400)
+
+#: Laplace noise of many releases rarely has its largest loss: more of them break no claim.
+MAX_LAPLACE_DIVISION = 16
+
+#: First of these days, and the distance between them: no period of up to a year has two.
+_FIRST_DAY, _DAYS_APART = date(2100, 1, 1), timedelta(days=800)
+
+#: Releases of one history.
+MAX_RELEASES = 1_000
 
 #: The smallest amount of a mechanism: smaller parameters are refused (M006).
 _LEAST = Fraction(1, 10**8)
@@ -60,9 +72,16 @@ def find_history(
     `kind` is `laplace`, with amounts of pure ε, `gaussian`, with amounts of ρ, or `declared`, with
     amounts of δ. `reached` is the sum in `certificate` for the unit of the question; None is δ.
     """
-    for division in DIVISIONS:
+    divisions = [(division, False) for division in DIVISIONS]
+    if search.policy.units[search.question.unit].period is None:
+        divisions += [(division, True) for division in DIVISIONS_BY_DAY]
+    for division, by_day in divisions:
+        if kind == "laplace" and division > MAX_LAPLACE_DIVISION:
+            break
         for unit in _stated_units(search):
             releases = _write_releases(search, amounts, kind, unit, division)
+            if releases is not None and by_day:
+                releases = _spread(releases, division)
             reached = None if releases is None else confirm(search, releases, certificate)
             if releases and reached is not None:
                 notion = "delta" if certificate is None else notion_name(certificate)
@@ -125,6 +144,8 @@ def _write_releases(
 ) -> tuple[Body, ...] | None:
     """Return the releases; None if a case cannot have this kind of mechanism."""
     releases: list[Body] = []
+    if len(amounts) * division > MAX_RELEASES:
+        return None
     for case, amount in amounts:
         share = _round_share(amount / division, kind)
         mechanism = _with_kind(search, case, kind)
@@ -132,8 +153,19 @@ def _write_releases(
             return None
         for _ in range(division if share else 0):
             name = f"history-{len(releases) + 1}"
-            releases.append(_write_release(search.policy, name, mechanism, share, unit))
+            releases.append(_write_release(name, mechanism, share, unit))
     return tuple(releases)
+
+
+def _spread(releases: tuple[Body, ...], division: int) -> tuple[Body, ...]:
+    """Return the releases with one day for each, the same days for each case."""
+    spread = []
+    for number, release in enumerate(releases):
+        day = (_FIRST_DAY + number % division * _DAYS_APART).isoformat()
+        (mechanism,) = release["mechanisms"]
+        dated = {**mechanism, "time": {"from": day, "to": day}}
+        spread.append({**release, "mechanisms": [dated]})
+    return tuple(spread)
 
 
 def _round_share(share: Fraction, kind: str) -> Fraction:
@@ -154,15 +186,12 @@ def _with_kind(search: CaseSearch, case: MechanismCase, kind: str) -> PredicateI
         return None
 
 
-def _write_release(
-    policy: CompiledPolicy, name: str, mechanism: PredicateInput, amount: Fraction, unit: str
-) -> Body:
+def _write_release(name: str, mechanism: PredicateInput, amount: Fraction, unit: str) -> Body:
     fields: dict[str, object] = {
         "mechanism": _parameters(mechanism.mechanism, amount),
         "unit": unit,
+        "additive": True,
     }
-    if policy.accounting.require_additive:
-        fields["additive"] = True
     if mechanism.attributes:
         fields["attributes"] = list(mechanism.attributes)
     labels = {

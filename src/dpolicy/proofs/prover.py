@@ -130,7 +130,7 @@ def answer_question(
     history = bounds.find_break(claim or _NO_BOUND)
     if history is not None:
         return ProofAnswer(question, claim, ProofVerdict.BROKEN, proofs, broken_by=history)
-    reason = "no proof, and the policy denies the histories that would break the claim"
+    reason = "there is no proof, and no history that the policy allows breaks the claim for certain"
     reasons = bounds.undecided or [reason]
     return ProofAnswer(question, claim, ProofVerdict.UNDECIDED, proofs, reason=reasons[0])
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Zcdp, format_budget
 from dpolicy.privacy.certificates import MU_SQUARED, format_order
 from dpolicy.privacy.conversion import gaussian_to_epsilon
-from dpolicy.privacy.cost_report import sqrt_rounded_up
 from dpolicy.privacy.number_text import BUDGET_DIGITS, format_down, format_up
 from dpolicy.proofs.coalitions import CoalitionAnswer
 from dpolicy.proofs.history import History
@@ -18,7 +17,7 @@ from dpolicy.proofs.question import Question
 from dpolicy.releases.body import Body
 
 #: What a kind of history reaches.
-_REACHED = {"laplace": "ε", "gaussian": "ρ", "declared": "δ"}
+_REACHED = {"laplace": "pure ε", "gaussian": "ρ", "declared": "δ"}
 
 
 def answer_lines(answer: ProofAnswer) -> list[str]:
@@ -103,9 +102,11 @@ def _worst_text(proof: Proof, history: History | None) -> str:
         return ""
     count = _count_releases(history)
     if proof.certificate == MU_SQUARED:
-        reached = f"μ {format_up(sqrt_rounded_up(history.reached), 6)}"
+        reached = f"μ {format_down(math.sqrt(history.reached), 6)}"
     else:
-        reached = f"{bound_text(proof.budget).split(' ')[0]} {format_down(history.reached, 6)}"
+        symbol = bound_text(proof.budget).split(" ")[0]
+        symbol = "pure ε" if symbol == "ε" else symbol
+        reached = f"{symbol} {format_down(history.reached, 6)}"
     text = f"the policy allows {count} that together reach {reached}"
     is_exact = history.reached == proof.amount and not proof.delta
     return f"{text}: no smaller bound holds" if is_exact else text
