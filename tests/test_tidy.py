@@ -24,7 +24,7 @@ LAYERS = (
     ("balances",),
     ("decisions",),
     ("pdp",),
-    ("cases", "integrations", "allocation", "client", "reports"),
+    ("cases", "integrations", "allocation", "client", "proofs", "reports"),
     ("evaluation",),
     ("service",),
     ("demo",),

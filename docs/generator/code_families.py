@@ -17,6 +17,9 @@ from dpolicy.privacy.mechanisms.parameters import PROBLEMS as MECHANISM_PROBLEMS
 from dpolicy.privacy.units.calendar import EARLIEST, LATEST, MAX_DAYS
 from dpolicy.privacy.units.calendar import PROBLEMS as CALENDAR_PROBLEMS
 from dpolicy.privacy.units.privacy_units import MAX_BLOCKS, MAX_INTERVALS
+from dpolicy.proofs.coalitions import MAX_COALITIONS
+from dpolicy.proofs.mechanism_cases import MAX_CASES
+from dpolicy.proofs.question import PROBLEMS as QUESTION_PROBLEMS
 from dpolicy.releases.problem_codes import PROBLEMS as RELEASE_PROBLEMS
 from dpolicy.releases.regions import MAX_BOXES
 
@@ -115,6 +118,15 @@ _COHERE_EXPLANATIONS = {
     "C024": "A decision denies such a release; the files cannot express that.",
 }
 
+_QUESTION_EXPLANATIONS = {
+    "Q001": "The scope is a predicate as in a policy, or `always`.",
+    "Q002": "A question is about one privacy unit of the policy.",
+    "Q003": "A coalition consists of listed values, so the label needs `values`.",
+    "Q004": f"The rules may distinguish {MAX_CASES} cases of a question, and there may be "
+    f"{MAX_COALITIONS} coalitions.",
+    "Q005": "A claim is ε, with δ or without, ρ or μ.",
+}
+
 FAMILIES = (
     CodeFamily(
         letter="P",
@@ -163,6 +175,15 @@ FAMILIES = (
         command="dpolicy import entry.yaml --ledger ledger.db",
         shared_files=("policy.yaml",),
         setup=(_APPLY,),
+    ),
+    CodeFamily(
+        letter="Q",
+        heading="Questions to the prover (Q)",
+        introduction="Problems of a question or claim of [`dpolicy prove`](prove.md).",
+        titles=QUESTION_PROBLEMS,
+        explanations=_QUESTION_EXPLANATIONS,
+        command="dpolicy prove policy.yaml --unit user",
+        shared_files=("policy.yaml",),
     ),
     CodeFamily(
         letter="C",

@@ -23,8 +23,9 @@ dpolicy reports all problems of a file together: file, line and column, the line
 underlined, a stable code, and help if there is a known remedy. It stops after 100 errors. Problems
 that have no position in a file are reported with the code and a message.
 
-An error stops a command with exit code 3; for P047, M019, U001 and U002 the exit code is 64. A
-warning does not stop a command. Every example below runs when this page is generated.
+An error stops a command with exit code 3; for P047, M019, U001, U002, Q001, Q002, Q003, Q004 and
+Q005 the exit code is 64. A warning does not stop a command. Every example below runs when this page
+is generated.
 """
 
 

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import click
 
-from dpolicy.cli.exit_codes import CASE_FAILED, DENIED, FAILURE, REJECTED, TAMPERED, USAGE
+from dpolicy.cli.exit_codes import (
+    CASE_FAILED,
+    DENIED,
+    FAILURE,
+    REJECTED,
+    TAMPERED,
+    UNDECIDED,
+    USAGE,
+)
 from dpolicy.cli.main import COMMANDS, dpolicy
 from dpolicy.policy.json_schema import policy_schema
 from dpolicy.service.api.openapi import PROBLEMS_OF_EVERY_ENDPOINT as COMMON_PROBLEMS
@@ -23,8 +31,8 @@ SOURCE = Path(__file__).parent.parent.parent / "src" / "dpolicy"
 #: Packages from low to high; `tests/test_tidy.py` checks that imports point down.
 LAYERS = (
     *("text", "privacy", "releases", "predicates", "policy", "rules", "ledger", "balances"),
-    *("decisions", "pdp", "cases", "allocation", "client", "integrations", "reports", "evaluation"),
-    *("service", "demo", "cli"),
+    *("decisions", "pdp", "proofs", "cases", "allocation", "client", "integrations", "reports"),
+    *("evaluation", "service", "demo", "cli"),
 )
 
 #: Width of help texts, independent of the terminal.
@@ -34,10 +42,11 @@ COLUMNS = 90
 EXIT_CODES = {
     0: "success",
     FAILURE: "internal or I/O failure",
-    DENIED: "release denied, or policy in conflict with recorded releases",
+    DENIED: "release denied, policy in conflict with recorded releases, or broken claim",
     REJECTED: "errors in a file or a release ([diagnostics](diagnostics.md))",
     CASE_FAILED: "failed case",
     TAMPERED: "damaged ledger",
+    UNDECIDED: "neither a proof nor a history that breaks the claim",
     USAGE: "wrong usage",
 }
 

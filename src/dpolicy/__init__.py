@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from dpolicy.pdp.decision_point import DecisionPoint
     from dpolicy.pdp.rule_status import RuleStatus
+    from dpolicy.proofs.prover import ProofAnswer, prove
     from dpolicy.releases.decision import Decision, Reason
     from dpolicy.releases.python.budget_table import Budgets
     from dpolicy.releases.python.mechanism_builders import (
@@ -82,6 +83,7 @@ __all__ = [
     "ParameterMapping",
     "PolicyConflicts",
     "PolicyRejected",
+    "ProofAnswer",
     "Reason",
     "Release",
     "ReleaseMapping",
@@ -100,6 +102,7 @@ __all__ = [
     "load_release",
     "mechanism",
     "pate",
+    "prove",
     "randomized_response",
     "release",
     "report_noisy_max",
@@ -132,6 +135,10 @@ _MODULES = {
     ),
     "dpolicy.pdp.decision_point": ("DecisionPoint",),
     "dpolicy.pdp.rule_status": ("RuleStatus",),
+    "dpolicy.proofs.prover": (
+        "ProofAnswer",
+        "prove",
+    ),
     "dpolicy.releases.python.budget_table": ("Budgets",),
     "dpolicy.releases.decision": (
         "Decision",

@@ -34,7 +34,7 @@ TABLES = {"CATALOGUE", "PROBLEMS"}
 CODE = re.compile(r"[A-Z][0-9]{3}")
 
 #: Codes after which a command exits with 64 instead of 3, as the page states.
-WRONG_USAGE = {"P047", "M019", "U001", "U002"}
+WRONG_USAGE = {"P047", "M019", "U001", "U002", "Q001", "Q002", "Q003", "Q004", "Q005"}
 
 
 @cache

@@ -154,8 +154,8 @@ class Session:
 
 
 def _expected_codes(printed: str) -> tuple[int, ...]:
-    """Return the valid exit codes: 2 for a printed denial or conflict, 3 for a printed error."""
-    if re.search(r"^(denied|conflict)\b", printed, re.MULTILINE):
+    """Return the valid exit codes: 2 for a denial, conflict or broken claim, 3 for an error."""
+    if re.search(r"^(denied|conflict)\b|^\S.* does not hold for ", printed, re.MULTILINE):
         return (2,)
     return (3,) if re.search(r"^\S+:\d+:\d+: error [A-Z]\d{3}: ", printed, re.MULTILINE) else (0,)
 

@@ -23,9 +23,11 @@ from tests.properties.targeted_policies import (
 )
 
 from dpolicy.balances.enforced_policy import enforce
+from dpolicy.rules import tightening
 from dpolicy.rules.compiler import CompiledPolicy
-from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.rules.policy_diff import diff_policies
 from dpolicy.rules.scope_order import ScopeComparer
+from dpolicy.rules.tightening import only_tightens
 
 POLICIES, STORIES, TIGHTENED_POLICIES = 200, 2, 120
 #: Number of policies with a different decision that detect a canary.
@@ -81,18 +83,36 @@ def test_decisions_detect_an_omitted_condition(name: str) -> None:
 
 
 def test_what_only_tightens_allows_nothing_more() -> None:
-    tightened = denied = 0
+    tightened = denied = by_meaning = 0
     for random, policy, old, stories in cases(TIGHTENED_POLICIES):
         new = compile_dict(change_rules(random, policy))
         if not only_tightens(old, new):
             continue
         pair = enforce(old), enforce(new)
         tightened += 1
+        kinds = {change.kind for change in diff_policies(old, new)}
+        by_meaning += not kinds <= {"tightened", "added"}
         for story in stories:
             compared = compare_decisions(*pair, story)
             assert all(a or not b for a, b in compared), (policy, new.sources[0].text, story)
             denied += sum(a and not b for a, b in compared)
     assert tightened > TIGHTENED_POLICIES / 4 and denied > tightened / 4
+    assert by_meaning > tightened / 10
+
+
+@pytest.mark.parametrize("condition", ["_contains_scope", "_keeps_units"])
+def test_a_tightening_without_a_condition_allows_more(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A canary of the comparison above: it detects an omitted condition on scopes or units."""
+    monkeypatch.setattr(tightening._Comparison, condition, lambda *_: True)
+    for random, policy, old, stories in cases(POLICIES):
+        new = compile_dict(change_rules(random, policy))
+        if only_tightens(old, new):
+            pair = enforce(old), enforce(new)
+            if any(b > a for story in stories for a, b in compare_decisions(*pair, story)):
+                return
+    pytest.fail(f"no policy detects the omitted condition {condition}")
 
 
 def test_an_added_rule_loosens_if_the_order_ignores_collapse() -> None:

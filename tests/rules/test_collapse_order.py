@@ -10,7 +10,7 @@ import pytest
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.rules.tightening import only_tightens
 from dpolicy.text.yaml_reader import Source
 
 PERIODS = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.pdp.builders import GLOBAL, HEAD, ZIP, policy, pure, started
+from tests.pdp.builders import GLOBAL, HEAD, ZIP, exceeded_rules, policy, pure, started
 
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.rules.tightening import only_tightens
 from dpolicy.text.yaml_reader import Source
 
 ZIPS = ZIP % "{epsilon: 1}"
@@ -21,6 +21,17 @@ TEAMS = """\
       - {name: ads, when: 'labels.team == "ads"', budget: same}
 """
 
+ANY = '\'"zip" in attributes || "views" in attributes\''
+#: A rule for each of two attributes, and one for both.
+ZIP_RULE = "  - {name: zips, kind: custom, when: '\"zip\" in attributes', unit: user, budget: %s}\n"
+VIEWS_RULE = ZIP_RULE.replace("zip", "views")
+BOTH_RULE = f"  - {{name: both, kind: custom, when: {ANY}, unit: user, budget: {{epsilon: 1}}}}\n"
+ONE = "{epsilon: 1}"
+#: The head with the relation under which a rule on a larger unit implies one on a smaller.
+CHANGE = HEAD.replace("delta: 1e-7", "delta: 1e-7, relation: change")
+PER_DAY = CAP.replace("unit: user", "unit: user-day")
+ADS = "  - {name: ads, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
+
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
     "a smaller budget": (policy(GLOBAL), policy(GLOBAL.replace("epsilon: 2", "epsilon: 1"))),
@@ -28,6 +39,25 @@ TIGHTER = {
     "an additional per-release rule": (policy(GLOBAL), policy(GLOBAL, each=CAP)),
     "an additional predicate": (policy(GLOBAL), policy(GLOBAL, each=TEAMS)),
     "another order": (policy(GLOBAL, ZIPS), policy(ZIPS, GLOBAL)),
+    "a removed rule that a smaller budget implies": (
+        policy(GLOBAL, ZIPS),
+        policy(GLOBAL.replace("epsilon: 2", "epsilon: 1")),
+    ),
+    "a wider scope": (policy(GLOBAL, ZIPS), policy(GLOBAL, BOTH_RULE)),
+    "another name of a rule": (policy(GLOBAL), policy(GLOBAL.replace("global", "all"))),
+    "another text of the same scope": (
+        policy(GLOBAL, ZIPS),
+        policy(GLOBAL, ZIPS.replace('"zip" in', '"views" in attributes && false || "zip" in')),
+    ),
+    "a larger unit": (policy(GLOBAL, PER_DAY, head=CHANGE), policy(GLOBAL, CAP, head=CHANGE)),
+    "an additional rule inside the covered scope": (
+        policy(BOTH_RULE),
+        policy(BOTH_RULE, ZIPS, VIEWS_RULE % ONE),
+    ),
+    "rules that cover the same scope together": (
+        policy(ZIP_RULE % ONE, VIEWS_RULE % ONE),
+        policy(BOTH_RULE),
+    ),
     "another name of the policy set": (policy(GLOBAL), policy(GLOBAL, head=f"{HEAD}name: other\n")),
 }
 LOOSER = {
@@ -43,6 +73,27 @@ LOOSER = {
     "the first rule that covers other releases": (policy(ZIPS), policy(ZIPS, GLOBAL)),
     "a removed per-release rule": (policy(GLOBAL, each=CAP), policy(GLOBAL)),
     "a rule for each release instead of all": (policy(GLOBAL, CAP), policy(GLOBAL, each=CAP)),
+    "a cover by two rules": (
+        policy(
+            GLOBAL.replace("epsilon: 2", "epsilon: 9"),
+            BOTH_RULE.replace("epsilon: 1", "epsilon: 2"),
+        ),
+        policy(GLOBAL.replace("epsilon: 2", "epsilon: 9"), ZIP_RULE % ONE, VIEWS_RULE % ONE),
+    ),
+    "a larger unit under add-remove": (policy(GLOBAL, PER_DAY), policy(GLOBAL, CAP)),
+    "a smaller unit": (policy(GLOBAL, CAP, head=CHANGE), policy(GLOBAL, PER_DAY, head=CHANGE)),
+    "a removed predicate that can fail": (
+        policy(GLOBAL, ADS % ONE),
+        policy(GLOBAL.replace("epsilon: 2", "epsilon: 1")),
+    ),
+    "a wider scope of a label, which a record may lack": (
+        policy(GLOBAL, ADS % ONE),
+        policy(GLOBAL, ADS.replace('== "ads"', 'in ["ads", "maps"]') % ONE),
+    ),
+    "a wider scope of a per-release rule with a loss distribution": (
+        policy(GLOBAL, each=ZIP_RULE % "{epsilon: 1, delta: 1e-7}"),
+        policy(GLOBAL, each=CAP.replace("epsilon: 1", "epsilon: 1, delta: 1e-7")),
+    ),
     "a removed predicate without a rule": (policy(GLOBAL, each=TEAMS), policy(GLOBAL)),
 }
 
@@ -179,3 +230,20 @@ def test_a_predicate_without_a_rule_denies() -> None:
     """The label `team` is missing, so the setting `ads` has no answer."""
     assert not started(GLOBAL, each=TEAMS).check(pure("a", "0.5", "views")).allowed
     assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_cover_by_two_rules_can_allow_more() -> None:
+    """Imported releases exceed one rule of the cover, and a release of the other is still allowed.
+
+    So a bound that several rules imply from an empty ledger is no reason to accept a change.
+    """
+    old, new = LOOSER["a cover by two rules"]
+    answers = []
+    for candidate in (old, new):
+        assert candidate is not None
+        point = started()
+        point.import_past(pure("past", "1.9", "zip"))
+        accepted = [conflict.rule.name for conflict in exceeded_rules(point, candidate)]
+        point.apply(candidate, accept=accepted)
+        answers.append(point.check(pure("a", "0.5", "views")).allowed)
+    assert answers == [False, True]

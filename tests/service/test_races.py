@@ -13,7 +13,7 @@ from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import parse_request
 from dpolicy.rules.compiler import compile_policy
-from dpolicy.rules.policy_diff import only_tightens
+from dpolicy.rules.tightening import only_tightens
 from dpolicy.service.api import batches, policies, releases
 from dpolicy.service.auth import authorization
 from dpolicy.service.auth.access_rules import AccessRules, ApprovalRules

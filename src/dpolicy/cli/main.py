@@ -1,7 +1,7 @@
 """Entry point of `dpolicy`: run a command and return its exit code.
 
 0 success   1 internal or I/O failure   2 denied or conflict   3 errors in a text
-4 failed case   5 damaged ledger   64 wrong usage
+4 failed case   5 damaged ledger   6 undecided   64 wrong usage
 """
 
 from __future__ import annotations
@@ -112,6 +112,10 @@ COMMANDS = {
     "paper": CommandEntry(
         "allocation.paper",
         "Run the scenarios of the paper for DPolicy and for Cohere's single budget.",
+    ),
+    "prove": CommandEntry(
+        "policy.prove",
+        "Print the smallest bounds that the policy set POLICY implies for a scope.",
     ),
     "registry": CommandEntry(
         "releases.registry",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
 from dpolicy.errors import InvariantBroken
-from dpolicy.policy.model import PolicySet
-from dpolicy.predicates.expression import Always, Predicate
 from dpolicy.privacy.budget import budget_to_json
 from dpolicy.privacy.thresholds import implies_bound
 from dpolicy.rules.compiler import CompiledPolicy, CompiledSection
@@ -73,42 +70,6 @@ def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[RuleChange]:
             if change is not None:
                 changes.append(change)
     return changes
-
-
-def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
-    """Return True only if, on the same ledger, `old` allows every release that `new` allows.
-
-    Return False if that cannot be established. Everything except the rules must be equal: another
-    unit, label, partition, attribute or accounting can charge releases differently. Every predicate
-    must stay, because a predicate that fails denies a release even if it has no rule. An added rule
-    can only deny more (theory 1.5), unless it is the first rule that covers a mechanism: an
-    uncovered mechanism is denied. So added rules count as tightening only if some old rule covers
-    everything. Limits on the size of a release (R008) are not compared.
-    """
-    if old is None or _without_rules(old) != _without_rules(new):
-        return False
-    if not all(_keeps_predicates(*pair) for pair in zip(old.sections, new.sections, strict=True)):
-        return False
-    kinds = {change.kind for change in diff_policies(old, new)}
-    covers_everything = any(
-        all(p == Always() for p in rule.predicates) for rule in old.cumulative.rules
-    )
-    return kinds <= ({"tightened", "added"} if covers_everything else {"tightened"})
-
-
-def _keeps_predicates(old: CompiledSection, new: CompiledSection) -> bool:
-    """Return whether the new section evaluates every predicate that the old one evaluates."""
-    return _evaluated_predicates(old) <= _evaluated_predicates(new)
-
-
-def _evaluated_predicates(section: CompiledSection) -> frozenset[Predicate]:
-    settings = chain.from_iterable(section.rules.axes)
-    bases = (base.predicate for base in section.rules.bases)
-    return frozenset(chain(bases, (setting.predicate for setting in settings)))
-
-
-def _without_rules(policy: CompiledPolicy) -> PolicySet:
-    return replace(policy.policy_set, name=None, policies=(), each_release=())
 
 
 def _rules_by_name(section: CompiledSection) -> dict[tuple[str, str], Rule]:

@@ -17,7 +17,7 @@ from dpolicy.predicates.expression import Always, Expression, Predicate, UsesAny
 from dpolicy.predicates.implication import counterexample_search, z3_solver
 from dpolicy.predicates.implication.case_space import CaseSpace, build_case_space
 from dpolicy.predicates.implication.kleene import ListUniverse
-from dpolicy.predicates.tree import AllOf, AnyOf, AttributeList, Constant, Membership, Tree
+from dpolicy.predicates.tree import AllOf, AnyOf, AttributeList, Constant, Membership, Not, Tree
 from dpolicy.releases.release_schema import PredicateInput, ReleaseSchema
 
 
@@ -72,6 +72,34 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
     tree = AllOf(tuple(_to_tree(term) for term in terms))
     text = " && ".join(f"({_to_text(term)})" for term in terms)
     return Expression(text, tree, compile_tree(tree))
+
+
+def disjunction(predicates: Sequence[Predicate]) -> Predicate:
+    """Return the predicate that matches a mechanism if any of the predicates matches it."""
+    if any(isinstance(predicate, Always) for predicate in predicates):
+        return Always()
+    if all(isinstance(predicate, UsesAny) for predicate in predicates):
+        names = [predicate.attributes for predicate in predicates if isinstance(predicate, UsesAny)]
+        return UsesAny(frozenset[str]().union(*names))
+    if len(predicates) == 1:
+        return predicates[0]
+    tree = AnyOf(tuple(_to_tree(predicate) for predicate in predicates))
+    text = " || ".join(f"({_to_text(predicate)})" for predicate in predicates)
+    return Expression(text, tree, compile_tree(tree))
+
+
+def where_defined(predicate: Predicate, others: Sequence[Predicate]) -> Predicate:
+    """Return the predicate with an evaluation error wherever one of the others has one.
+
+    The check ignores inputs on which a predicate fails, as the decision point denies them.
+    """
+    guards = [other for other in others if isinstance(other, Expression)]
+    if not guards:
+        return predicate
+    terms = [AnyOf((guard.tree, Not(guard.tree))) for guard in guards]
+    tree = AllOf((_to_tree(predicate), *terms))
+    parts = [_to_text(predicate), *(f"{guard.text}) || !({guard.text}" for guard in guards)]
+    return Expression(" && ".join(f"({part})" for part in parts), tree, compile_tree(tree))
 
 
 def _to_text(predicate: Predicate) -> str:

@@ -8,7 +8,8 @@ from dpolicy.pdp.commands import ANY_POLICY
 from dpolicy.pdp.policy_changes.conflicts import conflicts_to_json
 from dpolicy.pdp.policy_changes.impact import replay_under_policy
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
-from dpolicy.rules.policy_diff import diff_policies, only_tightens
+from dpolicy.rules.policy_diff import diff_policies
+from dpolicy.rules.tightening import only_tightens
 from dpolicy.service.api.releases import proposal_response
 from dpolicy.service.auth.principal import Role
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint

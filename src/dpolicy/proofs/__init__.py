@@ -1,0 +1,1 @@
+"""Proofs of what a policy guarantees for scopes that no rule has."""

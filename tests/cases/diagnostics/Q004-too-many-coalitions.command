@@ -1,0 +1,1 @@
+dpolicy prove policy.yaml --unit user --any 3 --of team

@@ -1,0 +1,1 @@
+dpolicy prove policy.yaml --unit user --rho 1 --mu 1
