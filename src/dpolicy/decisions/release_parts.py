@@ -1,8 +1,9 @@
-"""Parts of a release: whether mechanisms are among those of another release, with no larger loss.
+"""Parts of a release: fewer of its mechanisms, each with at most its loss.
 
 A release that a per-release rule accepts by its loss distribution has a fixed list of loss pairs.
-Who runs a part of it may choose the part from earlier outputs: the pairs of the whole release still
-dominate it. Another mechanism in place of a stated one is not covered (docs/theory/exact.md).
+An analyst may choose a part of it from earlier outputs: the pairs of the whole release still
+dominate the part. They do not cover another mechanism in place of a stated one
+(docs/theory/exact.md).
 """
 
 from __future__ import annotations
