@@ -124,7 +124,7 @@ def noise_costs(epsilon: Fraction) -> list[Fraction]:
     return list(map(Fraction, finite))
 
 
-def laplace_notions(epsilon: Any) -> dict[str, Fraction]:
+def laplace_notions(epsilon: Any) -> dict[str | Fraction, Fraction]:
     """Return ρ and μ² of Laplace noise: section 2 of docs/theory/tighter-costs.md."""
     mu = 2 * mp.sqrt(2) * mp.erfinv(1 - mp.exp(-epsilon / 2))
     return {
