@@ -41,6 +41,9 @@ BUDGETS: tuple[Any, ...] = (
 )
 PURE: tuple[Any, ...] = ({"epsilon": 2, "delta": 0}, {"epsilon": 4, "delta": 0})
 STATED: tuple[Any, ...] = (*BUDGETS, {"renyi": {"2": 0.5, "8": 2}}, "unlimited")
+#: Budgets of per-release rules: a Gaussian of σ 2 or 5 is within one of them by its loss
+#: distribution only.
+CAPS: tuple[Any, ...] = tuple({"epsilon": epsilon} for epsilon in (0.75, 0.95, 2.1, 2.5))
 SCOPES = (
     "always",
     "always",
@@ -80,6 +83,8 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     accounting: dict[str, Any] = {"delta": draw(st.sampled_from((1e-7, 1e-5)))}
     if draw(st.booleans()):
         accounting["orders"] = [4, 16.5, 64]
+    if draw(st.booleans()):
+        accounting["profile"] = "anchored"  # the model reads it as accounting defaults 3
     if rarely(draw, 4):
         accounting["uncovered"] = "allow"
     names = "abc" if draw(st.integers(0, 3)) else "abcd"
@@ -150,7 +155,8 @@ def _add_more(
         bases.append({**team, "unit": "user", "budget": draw(budget)})
     if draw(st.booleans()):
         cap = {"name": "cap", "kind": "custom", "when": draw(st.sampled_from(SCOPES))}
-        policy["each-release"] = [{**cap, "unit": "user", "budget": draw(budget)}]
+        limit = st.sampled_from(CAPS) if "profile" in policy["accounting"] else budget
+        policy["each-release"] = [{**cap, "unit": "user", "budget": draw(limit)}]
 
 
 def _add_extensions(draw: st.DrawFn, policy: dict[str, Any], count: int) -> None:

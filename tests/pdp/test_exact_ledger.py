@@ -8,14 +8,18 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import mpmath as mp
 from tests.decisions.test_exact_rules import TEXT
 
+from dpolicy.errors import OperationRejected
 from dpolicy.ledger.events import PolicyApplied, ReleaseDecided, from_bytes, next_record
 from dpolicy.ledger.stores.memory import MemoryStore
+from dpolicy.pdp import request_evaluation
 from dpolicy.pdp.audits.audit import audit_ledger
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.pdp.request_evaluation import evaluate_release
 from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS
+from dpolicy.privacy.conversion import gaussian_log_delta
 from dpolicy.privacy.loss_distribution import certified_epsilon as certified
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules.compiler import compile_policy
@@ -111,3 +115,67 @@ def test_a_planned_release_is_certified_before_the_write_lock() -> None:
     assert point.submit(several).allowed
     assert certified._certify.cache_info().misses == misses
     point.close()
+
+
+#: A budget of (1, 1e-6) for each release, of units that are added or removed.
+ADDED = TEXT.format(budget="{epsilon: 1, delta: 1e-6}", unit="user", more=", relation: add-remove")
+
+
+def stated(**parameters: Any) -> dict[str, Any]:
+    return {
+        "mechanism": parameters,
+        "attributes": ["zip"],
+        "unit": "user",
+        "relation": "add-remove",
+    }
+
+
+#: Randomized response, and what an analyst runs after it: a rare large loss, or a Gaussian.
+RESPONSE = stated(kind="declared", epsilon=Fraction("0.1"))
+RATE, SIGMA = Fraction("9e-6"), Fraction("4.52")
+RARE = stated(kind="dp-sgd", steps=1, **{"noise-multiplier": Fraction(1, 4), "sampling-rate": RATE})
+GAUSSIAN = stated(kind="gaussian", sigma=SIGMA)
+
+
+def committed(used: list[dict[str, Any]], reserved: list[dict[str, Any]]) -> bool:
+    """Return whether a part of a reservation can be committed."""
+    store = MemoryStore()
+    point = DecisionPoint(store)
+    point.apply(compile_policy([Source("policy.yaml", ADDED)], NEWEST_DEFAULTS))
+    assert point.reserve({"release": "one", "mechanisms": reserved}).allowed
+    try:
+        point.commit("one", {"release": "one", "mechanisms": used})
+    except OperationRejected as error:
+        assert "no part of the reservation" in str(error)
+        return False
+    finally:
+        assert audit_ledger(store).findings == ()
+        point.close()
+    return True
+
+
+def test_a_used_mechanism_is_one_of_the_reservation() -> None:
+    assert not committed([RESPONSE, GAUSSIAN], [RESPONSE, RARE])
+    fewer = stated(kind="gaussian", sigma=20, count=3)
+    for used, is_part in (
+        ([stated(kind="gaussian", sigma=20, count=2)], True),
+        ([stated(kind="gaussian", sigma=21, count=3), RESPONSE], True),
+        ([RESPONSE], True),
+        ([RESPONSE, RESPONSE], False),
+        ([stated(kind="gaussian", sigma=22, count=4)], False),
+        ([{**fewer, "attributes": ["views"]}], False),
+    ):
+        assert committed(used, [RESPONSE, fewer]) == is_part, used
+
+
+def test_a_used_mechanism_that_depends_on_outputs_exceeds_delta(monkeypatch: Any) -> None:
+    """Canary: both used releases are allowed; the choice by the first output has a larger δ."""
+    monkeypatch.setattr(request_evaluation, "is_part", lambda used, whole: True)
+    assert committed([RESPONSE, GAUSSIAN], [RESPONSE, RARE])
+    gaussian = [mp.exp(gaussian_log_delta(float(1 / SIGMA), x)) for x in (0.9, 1.1)]
+    inner = [mp.log((mp.exp(x) - 1 + float(RATE)) / float(RATE)) for x in (0.9, 1.1)]
+    rare = [float(RATE) * mp.exp(gaussian_log_delta(4.0, float(x))) for x in inner]
+    likely = mp.exp(0.1) / (1 + mp.exp(0.1))  # of the output with the loss 0.1, not −0.1
+    for same in (gaussian, rare):
+        assert likely * same[0] + (1 - likely) * same[1] < 1e-6
+    assert likely * gaussian[0] + (1 - likely) * rare[1] > 1.3e-6

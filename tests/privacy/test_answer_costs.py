@@ -8,15 +8,17 @@ from fractions import Fraction
 
 import mpmath as mp
 import pytest
+from tests.reference import reserve_divergences as exact
 from tests.reference.divergences import real
 from tests.reference.tighter_costs import answers_moment
 
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, QUANTA_PER_UNIT, RHO, renyi
 from dpolicy.privacy.cost import cost
-from dpolicy.privacy.loss import Certificates
+from dpolicy.privacy.loss import Certificates, amount_in
 from dpolicy.privacy.mechanisms.cost_rules import CostRules
 from dpolicy.privacy.mechanisms.mechanism import Mechanism
 from dpolicy.privacy.mechanisms.randomized_response import KaryResponse, RandomizedResponse
+from dpolicy.privacy.reserves.ladder import LADDER, RESERVES
 from dpolicy.privacy.units.group_privacy import GroupContext, cost_by_unit
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation, PrivacyUnit, parse_period
 
@@ -76,3 +78,24 @@ def test_days_of_a_user_cost_as_the_page_states() -> None:
         costs[name].amounts[0] / QUANTA_PER_UNIT for costs in (first, second) for name in costs
     ]
     assert amounts == pytest.approx([0.005, 0.2355, 2.8327, 0.005, 0.03497, 0.15487], abs=1e-4)
+
+
+@pytest.mark.parametrize("k", (7, 31))
+def test_answers_beside_reserves_cost_the_sum_of_their_costs(k: int) -> None:
+    """The costs are above the definition for k answers together, and below that of ε·k."""
+    losses = [cost(WEAK, n, CH, (PURE, *LADDER), CostRules.SECOND) for n in (1, k)]
+    truth = real(WEAK.truth)
+    epsilon = mp.log(truth / (1 - truth))
+    atoms = [
+        (mp.binomial(k, n) * truth**n * (1 - truth) ** (k - n), (2 * n - k) * epsilon)
+        for n in range(k + 1)
+    ]
+    for certificate in RESERVES:
+        single, group = (amount_in(loss, certificate) for loss in losses)
+        assert single is not None and group is not None
+        assert group <= k * single
+        size, c = real(certificate.order), real(Fraction(group, QUANTA_PER_UNIT))
+        points = [mp.sqrt(size + c) * mp.mpf(text) for text in ("-3", "0", "0.7", "2", "4", "7")]
+        assert all(exact.excess(atoms, size, x, c) <= 0 for x in points)
+    largest = losses[1].amounts[-1]
+    assert largest < k * QUANTA_PER_UNIT / 98  # ε² = 1/100 for each answer

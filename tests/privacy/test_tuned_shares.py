@@ -202,3 +202,16 @@ def test_a_policy_without_a_grid_spreads_over_the_ladder() -> None:
     shares = tuned_shares(mix, ADD_REMOVE, ((Fraction(3), Fraction("1e-7")),), ())
     assert shares is not None
     assert {h.order for h in shares[-1][0].handovers} <= set(CANDIDATE_ORDERS)
+
+
+def test_a_larger_budget_can_tune_an_order_away() -> None:
+    """Tuned filters of two policies do not contain each other (docs/theory/filters.md)."""
+    mix = ((MECHANISMS[3], Fraction(2)), (Gaussian(Fraction(100)), Fraction(1)))
+    delta, limits = Fraction(1, 10**5), {}
+    for epsilon in (Fraction("1.8"), Fraction("1.85")):
+        shares = tuned_shares(mix, ADD_REMOVE, ((epsilon, delta),), DEFAULT_ORDERS)
+        assert shares is not None
+        limits[epsilon] = dict(order_limits(epsilon, delta, shares, Fraction(9, 10)))
+    smaller, larger = limits.values()
+    assert smaller[Fraction(11)] > Fraction("0.968")
+    assert Fraction(11) not in larger

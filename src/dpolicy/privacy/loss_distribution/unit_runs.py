@@ -24,6 +24,9 @@ LossRuns = tuple[LossRun, ...]
 #: Parts of one into which a μ² is rounded up before many are added.
 _MU_PRECISION = 2**80
 
+#: Number of steps from a statement to every unit; None: no path reaches the unit.
+Steps = Sequence[int | None]
+
 
 def runs_by_unit(
     mechanism: Mechanism,
@@ -38,13 +41,44 @@ def runs_by_unit(
         context = replace(context, units=(*units, stated_unit))
     position = context.units.index(stated_unit)
     alternatives: list[list[LossRun]] = [[] for _ in units]
+    smaller = _smaller_units(context)
     for statement in statements_for(mechanism, position, relation, restatements, context):
         steps = steps_from(statement.context, statement.position, statement.relation)
-        for runs, k in zip(alternatives, steps, strict=False):
+        for runs, k in zip(alternatives, keep_order(steps, smaller), strict=False):
             run = None if k is None else loss_run(statement.mechanism, k, statement.relation)
             if run is not None and run not in runs:
                 runs.append(run)
     return tuple(map(tuple, alternatives))
+
+
+def _smaller_units(context: GroupContext) -> list[list[int]]:
+    """Return the positions of the units that each unit implies in a policy of additive mechanisms.
+
+    Other policies order units only under `change`, where steps never fall as a unit grows.
+    """
+    if not context.ordered_as_additive:
+        return [[] for _ in context.units]
+    context = replace(context, additive=True)
+    return [
+        [other for other, k in enumerate(steps_from(context, number, unit.relation)) if k == 1]
+        for number, unit in enumerate(context.units)
+    ]
+
+
+def keep_order(steps: Steps, smaller: Sequence[Sequence[int]]) -> list[int | None]:
+    """Return the steps to each unit, None if they are fewer than those to a smaller unit.
+
+    A rule for a unit implies rules for smaller units (docs/theory/exact.md, statement 6). A sample
+    of whole units is one step from its unit, and two steps from a part of it.
+    """
+    return [
+        k if k is not None and all(_is_within(steps[other], k) for other in parts) else None
+        for k, parts in zip(steps, smaller, strict=True)
+    ]
+
+
+def _is_within(steps: int | None, most: int) -> bool:
+    return steps is not None and steps <= most
 
 
 def certify_runs(mechanisms: Sequence[LossRuns], delta: Fraction) -> Fraction | None:

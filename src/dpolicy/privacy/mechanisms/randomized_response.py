@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpolicy.privacy.certificates import inflate
 from dpolicy.privacy.loss_distribution.loss_pairs import KaryPair, LossPair
 from dpolicy.privacy.mechanisms.divergence_bounds import (
     DivergenceBounds,
@@ -21,6 +22,7 @@ from dpolicy.privacy.mechanisms.divergence_bounds import (
 )
 from dpolicy.privacy.mechanisms.mechanism import Mechanism, MechanismKind
 from dpolicy.privacy.mechanisms.parameters import ParameterReader
+from dpolicy.privacy.reserves.ladder_costs import pure_ladder_costs
 from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 
@@ -74,11 +76,13 @@ def _answer_bounds(mechanism: Mechanism, k: int) -> DivergenceBounds:
     """Return the smaller bounds of k independent answers and of a pure mechanism."""
     one, group = mechanism.bounds_without_sampling(1), mechanism.bounds_without_sampling(k)
     answer, grouped = smallest_curve(one), smallest_curve(group)
+    epsilon = float(inflate(float(one.pure))) * (1 + 2.0**-50)
     return DivergenceBounds(
         group.pure,
         min(k * one.rho, group.rho),
         min(k * one.mu_squared, group.mu_squared),
         curve=lambda order: min(k * answer(order), grouped(order)),
+        reserve_costs=lambda: tuple(k * cost for cost in pure_ladder_costs(epsilon)),
     )
 
 
