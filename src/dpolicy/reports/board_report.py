@@ -126,7 +126,9 @@ def risk_note(answers: SpendingAnswers) -> Note:
     return Note(
         "A belief is the probability that an attacker gives to a statement about one unit, such as "
         "“this person is in the data”. The attacker knows everything else. The bounds are worst "
-        f"cases; a larger belief has a probability of at most {format_up(failure)}."
+        f"cases; a larger belief has a probability of at most {format_up(failure)}. The rules "
+        "guarantee the belief beside a limit; a belief that follows from an ε is an accounting "
+        "value, as the ε is."
     )
 
 

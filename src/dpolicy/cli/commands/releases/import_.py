@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from dpolicy.privacy.units.privacy_units import NeighbouringRelation
 
 #: Number of charged rules that a dry run prints.
 _MAX_RULES = 10
+#: Number of releases that an import names.
+_MAX_NAMES = 50
 
 
 @click.command()
@@ -140,11 +142,17 @@ def _print_import(
     imported: Mapping[str, int], recorded: Mapping[str, int], exceeded: Sequence[RuleStatus]
 ) -> None:
     if imported:
-        print_note(f"imported {', '.join(imported)}")
+        print_note(f"imported {_names(imported)}")
     if recorded:
-        print_note(f"already recorded, and not charged again: {', '.join(recorded)}")
+        print_note(f"already recorded, and not charged again: {_names(recorded)}")
     for status in exceeded:
         print_note(f"now exceeded: {status.rule.name}  unit {status.rule.unit}")
+
+
+def _names(releases: Iterable[str]) -> str:
+    names = list(releases)
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _print_preview(preview: ImportPreview, past: Sequence[PastRelease], format_: str) -> None:
