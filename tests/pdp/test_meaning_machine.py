@@ -163,7 +163,9 @@ def test_the_machine_catches_a_reading_by_the_active_policy(
 ) -> None:
     """The canary charges past releases by the defaults and definitions of the active policy."""
 
-    def read_by_active_policy(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution:
+    def read_by_active_policy(
+        enforced: EnforcedPolicy, group: ChargeGroup, _: object
+    ) -> Resolution:
         mechanisms = decode_canonical(group.mechanisms)
         release = release_from_body({"release": "", "by": group.by, "mechanisms": mechanisms})
         return resolve_or_reject(release, enforced, Reading.LEGACY)

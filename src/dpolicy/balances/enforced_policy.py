@@ -184,15 +184,18 @@ class EnforcedPolicy:
     def _repr_html_(self) -> str:
         return self.policy._repr_html_()
 
+    def with_own_memos(self, limit: int) -> EnforcedPolicy:
+        """Return the same policy, which keeps costs separately, for work that needs other costs."""
+        return replace(self, _costs=Memo(limit), _runs=Memo(limit))
+
     def mechanism_costs(self, statement: MechanismStatement) -> LossArray:
         """Return the cost of a mechanism, one row per unit of the policy.
 
         The units of the statement need not be units of the policy. The array is read-only.
         """
-        return self._costs.get_or_compute(statement, self.compute_costs)
+        return self._costs.get_or_compute(statement, self._compute_costs)
 
-    def compute_costs(self, statement: MechanismStatement) -> LossArray:
-        """Return what `mechanism_costs` returns, without its memo."""
+    def _compute_costs(self, statement: MechanismStatement) -> LossArray:
         units = self.policy.units
         losses = cost_by_unit(
             statement.mechanism,
@@ -208,10 +211,9 @@ class EnforcedPolicy:
 
     def mechanism_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
         """Return a mechanism as draws from loss pairs, for every unit of the policy."""
-        return self._runs.get_or_compute(statement, self.compute_runs)
+        return self._runs.get_or_compute(statement, self._compute_runs)
 
-    def compute_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
-        """Return what `mechanism_runs` returns, without its memo."""
+    def _compute_runs(self, statement: MechanismStatement) -> tuple[LossRuns, ...]:
         return runs_by_unit(
             statement.mechanism,
             statement.unit,

@@ -21,7 +21,6 @@ from dpolicy.privacy.cost_report import report_certificates
 from dpolicy.privacy.loss import unbounded_loss
 from dpolicy.privacy.loss_arrays import LossArray, loss_to_row, loss_width
 from dpolicy.privacy.loss_distribution.unit_runs import LossRuns
-from dpolicy.privacy.mechanisms.divergence_bounds import rounding_plan
 from dpolicy.releases.regions import Region
 from dpolicy.releases.release_schema import PredicateInput
 
@@ -73,7 +72,7 @@ class GroupTable:
     def __init__(self, enforced: EnforcedPolicy) -> None:
         self.enforced = enforced
         self.certificates = report_certificates(enforced.policy.accounting.orders)
-        self._plan = rounding_plan(self.certificates)
+        self._pricing = enforced.with_own_memos(MAX_KEPT_COSTS)
         self._inputs = _Numbering[PredicateInput]()
         self._regions = _Numbering[Region | None]()
         self._regions.number(None, None)
@@ -101,11 +100,11 @@ class GroupTable:
         return frozenset(numbers & self._unresolvable)
 
     def _resolve(self, number: int, group: ChargeGroup) -> None:
-        mechanisms = resolve_mechanisms(self.enforced, group)
+        mechanisms = resolve_mechanisms(self._pricing, group, self.certificates)
         if mechanisms is None:
             self._unresolvable.add(number)
         for mechanism in mechanisms or ():
-            statement = mechanism.statement._replace(plan=self._plan)
+            statement = mechanism.statement
             values = (
                 number,
                 self._inputs.number(
@@ -143,7 +142,7 @@ class GroupTable:
         return row
 
     def _compute_cost(self, number: int) -> LossArray:
-        return self.enforced.compute_costs(self._statements.values[number])
+        return self._pricing.mechanism_costs(self._statements.values[number])
 
     def loss_runs(self, number: int, unit: int) -> LossRuns:
         """Return a distinct mechanism as draws from loss pairs, for the unit at a position."""
@@ -152,7 +151,7 @@ class GroupTable:
         return self._runs.get_or_compute(number, self._compute_runs)[unit]
 
     def _compute_runs(self, number: int) -> tuple[LossRuns, ...]:
-        return self.enforced.compute_runs(self._statements.values[number])
+        return self._pricing.mechanism_runs(self._statements.values[number])
 
 
 def _input_key(value: PredicateInput) -> Hashable:

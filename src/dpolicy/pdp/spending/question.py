@@ -31,7 +31,7 @@ from dpolicy.text.did_you_mean import suggest
 class Scope:
     """Scope of a question: all predicates together. `rule` is the rule whose scope it is.
 
-    `kept_number` is the number of that rule if it is a kept cumulative rule for the unit of the question.
+    `kept_number` is its number if it is a kept cumulative rule for the unit of the question.
     """
 
     predicates: tuple[Predicate, ...]

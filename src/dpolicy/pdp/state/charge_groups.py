@@ -17,10 +17,15 @@ from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.balances.planned_charge import PlannedCharge
 from dpolicy.decisions.completion import Reading, complete_meaning
 from dpolicy.decisions.decide import charges_by_region
-from dpolicy.decisions.resolution import ResolvedMechanism, resolve_or_reject, resolve_recorded
+from dpolicy.decisions.resolution import (
+    ResolvedMechanism,
+    resolve_or_reject,
+    resolve_recorded,
+    resolve_release,
+)
 from dpolicy.errors import InvalidValue, ReleaseRejected
 from dpolicy.ledger.canonical import decode_canonical
-from dpolicy.privacy.loss import unbounded_loss
+from dpolicy.privacy.loss import Certificates, unbounded_loss
 from dpolicy.privacy.loss_arrays import LossArray, add_saturating, loss_to_row
 from dpolicy.releases.body import release_from_body
 from dpolicy.releases.meaning import meaning_from_text, meaning_to_text
@@ -316,19 +321,30 @@ def resolve_charge_group(
     return ResolvedChargeGroup(mechanisms, matches)
 
 
-def resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution | None:
-    """Resolve the mechanisms of a charge group; return None if the policy cannot resolve them."""
+def resolve_mechanisms(
+    enforced: EnforcedPolicy, group: ChargeGroup, certificates: Certificates | None = None
+) -> Resolution | None:
+    """Resolve the mechanisms of a charge group; return None if the policy cannot resolve them.
+
+    Costs are in the certificates of the policy, or in `certificates`.
+    """
     try:
-        return _resolve_mechanisms(enforced, group)
+        return _resolve_mechanisms(enforced, group, certificates)
     except (InvalidValue, ReleaseRejected):
         return None
 
 
-def _resolve_mechanisms(enforced: EnforcedPolicy, group: ChargeGroup) -> Resolution:
+def _resolve_mechanisms(
+    enforced: EnforcedPolicy, group: ChargeGroup, certificates: Certificates | None
+) -> Resolution:
     release = _parse_mechanisms(group.by, group.mechanisms)
     if group.meaning in PENDING_MEANINGS:
-        return resolve_or_reject(release, enforced, PENDING_MEANINGS[group.meaning])
-    return resolve_recorded(release, meaning_from_text(group.meaning), enforced)
+        reading = PENDING_MEANINGS[group.meaning]
+        mechanisms, problems = resolve_release(release, enforced, certificates, reading)
+        if problems:
+            raise ReleaseRejected(problems)
+        return mechanisms
+    return resolve_recorded(release, meaning_from_text(group.meaning), enforced, certificates)
 
 
 def complete_recorded(enforced: EnforcedPolicy, by: str, mechanisms: bytes, pending: str) -> str:
