@@ -24,8 +24,8 @@ from dpolicy.privacy.certificates import PURE, RHO, Certificate
 from dpolicy.proofs import cover, mechanism_cases
 from dpolicy.proofs.linear_programme import solve_programme
 from dpolicy.proofs.proof import Proof
+from dpolicy.proofs.proof_question import parse_question
 from dpolicy.proofs.prover import answer_question
-from dpolicy.proofs.question import parse_question
 from dpolicy.proofs.question_rules import additive_limit
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule

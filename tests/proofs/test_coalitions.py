@@ -10,8 +10,8 @@ from tests.proofs.small_policies import HEAD, compile_rules, rule
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import Zcdp
 from dpolicy.proofs.coalitions import CoalitionAnswer, prove_coalitions
+from dpolicy.proofs.proof_question import parse_question
 from dpolicy.proofs.prover import ProofVerdict
-from dpolicy.proofs.question import parse_question
 from dpolicy.rules.compiler import CompiledPolicy
 
 BUDGETS = {"ads": 1, "maps": 2, "mail": 3}

@@ -19,8 +19,8 @@ from dpolicy.proofs.linear_programme import solve_programme
 from dpolicy.proofs.mechanism_cases import CaseSearch
 from dpolicy.proofs.proof import Proof, count_layers, make_proof
 from dpolicy.proofs.proof_check import check_proof
+from dpolicy.proofs.proof_question import parse_question
 from dpolicy.proofs.prover import answer_question
-from dpolicy.proofs.question import parse_question
 from dpolicy.proofs.question_rules import additive_limit, usable_rules
 from dpolicy.rules.compiler import CompiledPolicy
 

@@ -26,8 +26,8 @@ from dpolicy.balances.enforced_policy import enforce
 from dpolicy.privacy.certificates import PURE, RHO
 from dpolicy.proofs import question_rules
 from dpolicy.proofs.proof import Proof
+from dpolicy.proofs.proof_question import parse_question
 from dpolicy.proofs.prover import answer_question
-from dpolicy.proofs.question import parse_question
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.scope_order import Preorder
 

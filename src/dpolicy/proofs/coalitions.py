@@ -11,8 +11,8 @@ from math import comb
 from dpolicy.errors import InvalidValue
 from dpolicy.privacy.budget import Budget, budget_to_json
 from dpolicy.proofs.proof import Proof
+from dpolicy.proofs.proof_question import Question, parse_question
 from dpolicy.proofs.prover import ProofAnswer, ProofVerdict, answer_question
-from dpolicy.proofs.question import Question, parse_question
 from dpolicy.releases.release_schema import Label
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.text.did_you_mean import suggest

@@ -31,7 +31,7 @@ from dpolicy.releases.release_schema import PredicateInput
 #: Releases into which one case is divided, if per-release rules deny a single one.
 DIVISIONS = (1, 4, 16)
 
-#: The same, with each release on a day of its own, if rules for days, months or years deny them.
+#: The same, with each release on another day, if rules for days, months or years deny them.
 DIVISIONS_BY_DAY = (4, 16, 64, 400)
 
 #: Laplace noise of many releases rarely has its largest loss: more of them break no claim.

@@ -21,7 +21,7 @@ from dpolicy.predicates.implication.implication_check import (
     implies,
     where_defined,
 )
-from dpolicy.proofs.question import Question
+from dpolicy.proofs.proof_question import Question
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule

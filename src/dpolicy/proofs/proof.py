@@ -16,7 +16,7 @@ from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Not
 from dpolicy.privacy.conversion import gaussian_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon
 from dpolicy.privacy.cost_report import round_up_to_printed_float, sqrt_rounded_up
 from dpolicy.proofs.mechanism_cases import UndecidedCover
-from dpolicy.proofs.question import Question
+from dpolicy.proofs.proof_question import Question
 from dpolicy.proofs.question_rules import additive_limit
 from dpolicy.rules.rule import Rule
 

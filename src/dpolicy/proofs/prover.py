@@ -21,7 +21,7 @@ from dpolicy.proofs.history import Amounts, History, find_history
 from dpolicy.proofs.mechanism_cases import CaseSearch, MechanismCase, UndecidedCover
 from dpolicy.proofs.proof import Proof, make_proof
 from dpolicy.proofs.proof_check import check_proof
-from dpolicy.proofs.question import Question, parse_question
+from dpolicy.proofs.proof_question import Question, parse_question
 from dpolicy.proofs.question_rules import additive_certificates, additive_limit, usable_rules
 from dpolicy.rules.compiler import CompiledPolicy, load_policy
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from dpolicy.predicates.expression import reads_attribute
 from dpolicy.privacy.budget import Budget, EpsilonDelta, Gdp, Renyi, Unlimited, Zcdp
 from dpolicy.privacy.certificates import MU_SQUARED, PURE, RHO, Certificate, Notion, renyi
-from dpolicy.proofs.question import Question
+from dpolicy.proofs.proof_question import Question
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 from dpolicy.rules.scope_order import order_units

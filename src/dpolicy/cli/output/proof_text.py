@@ -12,8 +12,8 @@ from dpolicy.privacy.number_text import BUDGET_DIGITS, format_down, format_up
 from dpolicy.proofs.coalitions import CoalitionAnswer
 from dpolicy.proofs.history import History
 from dpolicy.proofs.proof import Part, Proof
+from dpolicy.proofs.proof_question import Question
 from dpolicy.proofs.prover import ProofAnswer, ProofVerdict
-from dpolicy.proofs.question import Question
 from dpolicy.releases.body import Body
 
 #: What a kind of history reaches.

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from dpolicy import __version__
-from dpolicy.service.api.response_schemas import SCHEMAS, schema_reference
+from dpolicy.service.api.response_schemas import SCHEMAS
 from dpolicy.service.api.routes import ENDPOINTS
 from dpolicy.service.http.endpoint import Endpoint, QueryParameter
 from dpolicy.service.http.problem_details import MEDIA_TYPE, PROBLEMS
+from dpolicy.service.http.schema_parts import schema_reference
 
 #: Problem codes that every endpoint can return.
 PROBLEMS_OF_EVERY_ENDPOINT = (

@@ -2,400 +2,386 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dpolicy.pdp.state.release_archive import STATUSES
+from dpolicy.service.http.schema_parts import (
+    BUDGET,
+    COUNT,
+    COUNT_OR_NULL,
+    DISPLAYED_LOSS,
+    FLAG,
+    HASH,
+    LOCATION,
+    MAP,
+    NUMBER,
+    NUMBER_OR_NULL,
+    TEXT,
+    TEXT_OR_NULL,
+    TEXTS,
+    JsonSchema,
+    list_schema,
+    object_schema,
+    response_schema,
+    schema_reference,
+)
 
-JsonSchema = dict[str, Any]
-
-
-def _object(required: JsonSchema, **optional: JsonSchema) -> JsonSchema:
-    """Return the schema of an object with these keys and no other keys."""
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def _list(item_schema: JsonSchema) -> JsonSchema:
-    return {"type": "array", "items": item_schema}
-
-
-def schema_reference(name: str) -> JsonSchema:
-    """Return a reference to the schema of this name."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _response(required: JsonSchema, **optional: JsonSchema) -> JsonSchema:
-    """Return the schema of a response below /v1, which also has the position of the ledger."""
-    return _object({**required, "position": schema_reference("Position")}, **optional)
-
-
-_TEXT: JsonSchema = {"type": "string"}
-_FLAG: JsonSchema = {"type": "boolean"}
-_COUNT: JsonSchema = {"type": "integer", "minimum": 0}
-_NUMBER: JsonSchema = {"type": "number"}
-_NUMBER_OR_NULL: JsonSchema = {"type": ["number", "null"]}
-_TEXT_OR_NULL: JsonSchema = {"type": ["string", "null"]}
-_TEXTS = _list(_TEXT)
-_MAP: JsonSchema = {"type": "object"}
-_COUNT_OR_NULL: JsonSchema = {"type": ["integer", "null"], "minimum": 0}
-_HASH: JsonSchema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_DISPLAYED_LOSS: JsonSchema = {"type": "object", "additionalProperties": _NUMBER_OR_NULL}
-_LOCATION: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
-_BUDGET: JsonSchema = {"type": ["object", "string"]}
 _COST: JsonSchema = schema_reference("Cost")
 
 _DECISION: JsonSchema = {
-    "release": _TEXT,
+    "release": TEXT,
     "decision": {"enum": ["allow", "deny"]},
-    "sequence": _COUNT_OR_NULL,
-    "replayed": _FLAG,
-    "policy": _TEXT,
-    "reasons": _list(schema_reference("Reason")),
-    "uncovered": _TEXTS,
-    "errors": _TEXTS,
-    "would-fit": _list(schema_reference("CounterOffer")),
+    "sequence": COUNT_OR_NULL,
+    "replayed": FLAG,
+    "policy": TEXT,
+    "reasons": list_schema(schema_reference("Reason")),
+    "uncovered": TEXTS,
+    "errors": TEXTS,
+    "would-fit": list_schema(schema_reference("CounterOffer")),
 }
 _RULE_STATUS: JsonSchema = {
-    "rule": _TEXT,
-    "unit": _TEXT,
-    "policies": _TEXTS,
-    "at": _LOCATION,
-    "budget": _BUDGET,
-    "spent": _DISPLAYED_LOSS,
-    "holds": _FLAG,
-    "spent-most": _TEXTS,
-    "source": _TEXT,
+    "rule": TEXT,
+    "unit": TEXT,
+    "policies": TEXTS,
+    "at": LOCATION,
+    "budget": BUDGET,
+    "spent": DISPLAYED_LOSS,
+    "holds": FLAG,
+    "spent-most": TEXTS,
+    "source": TEXT,
 }
 #: The limit of stated δ (null without a limit), and the quantity that is exceeded or most used.
 #: Recorded decisions before version 0.3 do not have these keys.
 _DELTA_SIDE: JsonSchema = {
-    "leaks": _object({"limit": {"type": ["number", "null"]}}),
+    "leaks": object_schema({"limit": {"type": ["number", "null"]}}),
     "binding": {"enum": ["epsilon", "rho", "mu", "renyi", "delta", "both", None]},
 }
-_SHARES: JsonSchema = {"type": "object", "additionalProperties": _NUMBER}
+_SHARES: JsonSchema = {"type": "object", "additionalProperties": NUMBER}
 #: Upper bounds on the success of attackers, by prior and by false-positive rate.
-_RISK: JsonSchema = _object(
-    {"posterior": _SHARES, "posterior-failure": _NUMBER, "tpr": _SHARES, "advantage": _NUMBER}
+_RISK: JsonSchema = object_schema(
+    {"posterior": _SHARES, "posterior-failure": NUMBER, "tpr": _SHARES, "advantage": NUMBER}
 )
 #: Whether a rule is enforced, and if not, the kept rule that implies it.
 _PRUNING: JsonSchema = {
-    "kept": _FLAG,
-    "implied-by": _TEXT_OR_NULL,
-    "implied-by-unit": _TEXT_OR_NULL,
+    "kept": FLAG,
+    "implied-by": TEXT_OR_NULL,
+    "implied-by-unit": TEXT_OR_NULL,
 }
 _ENDED_RESERVATION: JsonSchema = {
-    "release": _TEXT,
+    "release": TEXT,
     "status": {"enum": ["committed", "voided"]},
-    "sequence": _COUNT,
+    "sequence": COUNT,
 }
 _PROPOSAL: JsonSchema = {
-    "proposal": _COUNT,
+    "proposal": COUNT,
     "kind": {"enum": ["release", "void", "relabelling", "policy"]},
-    "about": _TEXT,
-    "by": _TEXT,
-    "at": _TEXT,
+    "about": TEXT,
+    "by": TEXT,
+    "at": TEXT,
     "status": {"enum": ["open", "approved", "rejected"]},
 }
 _PENDING: JsonSchema = {
     "decision": {"enum": ["pending"]},
-    "proposal": _COUNT,
-    "about": _TEXT,
+    "proposal": COUNT,
+    "about": TEXT,
     "kind": {"enum": ["release", "void", "relabelling", "policy"]},
 }
-_SOURCES = _list(_object({"name": _TEXT, "text": _TEXT}))
+_SOURCES = list_schema(object_schema({"name": TEXT, "text": TEXT}))
 
 SCHEMAS: dict[str, JsonSchema] = {
-    "Position": _object({"sequence": _COUNT, "head": _HASH}),
+    "Position": object_schema({"sequence": COUNT, "head": HASH}),
     "Problem": {
         "type": "object",
         "properties": {
-            "type": _TEXT,
-            "title": _TEXT,
-            "status": _COUNT,
-            "code": _TEXT,
-            "detail": _TEXT,
-            "release": _TEXT,
-            "diagnostics": _list(schema_reference("Diagnostic")),
-            "problems": _list(_object({"code": _TEXT, "message": _TEXT})),
-            "conflicts": _list(schema_reference("Conflict")),
-            "redefinitions": _list(schema_reference("Redefinition")),
+            "type": TEXT,
+            "title": TEXT,
+            "status": COUNT,
+            "code": TEXT,
+            "detail": TEXT,
+            "release": TEXT,
+            "diagnostics": list_schema(schema_reference("Diagnostic")),
+            "problems": list_schema(object_schema({"code": TEXT, "message": TEXT})),
+            "conflicts": list_schema(schema_reference("Conflict")),
+            "redefinitions": list_schema(schema_reference("Redefinition")),
         },
         "required": ["type", "title", "status", "code", "detail"],
     },
-    "Diagnostic": _object(
+    "Diagnostic": object_schema(
         {
-            "code": _TEXT,
+            "code": TEXT,
             "severity": {"enum": ["error", "warning"]},
-            "message": _TEXT,
-            "file": _TEXT,
-            "line": _COUNT,
-            "column": _COUNT,
+            "message": TEXT,
+            "file": TEXT,
+            "line": COUNT,
+            "column": COUNT,
             "help": {"type": ["string", "null"]},
         }
     ),
-    "Reason": _object(
-        {**_RULE_STATUS, "cost": _DISPLAYED_LOSS, "after": _DISPLAYED_LOSS, "each-release": _FLAG},
+    "Reason": object_schema(
+        {**_RULE_STATUS, "cost": DISPLAYED_LOSS, "after": DISPLAYED_LOSS, "each-release": FLAG},
         **_DELTA_SIDE,
-        cause=_TEXT,
+        cause=TEXT,
         method={"enum": ["loss distribution"]},
     ),
-    "CounterOffer": _object(
-        {"change": _TEXT},
-        factor=_NUMBER,
-        attribute=_TEXT,
-        mechanism=_TEXT,
-        mechanisms={"type": "object", "additionalProperties": _MAP},
-        release=_MAP,
+    "CounterOffer": object_schema(
+        {"change": TEXT},
+        factor=NUMBER,
+        attribute=TEXT,
+        mechanism=TEXT,
+        mechanisms={"type": "object", "additionalProperties": MAP},
+        release=MAP,
     ),
-    "Decision": _object(_DECISION),
-    "SubmittedRelease": _response(_DECISION),
-    "CheckedRelease": _response({**_DECISION, "needs-second-person": _FLAG}),
-    "PendingProposal": _response(_PENDING),
-    "SubmittedReleases": _response(
+    "Decision": object_schema(_DECISION),
+    "SubmittedRelease": response_schema(_DECISION),
+    "CheckedRelease": response_schema({**_DECISION, "needs-second-person": FLAG}),
+    "PendingProposal": response_schema(_PENDING),
+    "SubmittedReleases": response_schema(
         {
-            "results": _list(
+            "results": list_schema(
                 {
                     "anyOf": [
                         schema_reference("Decision"),
-                        _object(_PENDING),
+                        object_schema(_PENDING),
                         schema_reference("Problem"),
                     ]
                 }
             )
         }
     ),
-    "Releases": _response(
+    "Releases": response_schema(
         {
-            "releases": _list(
-                _object(
+            "releases": list_schema(
+                object_schema(
                     {
-                        "release": _TEXT,
+                        "release": TEXT,
                         "status": {"enum": list(STATUSES)},
-                        "sequence": _COUNT,
-                        "by": _TEXT,
+                        "sequence": COUNT,
+                        "by": TEXT,
                     }
                 )
             ),
-            "before": _COUNT_OR_NULL,
+            "before": COUNT_OR_NULL,
         }
     ),
-    "Release": _response(
+    "Release": response_schema(
         {
-            "release": _TEXT,
+            "release": TEXT,
             "status": {"enum": [*STATUSES, "pending", "rejected"]},
-            "sequence": _COUNT,
-            "charged-by": _COUNT_OR_NULL,
-            "by": _TEXT,
-            "at": _TEXT,
+            "sequence": COUNT,
+            "charged-by": COUNT_OR_NULL,
+            "by": TEXT,
+            "at": TEXT,
             "released": {"type": ["string", "null"]},
-            "body": _MAP,
+            "body": MAP,
             "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
-    "EndedReservation": _response(_ENDED_RESERVATION),
-    "ImportedReleases": _response(
+    "EndedReservation": response_schema(_ENDED_RESERVATION),
+    "ImportedReleases": response_schema(
         {
-            "imported": {"type": "object", "additionalProperties": _COUNT},
-            "exceeded": _list(schema_reference("RuleStatus")),
+            "imported": {"type": "object", "additionalProperties": COUNT},
+            "exceeded": list_schema(schema_reference("RuleStatus")),
         }
     ),
-    "RejectedCandidate": _object(
+    "RejectedCandidate": object_schema(
         {
-            "release": _TEXT,
-            "feasible-alone": _FLAG,
-            "refused": _TEXTS,
-            "binding": _list(_MAP),
-            "would-fit": _list(schema_reference("CounterOffer")),
+            "release": TEXT,
+            "feasible-alone": FLAG,
+            "refused": TEXTS,
+            "binding": list_schema(MAP),
+            "would-fit": list_schema(schema_reference("CounterOffer")),
             "opportunity-cost": {"type": ["number", "null"]},
         }
     ),
-    "AllocationResult": _response(
+    "AllocationResult": response_schema(
         {
-            "strategy": _TEXT,
-            "dry-run": _FLAG,
-            "utility": _NUMBER,
-            "bound": _NUMBER,
-            "gap": _NUMBER,
-            "selected": _TEXTS,
-            "already-decided": _TEXTS,
-            "not-selected": _list(schema_reference("RejectedCandidate")),
-            "prices": _list(_MAP),
-            "decisions": _list(schema_reference("Decision")),
+            "strategy": TEXT,
+            "dry-run": FLAG,
+            "utility": NUMBER,
+            "bound": NUMBER,
+            "gap": NUMBER,
+            "selected": TEXTS,
+            "already-decided": TEXTS,
+            "not-selected": list_schema(schema_reference("RejectedCandidate")),
+            "prices": list_schema(MAP),
+            "decisions": list_schema(schema_reference("Decision")),
         }
     ),
-    "Redefinition": _object(
+    "Redefinition": object_schema(
         {
             "kind": {"enum": ["unit", "label", "partition"]},
-            "name": _TEXT,
-            "accept": _TEXT,
-            "releases": _TEXTS,
-            "count": _COUNT,
-            "message": _TEXT,
-            "help": _TEXT,
+            "name": TEXT,
+            "accept": TEXT,
+            "releases": TEXTS,
+            "count": COUNT,
+            "message": TEXT,
+            "help": TEXT,
         }
     ),
-    "RuleStatus": _object({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING, "risk": _RISK}),
-    "Conflict": _object(
+    "RuleStatus": object_schema({**_RULE_STATUS, **_DELTA_SIDE, **_PRUNING, "risk": _RISK}),
+    "Conflict": object_schema(
         {
             **_RULE_STATUS,
             **_DELTA_SIDE,
             **_PRUNING,
             "risk": _RISK,
-            "releases": _TEXTS,
-            "smallest-budget": _DISPLAYED_LOSS,
+            "releases": TEXTS,
+            "smallest-budget": DISPLAYED_LOSS,
         }
     ),
-    "Budgets": _response({"total": _COUNT, "budgets": _list(schema_reference("RuleStatus"))}),
-    "Spending": _response(
+    "Budgets": response_schema(
+        {"total": COUNT, "budgets": list_schema(schema_reference("RuleStatus"))}
+    ),
+    "Spending": response_schema(
         {
-            "unit": _TEXT,
-            "at": _LOCATION,
-            "scope": _object({"when": _TEXT_OR_NULL, "rule": _TEXT_OR_NULL}),
+            "unit": TEXT,
+            "at": LOCATION,
+            "scope": object_schema({"when": TEXT_OR_NULL, "rule": TEXT_OR_NULL}),
             "spent": _COST,
             "risk": _RISK,
-            "renyi": _DISPLAYED_LOSS,
-            "exact": _object({"epsilon": _NUMBER_OR_NULL, "note": _TEXT}),
-            "releases": _list(_object({"release": _TEXT, "by": _TEXT, "cost": _COST})),
-            "release-count": _COUNT,
-            "by": _list(_object({"by": _TEXT, "releases": _COUNT, "cost": _COST})),
-            "notes": _TEXTS,
-            "as-of": _COUNT,
+            "renyi": DISPLAYED_LOSS,
+            "exact": object_schema({"epsilon": NUMBER_OR_NULL, "note": TEXT}),
+            "releases": list_schema(object_schema({"release": TEXT, "by": TEXT, "cost": _COST})),
+            "release-count": COUNT,
+            "by": list_schema(object_schema({"by": TEXT, "releases": COUNT, "cost": _COST})),
+            "notes": TEXTS,
+            "as-of": COUNT,
         },
     ),
-    "Cost": _object(
+    "Cost": object_schema(
         {
-            "epsilon": _NUMBER_OR_NULL,
-            "delta": _NUMBER,
-            "rho": _NUMBER_OR_NULL,
-            "mu": _NUMBER_OR_NULL,
-            "pure": _NUMBER_OR_NULL,
-            "stated-delta": _NUMBER_OR_NULL,
+            "epsilon": NUMBER_OR_NULL,
+            "delta": NUMBER,
+            "rho": NUMBER_OR_NULL,
+            "mu": NUMBER_OR_NULL,
+            "pure": NUMBER_OR_NULL,
+            "stated-delta": NUMBER_OR_NULL,
         }
     ),
-    "Headroom": _response(
+    "Headroom": response_schema(
         {
-            "release": _TEXT,
-            "more": _COUNT_OR_NULL,
-            "rules": _list(
-                _object(
+            "release": TEXT,
+            "more": COUNT_OR_NULL,
+            "rules": list_schema(
+                object_schema(
                     {
-                        "rule": _TEXT,
-                        "unit": _TEXT,
-                        "each-release": _FLAG,
-                        "more": _COUNT_OR_NULL,
-                        "at": _LOCATION,
-                        "budget": _BUDGET,
-                        "spent": _DISPLAYED_LOSS,
-                        "cost": _DISPLAYED_LOSS,
-                        "source": _TEXT,
+                        "rule": TEXT,
+                        "unit": TEXT,
+                        "each-release": FLAG,
+                        "more": COUNT_OR_NULL,
+                        "at": LOCATION,
+                        "budget": BUDGET,
+                        "spent": DISPLAYED_LOSS,
+                        "cost": DISPLAYED_LOSS,
+                        "source": TEXT,
                     }
                 )
             ),
-            "uncovered": _TEXTS,
-            "errors": _TEXTS,
+            "uncovered": TEXTS,
+            "errors": TEXTS,
             "most-accurate": {"anyOf": [schema_reference("CounterOffer"), {"type": "null"}]},
         }
     ),
-    "Rule": _object(
+    "Rule": object_schema(
         {
-            "name": _TEXT,
-            "unit": _TEXT,
-            "budget": _BUDGET,
+            "name": TEXT,
+            "unit": TEXT,
+            "budget": BUDGET,
             **_PRUNING,
-            "each-release": _FLAG,
-            "policies": _TEXTS,
-            "source": _TEXTS,
+            "each-release": FLAG,
+            "policies": TEXTS,
+            "source": TEXTS,
         }
     ),
-    "Rules": _response({"total": _COUNT, "kept": _COUNT, "rules": _list(schema_reference("Rule"))}),
-    "Policy": _response(
+    "Rules": response_schema(
+        {"total": COUNT, "kept": COUNT, "rules": list_schema(schema_reference("Rule"))}
+    ),
+    "Policy": response_schema(
         {
-            "digest": _TEXT,
-            "sequence": _COUNT,
-            "total": _COUNT,
-            "kept": _COUNT,
+            "digest": TEXT,
+            "sequence": COUNT,
+            "total": COUNT,
+            "kept": COUNT,
             "sources": _SOURCES,
-            "diagnostics": _list(schema_reference("Diagnostic")),
+            "diagnostics": list_schema(schema_reference("Diagnostic")),
         }
     ),
-    "Change": _object(
+    "Change": object_schema(
         {
-            "change": _TEXT,
-            "rule": _TEXT,
-            "unit": _TEXT,
+            "change": TEXT,
+            "rule": TEXT,
+            "unit": TEXT,
             "before": {"type": ["object", "string", "null"]},
             "after": {"type": ["object", "string", "null"]},
-            "each-release": _FLAG,
+            "each-release": FLAG,
         }
     ),
-    "Impact": _object(
+    "Impact": object_schema(
         {
-            "replayed": _COUNT,
-            "complete": _FLAG,
-            "would-be-denied": _TEXTS,
-            "would-be-allowed": _TEXTS,
-            "unresolvable": _TEXTS,
+            "replayed": COUNT,
+            "complete": FLAG,
+            "would-be-denied": TEXTS,
+            "would-be-allowed": TEXTS,
+            "unresolvable": TEXTS,
         }
     ),
-    "Plan": _response(
+    "Plan": response_schema(
         {
-            "policy": _TEXT,
-            "total": _COUNT,
-            "kept": _COUNT,
-            "diagnostics": _list(schema_reference("Diagnostic")),
-            "changed": _COUNT,
-            "changes": _list(schema_reference("Change")),
-            "conflicts": _list(schema_reference("Conflict")),
-            "redefinitions": _list(schema_reference("Redefinition")),
+            "policy": TEXT,
+            "total": COUNT,
+            "kept": COUNT,
+            "diagnostics": list_schema(schema_reference("Diagnostic")),
+            "changed": COUNT,
+            "changes": list_schema(schema_reference("Change")),
+            "conflicts": list_schema(schema_reference("Conflict")),
+            "redefinitions": list_schema(schema_reference("Redefinition")),
             "impact": {"anyOf": [schema_reference("Impact"), {"type": "null"}]},
-            "needs-second-person": _FLAG,
+            "needs-second-person": FLAG,
         }
     ),
-    "AppliedPolicy": _response({"applied": {"const": True}, "sequence": _COUNT, "policy": _TEXT}),
-    "Proposals": _response({"proposals": _list(_object(_PROPOSAL))}),
-    "Proposal": _response(
-        _PROPOSAL,
-        body=_MAP,
-        reserve=_FLAG,
-        because=_TEXT,
-        sources=_SOURCES,
-        accepted=_TEXTS,
+    "AppliedPolicy": response_schema(
+        {"applied": {"const": True}, "sequence": COUNT, "policy": TEXT}
     ),
-    "AnsweredProposal": _response(
+    "Proposals": response_schema({"proposals": list_schema(object_schema(_PROPOSAL))}),
+    "Proposal": response_schema(
+        _PROPOSAL,
+        body=MAP,
+        reserve=FLAG,
+        because=TEXT,
+        sources=_SOURCES,
+        accepted=TEXTS,
+    ),
+    "AnsweredProposal": response_schema(
         {
-            "proposal": _COUNT,
+            "proposal": COUNT,
             "status": {"enum": ["approved", "rejected"]},
-            "sequence": _COUNT,
+            "sequence": COUNT,
             "decision": {"anyOf": [schema_reference("Decision"), {"type": "null"}]},
         }
     ),
-    "Head": _response({"sequence": _COUNT, "head": _HASH}),
-    "Records": _response(
+    "Head": response_schema({"sequence": COUNT, "head": HASH}),
+    "Records": response_schema(
         {
             "behind": schema_reference("Position"),
-            "records": _list(_object({"sequence": _COUNT, "hash": _HASH, "payload": _TEXT})),
+            "records": list_schema(
+                object_schema({"sequence": COUNT, "hash": HASH, "payload": TEXT})
+            ),
         }
     ),
-    "Evaluation": _object({"decision": _FLAG, "context": _MAP}),
-    "Evaluations": _object({"evaluations": _list(schema_reference("Evaluation"))}),
-    "AuthzenConfiguration": _object(
+    "Evaluation": object_schema({"decision": FLAG, "context": MAP}),
+    "Evaluations": object_schema({"evaluations": list_schema(schema_reference("Evaluation"))}),
+    "AuthzenConfiguration": object_schema(
         {
-            "policy_decision_point": _TEXT,
-            "access_evaluation_endpoint": _TEXT,
-            "access_evaluations_endpoint": _TEXT,
+            "policy_decision_point": TEXT,
+            "access_evaluation_endpoint": TEXT,
+            "access_evaluations_endpoint": TEXT,
         }
     ),
-    "Liveness": _response({"live": _FLAG}),
-    "Readiness": _response({"ready": _FLAG, "policy": _FLAG}),
-    "Caller": _response(
+    "Liveness": response_schema({"live": FLAG}),
+    "Readiness": response_schema({"ready": FLAG, "policy": FLAG}),
+    "Caller": response_schema(
         {
-            "name": _TEXT,
-            "roles": _TEXTS,
-            "grants": {"type": "object", "additionalProperties": _TEXTS},
+            "name": TEXT,
+            "roles": TEXTS,
+            "grants": {"type": "object", "additionalProperties": TEXTS},
         }
     ),
 }

@@ -15,8 +15,8 @@ from dpolicy.cli.output.proof_text import answer_lines, coalition_lines
 from dpolicy.proofs.claim import make_claim
 from dpolicy.proofs.coalitions import prove_coalitions
 from dpolicy.proofs.history import History
+from dpolicy.proofs.proof_question import parse_question
 from dpolicy.proofs.prover import ProofAnswer, ProofVerdict, answer_question
-from dpolicy.proofs.question import parse_question
 from dpolicy.rules.compiler import load_policy
 
 _EXIT_CODES = {
