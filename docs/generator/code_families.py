@@ -19,7 +19,7 @@ from dpolicy.privacy.units.calendar import PROBLEMS as CALENDAR_PROBLEMS
 from dpolicy.privacy.units.privacy_units import MAX_BLOCKS, MAX_INTERVALS
 from dpolicy.proofs.coalitions import MAX_COALITIONS
 from dpolicy.proofs.mechanism_cases import MAX_CASES
-from dpolicy.proofs.question import PROBLEMS as QUESTION_PROBLEMS
+from dpolicy.proofs.proof_question import PROBLEMS as QUESTION_PROBLEMS
 from dpolicy.releases.problem_codes import PROBLEMS as RELEASE_PROBLEMS
 from dpolicy.releases.regions import MAX_BOXES
 
