@@ -103,7 +103,16 @@ def test_a_wrong_question_has_a_code(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"since": "yesterday"}, {"delta": "2"}, {"delta": "x"}, {"by": [3]}]
+    "arguments",
+    [
+        {"since": "yesterday"},
+        {"delta": "2"},
+        {"delta": "x"},
+        {"delta": "1e-999999999"},  # would expand to a gigabyte of digits
+        {"delta": "0e-999999999"},
+        {"delta": "1e999999999"},
+        {"by": [3]},
+    ],
 )
 def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match="P007"):
