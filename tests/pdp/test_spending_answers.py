@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpolicy import DecisionPoint
 from dpolicy.errors import InvalidValue, OperationRejected, PolicyRejected
+from dpolicy.ledger.chain import Record
+from dpolicy.ledger.events import link_record
+from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.rules.compiler import compile_policy
 from dpolicy.text.yaml_reader import Source
 
+#: A ledger of format 1, with the authors beside the releases.
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "ledger-1.json"
 POLICY = """
 dpolicy: 1
 accounting: {delta: 1e-7}
@@ -122,3 +129,20 @@ def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any
 def test_an_expression_with_an_error_is_located(point: DecisionPoint) -> None:
     with pytest.raises(PolicyRejected, match=r"--when:1:1: error P025"):
         point.spent('labels.tem == "ads"', unit="user")
+
+
+def test_an_author_beside_a_release_of_an_old_ledger_counts() -> None:
+    golden = json.loads(GOLDEN.read_text())
+    records: list[Record] = []
+    for payload in golden["records"]:
+        records.append(link_record(records[-1] if records else None, payload.encode()))
+    point = DecisionPoint(MemoryStore(records))
+    everyone = point.spent(unit="user")
+    assert {share.by: share.count for share in everyone.authors} == {"ana": 4, "officer": 1}
+    for author in everyone.authors:
+        own = point.spent(unit="user", by=author.by)
+        assert own.epsilon == author.epsilon and own.cost == author.cost
+        assert own.release_count == author.count and {s.by for s in own.releases} == {author.by}
+        later = point.spent(unit="user", by=author.by, since="2026-01-01")
+        assert later.epsilon == own.epsilon
+    assert point.spent(unit="user", by="").release_count == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import islice
 
@@ -21,7 +22,6 @@ from dpolicy.pdp.spending.selected_releases import (
     select_releases,
 )
 from dpolicy.pdp.spending.spending import Share, Spending
-from dpolicy.pdp.state.charge_groups import ChargeGroup
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.privacy.cost_report import CostReport, report_loss
 from dpolicy.privacy.loss_arrays import row_to_loss
@@ -37,12 +37,13 @@ def compute_spending(
     table: GroupTable,
     question: SpendingQuestion,
     day_of_request: DayOfRequest,
+    authors_beside: Mapping[int, str],
     limit: int,
 ) -> Spending:
     """Return what was spent, with at most `limit` releases. The table must fit the state."""
     enforced, groups = table.enforced, state.charge_groups
     unit = list(enforced.policy.units).index(question.unit)
-    selected = select_releases(state, question, day_of_request)
+    selected = select_releases(state, question, day_of_request, authors_beside)
     charges = charge_scope(table, groups, selected.counts, question.scope, unit)
     places = places_for(enforced, question.granularity, state.today)
     placed = places.find_largest(
@@ -60,7 +61,7 @@ def compute_spending(
         _certify(here, unit, question.delta, cost),
         tuple(islice(_largest_releases(here, selected, question, limit), limit)),
         int(selected.counts[np.unique(here.columns.groups)].sum()),
-        _largest_authors(here, groups, question),
+        _largest_authors(here, selected, question),
         tuple(_notes(question, enforced, here)),
         state.sequence,
     )
@@ -91,23 +92,28 @@ def _largest_releases(
     ranking = EpsilonRanking(rows, here.table.certificates, question.delta)
     for position in ranking.largest(limit):
         group = int(groups[position])
-        by = selected.state.charge_groups[group].by
         for release in selected.ids(group):
+            by = selected.author(release, group)
             yield Share(release, by, 1, *ranking.report(position))
 
 
 def _largest_authors(
-    here: ScopeCharges, groups: list[ChargeGroup], question: SpendingQuestion
+    here: ScopeCharges, selected: SelectedReleases, question: SpendingQuestion
 ) -> tuple[Share, ...]:
     """Return the totals of the authors with the largest ε at δ; of equal ones, by name."""
-    numbers = sorted(set(here.columns.groups.tolist()))
-    names = sorted({groups[number].by for number in numbers})
+    in_group = {n: selected.count_by_author(n) for n in set(here.columns.groups.tolist())}
+    names = sorted({name for own in in_group.values() for name in own})
     place = {name: number for number, name in enumerate(names)}
-    targets = [place[groups[number].by] for number in here.columns.groups.tolist()]
-    rows = sum_rows(here.rows, here.weights, np.array(targets, np.intp), len(names))
-    counts = dict.fromkeys(names, 0)
-    for number in numbers:
-        counts[groups[number].by] += int(here.counts[number])
+    parts = [
+        (row, count, place[name])
+        for row, group in enumerate(here.columns.groups.tolist())
+        for name, count in in_group[group].items()
+    ]
+    chosen, weights, targets = np.array(parts, np.int64).reshape(-1, 3).T
+    rows = sum_rows(here.rows[chosen], weights, targets, len(names))
+    counts = Counter[str]()
+    for own in in_group.values():
+        counts.update(own)
     ranking = EpsilonRanking(rows, here.table.certificates, question.delta)
     return tuple(
         Share("", names[position], counts[names[position]], *ranking.report(position))

@@ -100,9 +100,10 @@ class LedgerQuestions:
             table = GroupTable(enforced)
         self._spending_table = None  # an interrupted computation may leave a table half filled
         dates = self._release_dates or ReleaseDates(self._journal.store)
-        if question.since is not None:
+        is_unnamed = any(group.count and not group.by for group in state.charge_groups)
+        if question.since is not None or is_unnamed:
             self._release_dates = None
             dates.update(state.sequence)
-        answer = compute_spending(state, table, question, dates.day, limit)
+        answer = compute_spending(state, table, question, dates.day, dates.authors_beside, limit)
         self._spending_table, self._release_dates = table, dates
         return answer

@@ -1,4 +1,4 @@
-"""Release dates: the day of each release, read from the record of its request."""
+"""Release dates: the day and author of each release, read from the record of its request."""
 
 from __future__ import annotations
 
@@ -14,38 +14,47 @@ from dpolicy.ledger.store import LedgerStore
 
 
 class ReleaseDates:
-    """Days of all records of a store by sequence number. Mutable; grows with the ledger."""
+    """Days of all records of a store by sequence number. Mutable; grows with the ledger.
+
+    Before version 0.3 an author that was only an argument was recorded beside the release:
+    `authors_beside` has these authors by record.
+    """
 
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
         self._days = array("l", [0])
+        self.authors_beside: dict[int, str] = {}
 
     def update(self, sequence: int) -> None:
         """Read the records up to `sequence` that were not read before."""
         if len(self._days) > sequence:
             return
         for record in self._store.records_after(len(self._days) - 1):
-            self._days.append(release_date(record))
+            day, author = _read_request(record)
+            if author:
+                self.authors_beside[len(self._days)] = author
+            self._days.append(day)
 
     def day(self, request_record: int) -> int:
         """Return the day of the release whose request has this record, as an ordinal."""
         return self._days[request_record]
 
 
-def release_date(record: Record) -> int:
-    """Return the day of the release that a record requests or imports, as an ordinal.
+def _read_request(record: Record) -> tuple[int, str]:
+    """Return the day of the release that a record requests or imports, and the author beside it.
 
-    It is the day of the record, or the own date of an imported release. A record of another kind
-    has no release and returns its own day.
+    The day, as an ordinal, is that of the record, or the own date of an imported release. A record
+    of another kind has no release and returns its own day.
     """
     decided = decode_decided_record(record.payload)
     if decided:
-        at = decided[0].at
+        at, author = decided[0].at, "" if decided[0].body.by else decided[0].by
     else:
         fields = decode_event_fast(record.payload)
-        at = fields.get("released") or fields["at"]
+        at, body = fields.get("released") or fields["at"], fields.get("body")
+        author = "" if body is None or body.get("by") else str(fields["by"])
     try:
-        return _ordinal(at[:10])
+        return _ordinal(at[:10]), author
     except ValueError:
         raise LedgerDamaged(f"record has the invalid time `{at[:40]}`") from None
 

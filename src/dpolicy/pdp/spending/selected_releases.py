@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -18,42 +19,80 @@ DayOfRequest = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedReleases:
-    """Numbers of charged releases by charge group; `dated` has the ids where a date selects."""
+    """Numbers of charged releases by charge group; `listed` has the ids where not all count.
+
+    `authors` are the authors that are recorded beside releases that name none.
+    """
 
     state: LedgerState
     counts: NDArray[np.int64]
-    dated: Mapping[int, tuple[str, ...]]
+    listed: Mapping[int, tuple[str, ...]]
+    authors: Mapping[str, str]
 
     def ids(self, group: int) -> tuple[str, ...]:
         """Return the ids of the selected releases of a group, in ledger order."""
-        return self.dated[group] if group in self.dated else _charged_ids(self.state, group)
+        return self.listed[group] if group in self.listed else _charged_ids(self.state, group)
+
+    def author(self, release: str, group: int) -> str:
+        """Return the author of a selected release of a group; empty if it is not known."""
+        return self.state.charge_groups[group].by or self.authors.get(release, "")
+
+    def count_by_author(self, group: int) -> Mapping[str, int]:
+        """Return the authors of the selected releases of a group, with their numbers."""
+        by = self.state.charge_groups[group].by
+        if by or not self.authors:
+            return {by: int(self.counts[group])}
+        return Counter(self.author(release, group) for release in self.ids(group))
 
 
 def select_releases(
-    state: LedgerState, question: SpendingQuestion, day_of_request: DayOfRequest
+    state: LedgerState,
+    question: SpendingQuestion,
+    day_of_request: DayOfRequest,
+    authors_beside: Mapping[int, str],
 ) -> SelectedReleases:
     """Select the charged releases by the authors and the first day of a question.
 
     A reserved, committed, expired or imported release is charged; a denied or voided one is not.
     """
-    groups, authors, since = state.charge_groups, question.authors, question.since
+    groups, wanted, since = state.charge_groups, question.authors, question.since
     counts = np.fromiter((group.count for group in groups), np.int64, len(groups))
-    if authors is not None:
-        counts *= np.fromiter((group.by in authors for group in groups), np.bool_, len(groups))
+    authors = _find_authors_beside(state, authors_beside)
+    listed: dict[int, tuple[str, ...]] = {}
+    for number in np.flatnonzero(counts).tolist() if wanted is not None else ():
+        if authors and not groups[number].by:
+            ids = _charged_ids(state, number)
+            listed[number] = tuple(release for release in ids if authors[release] in wanted)
+            counts[number] = len(listed[number])
+        elif groups[number].by not in wanted:
+            counts[number] = 0
     if since is None:
-        return SelectedReleases(state, counts, {})
+        return SelectedReleases(state, counts, listed, authors)
     # The month of a group is not before the month of its releases.
     first_month = date.fromordinal(since).replace(day=1).toordinal()
     counts *= np.fromiter((group.month >= first_month for group in groups), np.bool_, len(groups))
-    dated: dict[int, tuple[str, ...]] = {}
     for number in np.flatnonzero(counts).tolist():
-        dated[number] = tuple(
+        listed[number] = tuple(
             release
-            for release in _charged_ids(state, number)
+            for release in listed.get(number) or _charged_ids(state, number)
             if day_of_request(state.entries[release].request_record) >= since
         )
-        counts[number] = len(dated[number])
-    return SelectedReleases(state, counts, dated)
+        counts[number] = len(listed[number])
+    return SelectedReleases(state, counts, listed, authors)
+
+
+def _find_authors_beside(
+    state: LedgerState, authors_beside: Mapping[int, str]
+) -> Mapping[str, str]:
+    """Return the author of each charged release that names none; nothing if no record has one."""
+    if not authors_beside:
+        return {}
+    return {
+        release: authors_beside.get(state.entries[release].request_record, "")
+        for group in state.charge_groups
+        if group.count and not group.by
+        for release in _charged_ids(state, group.number)
+    }
 
 
 def _charged_ids(state: LedgerState, group: int) -> tuple[str, ...]:
