@@ -1,4 +1,4 @@
-"""Answers about spending: JSON, errors, and agreement with the balances of kept and pruned rules."""
+"""Answers about spending: JSON, errors, and agreement with the balances of all rules."""
 
 from __future__ import annotations
 
