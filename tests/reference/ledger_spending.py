@@ -98,7 +98,7 @@ def dense_cost(noise: naive.Body, k: int | None, orders: frozenset[Fraction]) ->
     amounts, delta = naive.cost(naive.text(noise), k, orders)
     if "renyi" in noise and amounts:  # below its smallest order, a stated curve is flat
         two = Fraction(noise["renyi"]["2"])
-        flat: dict[str | Fraction, Fraction] = {
+        flat: dict[twin.Key, Fraction] = {
             order: ceil(two / twin.QUANTUM) * twin.QUANTUM for order in orders if order < 2
         }
         amounts = {**amounts, **flat}
