@@ -22,7 +22,7 @@ from tests.reference import rules as twin
 from tests.reference.ledger_spending import BlockSpending
 
 from dpolicy import DecisionPoint
-from dpolicy.balances import granularities
+from dpolicy.balances.granularities import scope_granularity
 from dpolicy.errors import DPolicyError, OperationRejected, PredicateFailed, ReleaseRejected
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.spending import (
@@ -217,8 +217,8 @@ def compare_spending(spending: Spending, blocks: list[BlockSpending], delta: str
     assert_amount(
         None if spending.cost.pure is None else float(spending.cost.pure), block.total("pure")
     )
-    for order, value in spending.cost.renyi:
-        assert_amount(None if value is None else float(value), block.total(order))
+    for order, bound in spending.cost.renyi:
+        assert_amount(None if bound is None else float(bound), block.total(order))
     compare_releases(spending, block, at)
     if spending.exact is not None and spending.epsilon is not None:
         assert float(spending.exact) <= spending.epsilon * (1 + 1e-5)
@@ -319,7 +319,7 @@ def unresolved_is_free(patch: pytest.MonkeyPatch) -> None:
 
 def every_partition_splits(patch: pytest.MonkeyPatch) -> None:
     """Compose in parallel over partitions that the scope reads, or that are not stable."""
-    real = granularities.scope_granularity
+    real = scope_granularity
 
     def split(policy: Any, unit: Any, predicates: Any) -> Any:
         return replace(

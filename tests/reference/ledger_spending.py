@@ -90,15 +90,19 @@ def _charges(model: naive.Model, release: str, unit: str) -> Iterator[Charge]:
     for mechanism, entry, own in zip(placed, past.charged["mechanisms"], owns, strict=True):
         readable = recorded_release.known_part(model.policy, entry, own)
         steps = naive.steps(own, unit, period, readable)
-        yield Charge(release, mechanism, dense_cost(entry["mechanism"], steps, orders))
+        newest = twin.is_newest(model.policy)
+        noise = dense_cost(entry["mechanism"], steps, orders, newest=newest)
+        yield Charge(release, mechanism, noise)
 
 
-def dense_cost(noise: naive.Body, k: int | None, orders: frozenset[Fraction]) -> Cost:
+def dense_cost(
+    noise: naive.Body, k: int | None, orders: frozenset[Fraction], *, newest: bool
+) -> Cost:
     """Return the cost of a group of k at many orders, in all of which it saturates."""
-    amounts, delta = naive.cost(naive.text(noise), k, orders)
+    amounts, delta = naive.cost(naive.text(noise), k, orders, newest)
     if "renyi" in noise and amounts:  # below its smallest order, a stated curve is flat
         two = Fraction(noise["renyi"]["2"])
-        flat: dict[str | Fraction, Fraction] = {
+        flat: dict[twin.Key, Fraction] = {
             order: ceil(two / twin.QUANTUM) * twin.QUANTUM for order in orders if order < 2
         }
         amounts = {**amounts, **flat}

@@ -76,9 +76,11 @@ def _print_spending(spending: Spending) -> None:
         click.echo(f"  {line}")
     if spending.authors:
         click.echo("by author")
-    for share in spending.authors:
+    for share in spending.authors[: _LISTED["text"]]:
         count = f"{share.count} release{'' if share.count == 1 else 's'}"
         click.echo(f"  ε {_up(share.epsilon):<10}  {share.by or '(no author)'}  {count}")
+    if len(spending.authors) > _LISTED["text"]:
+        click.echo(f"  … and {len(spending.authors) - _LISTED['text']} more")
     if spending.releases:
         click.echo("by release")
     for share in spending.releases:
