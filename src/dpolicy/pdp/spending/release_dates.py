@@ -52,7 +52,7 @@ def _read_request(record: Record) -> tuple[int, str]:
     else:
         fields = decode_event_fast(record.payload)
         at, body = fields.get("released") or fields["at"], fields.get("body")
-        author = "" if body is None or body.get("by") else str(fields["by"])
+        author = fields["by"] if isinstance(body, dict) and not body.get("by") else ""
     try:
         return _ordinal(at[:10]), author
     except ValueError:
