@@ -126,6 +126,11 @@ def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any
         point.spent(unit="user", **arguments)
 
 
+@pytest.mark.parametrize(("limit", "listed"), [(-1, 0), (0, 0), (1, 1), (2**64, 2)])
+def test_a_limit_is_any_whole_number(point: DecisionPoint, limit: int, listed: int) -> None:
+    assert len(point.spent(unit="user-month", limit=limit).releases) == listed
+
+
 def test_an_expression_with_an_error_is_located(point: DecisionPoint) -> None:
     with pytest.raises(PolicyRejected, match=r"--when:1:1: error P025"):
         point.spent('labels.tem == "ads"', unit="user")

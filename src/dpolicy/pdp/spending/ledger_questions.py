@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
 from fractions import Fraction
@@ -89,7 +90,7 @@ class LedgerQuestions:
         with self._journal.read() as state:
             enforced = active_policy(state)
             question = parse_question(enforced, when, rule, unit, at, since, by, delta)
-            return self.answer_question(state, question, max(limit, 0))
+            return self.answer_question(state, question, min(max(limit, 0), sys.maxsize))
 
     def answer_question(
         self, state: LedgerState, question: SpendingQuestion, limit: int = LISTED_RELEASES
