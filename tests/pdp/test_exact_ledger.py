@@ -166,6 +166,9 @@ def test_a_used_mechanism_is_one_of_the_reservation() -> None:
         ([{**fewer, "attributes": ["views"]}], False),
     ):
         assert committed(used, [RESPONSE, fewer]) == is_part, used
+    noisy = stated(kind="gaussian", sigma=40)
+    assert committed([noisy, fewer], [fewer, noisy]), "the order does not matter"
+    assert not committed([noisy, noisy, fewer], [fewer, noisy])
 
 
 def test_a_used_mechanism_that_depends_on_outputs_exceeds_delta(monkeypatch: Any) -> None:

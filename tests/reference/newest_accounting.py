@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache
+from itertools import permutations
 from typing import Any
 
 from mpmath import mp
@@ -166,13 +167,10 @@ def exact_epsilon(runs: Sequence[LossRun | None], delta: Fraction) -> Fraction |
 
 def is_part(used: Sequence[Mapping[str, Any]], whole: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether each mechanism is a different one of the reservation, with no larger loss."""
-    remaining = list(whole)
-    for fields in used:
-        stated = next((other for other in remaining if _is_within(fields, other)), None)
-        if stated is None:
-            return False
-        remaining.remove(stated)
-    return True
+    return any(
+        all(_is_within(fields, stated) for fields, stated in zip(used, chosen, strict=True))
+        for chosen in permutations(whole, len(used))
+    )
 
 
 def _is_within(used: Mapping[str, Any], stated: Mapping[str, Any]) -> bool:

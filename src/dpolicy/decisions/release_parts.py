@@ -21,14 +21,30 @@ _FALLING = frozenset({"sigma", "noise_multiplier", "scale"})
 
 
 def is_part(used: Sequence[MechanismRequest], whole: Sequence[MechanismRequest]) -> bool:
-    """Return whether every mechanism is a different one of `whole`, with at most its loss."""
+    """Return whether every mechanism is a different one of `whole`, with at most its loss.
+
+    Of several that are possible, each mechanism takes one with the smallest loss, so that the order
+    of mechanisms that differ in one parameter does not matter.
+    """
     remaining = list(whole)
     for request in used:
-        stated = next((other for other in remaining if _is_within(request, other)), None)
+        stated = _find_smallest(request, remaining)
         if stated is None:
             return False
         remaining.remove(stated)
     return True
+
+
+def _find_smallest(
+    used: MechanismRequest, remaining: Sequence[MechanismRequest]
+) -> MechanismRequest | None:
+    smallest: MechanismRequest | None = None
+    for other in remaining:
+        if _is_within(used, other) and (smallest is None or _is_within(other, smallest)):
+            smallest = other
+            if other.mechanism == used.mechanism:
+                break
+    return smallest
 
 
 def _is_within(used: MechanismRequest, stated: MechanismRequest) -> bool:
