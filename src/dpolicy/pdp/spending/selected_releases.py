@@ -59,13 +59,14 @@ def select_releases(
     counts = np.fromiter((group.count for group in groups), np.int64, len(groups))
     authors = _find_authors_beside(state, authors_beside)
     listed: dict[int, tuple[str, ...]] = {}
-    for number in np.flatnonzero(counts).tolist() if wanted is not None else ():
-        if authors and not groups[number].by:
-            ids = _charged_ids(state, number)
-            listed[number] = tuple(release for release in ids if authors[release] in wanted)
-            counts[number] = len(listed[number])
-        elif groups[number].by not in wanted:
-            counts[number] = 0
+    if wanted is not None:
+        for number in np.flatnonzero(counts).tolist():
+            if authors and not groups[number].by:
+                ids = _charged_ids(state, number)
+                listed[number] = tuple(release for release in ids if authors[release] in wanted)
+                counts[number] = len(listed[number])
+            elif groups[number].by not in wanted:
+                counts[number] = 0
     if since is None:
         return SelectedReleases(state, counts, listed, authors)
     # The month of a group is not before the month of its releases.
