@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.pdp.builders import GLOBAL, HEAD, ZIP, exceeded_rules, policy, pure, started
 
+from dpolicy.balances.enforced_policy import enforce
+from dpolicy.decisions.decide import decide
+from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.pdp.request_evaluation import parse_request
+from dpolicy.policy.accounting.accounting_defaults import DEFAULTS
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.rules.tightening import only_tightens
 from dpolicy.text.yaml_reader import Source
@@ -218,6 +223,25 @@ def test_the_same_text_is_a_tightening_in_full() -> None:
     tighter = EVERYTHING.replace("{epsilon: 2}}\n  - name", "{epsilon: 1}}\n  - name")
     assert only_tightens(compile_text(EVERYTHING), compile_text(EVERYTHING))
     assert only_tightens(compile_text(EVERYTHING), compile_text(tighter))
+
+
+def test_the_same_text_under_other_defaults_is_not_a_tightening() -> None:
+    """Defaults 3 charge Laplace noise less ρ than defaults 1 and 2, under the same text."""
+    text = EVERYTHING.replace("epsilon: 2", "rho: 0.3").replace("epsilon: 1", "rho: 0.3")
+    texts = [Source("policy.yaml", text.replace("  profile: classic\n", ""))]
+    policies = {number: compile_policy(texts, DEFAULTS[number]) for number in DEFAULTS}
+    assert len({candidate.digest for candidate in policies.values()}) == 1
+    noise = {"kind": "laplace", "sensitivity": 0.8, "scale": 1}
+    statements = {"additive": True, "labels": {"owner": "a"}, "unit": "user", "mechanism": noise}
+    request = parse_request({"release": "a", "mechanisms": [statements]})
+    allowed = {}
+    for number, candidate in policies.items():
+        enforced = enforce(candidate)
+        allowed[number] = decide(enforced, None, resolve_or_reject(request, enforced)).allowed
+    assert allowed == {1: False, 2: False, 3: True}
+    for old in policies:
+        for new in policies:
+            assert only_tightens(policies[old], policies[new]) == (old == new)
 
 
 def test_an_additional_rule_can_allow_an_uncovered_release() -> None:

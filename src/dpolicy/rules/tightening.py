@@ -41,12 +41,15 @@ def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
     """Return True only if, on the same ledger, `old` allows every release that `new` allows.
 
     Return False if that cannot be established. Everything except the rules must be equal: another
-    unit, label, partition, attribute or accounting can charge releases differently. A predicate
+    unit, label, partition, attribute or accounting can charge releases differently, and so can the
+    accounting defaults of another version, which are not part of the text. A predicate
     that can fail must stay, because a predicate that fails denies a release even if it has no rule.
     A rule of `new` must cover no mechanism that `old` denies as uncovered. Limits on the size of a
     release (R008) are not compared.
     """
     if old is None or _without_rules(old) != _without_rules(new):
+        return False
+    if old.accounting.defaults != new.accounting.defaults:
         return False
     sections = list(zip(old.sections, new.sections, strict=True))
     if not all(_keeps_failures(*pair) for pair in sections):
