@@ -36,6 +36,8 @@ ONE = "{epsilon: 1}"
 CHANGE = HEAD.replace("delta: 1e-7", "delta: 1e-7, relation: change")
 PER_DAY = CAP.replace("unit: user", "unit: user-day")
 ADS = "  - {name: ads, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
+#: A predicate that divides by zero if a release has no author.
+DIVISION = "  - {name: by, kind: custom, when: '10 / size(by) > 3', unit: user, budget: %s}\n"
 
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
@@ -90,6 +92,10 @@ LOOSER = {
     "a removed predicate that can fail": (
         policy(GLOBAL, ADS % ONE),
         policy(GLOBAL.replace("epsilon: 2", "epsilon: 1")),
+    ),
+    "a removed predicate that can divide by zero": (
+        policy(GLOBAL, DIVISION % "{epsilon: 2}"),
+        policy(GLOBAL),
     ),
     "a wider scope of a label, which a record may lack": (
         policy(GLOBAL, ADS % ONE),
@@ -253,6 +259,11 @@ def test_an_additional_rule_can_allow_an_uncovered_release() -> None:
 def test_a_predicate_without_a_rule_denies() -> None:
     """The label `team` is missing, so the setting `ads` has no answer."""
     assert not started(GLOBAL, each=TEAMS).check(pure("a", "0.5", "views")).allowed
+    assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_division_by_zero_denies() -> None:
+    assert not started(GLOBAL, DIVISION % "{epsilon: 2}").check(pure("a", "0.5", "views")).allowed
     assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
 
 

@@ -21,6 +21,7 @@ from dpolicy.predicates.expression import (
 )
 from dpolicy.predicates.implication.implication_check import conjunction, disjunction
 from dpolicy.predicates.tree import (
+    Arithmetic,
     HasLabel,
     LabelText,
     LabelTextList,
@@ -84,11 +85,11 @@ def _evaluated_predicates(section: CompiledSection) -> frozenset[Predicate]:
 def never_fails(predicate: Predicate) -> bool:
     """Return True only if the predicate has an answer for every mechanism, also a recorded one.
 
-    A label can be missing, and of a recorded release it can be unknown; quantifiers can take too
-    many steps.
+    A label can be missing, and of a recorded release it can be unknown; arithmetic can divide by
+    zero or overflow; quantifiers can take too many steps.
     """
     return not isinstance(predicate, Expression) or not any(
-        isinstance(node, LabelText | LabelTextList | HasLabel | Quantifier)
+        isinstance(node, Arithmetic | LabelText | LabelTextList | HasLabel | Quantifier)
         for node in _nodes(predicate.tree)
     )
 
