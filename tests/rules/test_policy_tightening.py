@@ -38,6 +38,15 @@ PER_DAY = CAP.replace("unit: user", "unit: user-day")
 ADS = "  - {name: ads, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
 #: A predicate that divides by zero if a release has no author.
 DIVISION = "  - {name: by, kind: custom, when: '10 / size(by) > 3', unit: user, budget: %s}\n"
+#: A rule inside `ZIPS` that fails on a record with an unknown team, also without zip codes.
+UNKNOWN_TEAM = """\
+  - name: team-zips
+    kind: custom
+    when: 'labels.team == "ads" ? "zip" in attributes : false'
+    unit: user
+    budget: %s
+"""
+MAPS_OR_ADS = ADS.replace('== "ads"', 'in ["ads", "maps"]').replace("name: ads", "name: both")
 
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
@@ -64,6 +73,10 @@ TIGHTER = {
     "rules that cover the same scope together": (
         policy(ZIP_RULE % ONE, VIEWS_RULE % ONE),
         policy(BOTH_RULE),
+    ),
+    "a smaller budget of a pruned rule for one value of a label": (
+        policy(GLOBAL, MAPS_OR_ADS % ONE, ADS % ONE),
+        policy(GLOBAL, MAPS_OR_ADS % ONE, ADS % "{epsilon: 0.5}"),
     ),
     "another name of the policy set": (policy(GLOBAL), policy(GLOBAL, head=f"{HEAD}name: other\n")),
 }
@@ -104,6 +117,10 @@ LOOSER = {
     "a wider scope of a per-release rule with a loss distribution": (
         policy(GLOBAL, each=ZIP_RULE % "{epsilon: 1, delta: 1e-7}"),
         policy(GLOBAL, each=CAP.replace("epsilon: 1", "epsilon: 1, delta: 1e-7")),
+    ),
+    "a pruned rule without its witness, which counts records for it": (
+        policy(GLOBAL, ZIPS, UNKNOWN_TEAM % "{epsilon: 2}"),
+        policy(GLOBAL, ZIPS, UNKNOWN_TEAM % "{rho: 100}"),
     ),
     "a removed predicate without a rule": (policy(GLOBAL, each=TEAMS), policy(GLOBAL)),
 }
@@ -265,6 +282,22 @@ def test_a_predicate_without_a_rule_denies() -> None:
 def test_a_division_by_zero_denies() -> None:
     assert not started(GLOBAL, DIVISION % "{epsilon: 2}").check(pure("a", "0.5", "views")).allowed
     assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_witness_that_counts_fewer_records_can_allow_more() -> None:
+    """A record may match the pruned rule, so its witness is charged. Then the rule is kept."""
+    old, new = LOOSER["a pruned rule without its witness, which counts records for it"]
+    answers = []
+    for candidate in (old, new):
+        assert candidate is not None
+        point = started(head=HEAD.replace("[ads, maps]", "[ads, maps, mail]"))
+        past, request = pure("past", "0.9", "views"), pure("a", "0.5", "zip")
+        past["mechanisms"][0]["labels"] = {"team": "mail"}
+        request["mechanisms"][0]["labels"] = {"team": "maps"}
+        point.import_past(past)
+        point.apply(candidate, accept=["label team"])
+        answers.append(point.check(request).allowed)
+    assert answers == [False, True]
 
 
 def test_a_cover_by_two_rules_can_allow_more() -> None:
