@@ -53,7 +53,7 @@ def test_the_bound_has_the_largest_delta_of_any_coalition() -> None:
     for _, own in answer.answers:
         assert own.proof is not None
         assert own.proof.amount <= bound.amount and own.proof.delta <= bound.delta
-    assert (bound.amount, bound.delta) == (2, Fraction("1e-3"))
+    assert (bound.amount, bound.delta) == (Fraction(2), Fraction("1e-3"))
 
 
 def test_a_claim_holds_for_all_coalitions_or_one_breaks_it() -> None:
