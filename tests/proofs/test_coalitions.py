@@ -40,6 +40,22 @@ def test_the_bound_of_everything_limits_every_coalition() -> None:
     assert proof.budget == Zcdp(Fraction(9, 2)) and values == ("maps", "mail")
 
 
+def test_the_bound_has_the_largest_delta_of_any_coalition() -> None:
+    """The team with the smaller ε has the larger δ."""
+    budgets = {"ads": ("2", "1e-6"), "maps": ("1", "1e-3"), "mail": ("1", "1e-6")}
+    rules = (
+        rule(team, f'has(labels.team) && labels.team == "{team}"', f"{{epsilon: {e}, delta: {d}}}")
+        for team, (e, d) in budgets.items()
+    )
+    answer = ask(compile_rules(*rules), 1)
+    ((values, bound),) = answer.largest
+    assert values == ("ads",)
+    for _, own in answer.answers:
+        assert own.proof is not None
+        assert own.proof.amount <= bound.amount and own.proof.delta <= bound.delta
+    assert (bound.amount, bound.delta) == (Fraction(2), Fraction("1e-3"))
+
+
 def test_a_claim_holds_for_all_coalitions_or_one_breaks_it() -> None:
     policy = compile_rules(*TEAMS)
     assert ask(policy, 2, Zcdp(Fraction(5))).verdict is ProofVerdict.HOLDS

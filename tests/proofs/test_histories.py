@@ -166,3 +166,17 @@ def test_a_bound_in_rho_implies_epsilon_at_delta() -> None:
 def test_a_claim_is_a_number(number: Any) -> None:
     with pytest.raises(InvalidValue, match="Q005"):
         prove(triangle(), rho=number)
+
+
+def test_independent_leaks_leak_less_than_their_sum() -> None:
+    """Two leaks of 0.2 show the data with probability 0.36, so they do not break δ = 0.37."""
+    head = HEAD.replace("relation: change", "relation: change, leaks: 0.5")
+    budget = "{epsilon: 1, delta: 0.4}"
+    policy = compile_rules(
+        rule("ab", '"a" in attributes', budget),
+        rule("rest", '!("a" in attributes)', budget),
+        head=head,
+    )
+    broken = prove(policy, epsilon=50, delta="0.35")
+    assert broken.broken_by is not None and broken.broken_by.reached == Fraction("0.36")
+    assert prove(policy, epsilon=50, delta="0.37").verdict is ProofVerdict.UNDECIDED

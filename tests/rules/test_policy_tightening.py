@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.pdp.builders import GLOBAL, HEAD, ZIP, exceeded_rules, policy, pure, started
 
+from dpolicy.balances.enforced_policy import enforce
+from dpolicy.decisions.decide import decide
+from dpolicy.decisions.resolution import resolve_or_reject
+from dpolicy.pdp.request_evaluation import parse_request
+from dpolicy.policy.accounting.accounting_defaults import DEFAULTS
 from dpolicy.rules.compiler import CompiledPolicy, compile_policy
 from dpolicy.rules.tightening import only_tightens
 from dpolicy.text.yaml_reader import Source
@@ -31,6 +36,17 @@ ONE = "{epsilon: 1}"
 CHANGE = HEAD.replace("delta: 1e-7", "delta: 1e-7, relation: change")
 PER_DAY = CAP.replace("unit: user", "unit: user-day")
 ADS = "  - {name: ads, kind: custom, when: 'labels.team == \"ads\"', unit: user, budget: %s}\n"
+#: A predicate that divides by zero if a release has no author.
+DIVISION = "  - {name: by, kind: custom, when: '10 / size(by) > 3', unit: user, budget: %s}\n"
+#: A rule inside `ZIPS` that fails on a record with an unknown team, also without zip codes.
+UNKNOWN_TEAM = """\
+  - name: team-zips
+    kind: custom
+    when: 'labels.team == "ads" ? "zip" in attributes : false'
+    unit: user
+    budget: %s
+"""
+MAPS_OR_ADS = ADS.replace('== "ads"', 'in ["ads", "maps"]').replace("name: ads", "name: both")
 
 TIGHTER = {
     "the same": (policy(GLOBAL), policy(GLOBAL)),
@@ -57,6 +73,10 @@ TIGHTER = {
     "rules that cover the same scope together": (
         policy(ZIP_RULE % ONE, VIEWS_RULE % ONE),
         policy(BOTH_RULE),
+    ),
+    "a smaller budget of a pruned rule for one value of a label": (
+        policy(GLOBAL, MAPS_OR_ADS % ONE, ADS % ONE),
+        policy(GLOBAL, MAPS_OR_ADS % ONE, ADS % "{epsilon: 0.5}"),
     ),
     "another name of the policy set": (policy(GLOBAL), policy(GLOBAL, head=f"{HEAD}name: other\n")),
 }
@@ -86,6 +106,10 @@ LOOSER = {
         policy(GLOBAL, ADS % ONE),
         policy(GLOBAL.replace("epsilon: 2", "epsilon: 1")),
     ),
+    "a removed predicate that can divide by zero": (
+        policy(GLOBAL, DIVISION % "{epsilon: 2}"),
+        policy(GLOBAL),
+    ),
     "a wider scope of a label, which a record may lack": (
         policy(GLOBAL, ADS % ONE),
         policy(GLOBAL, ADS.replace('== "ads"', 'in ["ads", "maps"]') % ONE),
@@ -93,6 +117,10 @@ LOOSER = {
     "a wider scope of a per-release rule with a loss distribution": (
         policy(GLOBAL, each=ZIP_RULE % "{epsilon: 1, delta: 1e-7}"),
         policy(GLOBAL, each=CAP.replace("epsilon: 1", "epsilon: 1, delta: 1e-7")),
+    ),
+    "a pruned rule without its witness, which counts records for it": (
+        policy(GLOBAL, ZIPS, UNKNOWN_TEAM % "{epsilon: 2}"),
+        policy(GLOBAL, ZIPS, UNKNOWN_TEAM % "{rho: 100}"),
     ),
     "a removed predicate without a rule": (policy(GLOBAL, each=TEAMS), policy(GLOBAL)),
 }
@@ -220,6 +248,25 @@ def test_the_same_text_is_a_tightening_in_full() -> None:
     assert only_tightens(compile_text(EVERYTHING), compile_text(tighter))
 
 
+def test_the_same_text_under_other_defaults_is_not_a_tightening() -> None:
+    """Defaults 3 charge Laplace noise less ρ than defaults 1 and 2, under the same text."""
+    text = EVERYTHING.replace("epsilon: 2", "rho: 0.3").replace("epsilon: 1", "rho: 0.3")
+    texts = [Source("policy.yaml", text.replace("  profile: classic\n", ""))]
+    policies = {number: compile_policy(texts, DEFAULTS[number]) for number in DEFAULTS}
+    assert len({candidate.digest for candidate in policies.values()}) == 1
+    noise = {"kind": "laplace", "sensitivity": 0.8, "scale": 1}
+    statements = {"additive": True, "labels": {"owner": "a"}, "unit": "user", "mechanism": noise}
+    request = parse_request({"release": "a", "mechanisms": [statements]})
+    allowed = {}
+    for number, candidate in policies.items():
+        enforced = enforce(candidate)
+        allowed[number] = decide(enforced, None, resolve_or_reject(request, enforced)).allowed
+    assert allowed == {1: False, 2: False, 3: True}
+    for old in policies:
+        for new in policies:
+            assert only_tightens(policies[old], policies[new]) == (old == new)
+
+
 def test_an_additional_rule_can_allow_an_uncovered_release() -> None:
     """A new rule can cover a release that was uncovered before, so it is not tighter."""
     assert not started(ZIPS).check(pure("a", "0.5", "views")).allowed
@@ -230,6 +277,27 @@ def test_a_predicate_without_a_rule_denies() -> None:
     """The label `team` is missing, so the setting `ads` has no answer."""
     assert not started(GLOBAL, each=TEAMS).check(pure("a", "0.5", "views")).allowed
     assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_division_by_zero_denies() -> None:
+    assert not started(GLOBAL, DIVISION % "{epsilon: 2}").check(pure("a", "0.5", "views")).allowed
+    assert started(GLOBAL).check(pure("a", "0.5", "views")).allowed
+
+
+def test_a_witness_that_counts_fewer_records_can_allow_more() -> None:
+    """A record may match the pruned rule, so its witness is charged. Then the rule is kept."""
+    old, new = LOOSER["a pruned rule without its witness, which counts records for it"]
+    answers = []
+    for candidate in (old, new):
+        assert candidate is not None
+        point = started(head=HEAD.replace("[ads, maps]", "[ads, maps, mail]"))
+        past, request = pure("past", "0.9", "views"), pure("a", "0.5", "zip")
+        past["mechanisms"][0]["labels"] = {"team": "mail"}
+        request["mechanisms"][0]["labels"] = {"team": "maps"}
+        point.import_past(past)
+        point.apply(candidate, accept=["label team"])
+        answers.append(point.check(request).allowed)
+    assert answers == [False, True]
 
 
 def test_a_cover_by_two_rules_can_allow_more() -> None:

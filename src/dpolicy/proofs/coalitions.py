@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
@@ -46,13 +46,16 @@ class CoalitionAnswer:
 
     @property
     def largest(self) -> tuple[tuple[tuple[str, ...], Proof], ...]:
-        """The largest bound of each notion that all coalitions have, with its coalition."""
+        """A bound of each notion that all coalitions have, with the coalition of the largest.
+
+        In (ε, δ) it has the largest ε and the largest δ, which can be of different coalitions.
+        """
         by_notion: dict[object, list[tuple[tuple[str, ...], Proof]]] = {}
         for values, answer in self.answers:
             for notion, proof in {p.certificate: p for p in reversed(answer.proofs)}.items():
                 by_notion.setdefault(notion, []).append((values, proof))
         return tuple(
-            max(bounds, key=lambda bound: (bound[1].amount, bound[1].delta))
+            _join_bounds(bounds)
             for bounds in by_notion.values()
             if len(bounds) == len(self.answers)
         )
@@ -70,6 +73,13 @@ class CoalitionAnswer:
             "broken-by": None if broken is None else {"values": list(values), **broken},
             "reason": answer.reason or None,
         }
+
+
+def _join_bounds(
+    bounds: Sequence[tuple[tuple[str, ...], Proof]],
+) -> tuple[tuple[str, ...], Proof]:
+    values, proof = max(bounds, key=lambda bound: (bound[1].amount, bound[1].delta))
+    return values, replace(proof, delta=max(own.delta for _, own in bounds))
 
 
 def prove_coalitions(

@@ -70,7 +70,8 @@ def find_history(
     """Return a history with the amounts that the decision point allows, or None.
 
     `kind` is `laplace`, with amounts of pure ε, `gaussian`, with amounts of ρ, or `declared`, with
-    amounts of δ. `reached` is the sum in `certificate` for the unit of the question; None is δ.
+    amounts of δ. `reached` is the sum in `certificate` for the unit of the question; None is δ, the
+    probability that one of the releases leaks.
     """
     divisions = [(division, False) for division in DIVISIONS]
     if search.policy.units[search.question.unit].period is None:
@@ -117,7 +118,7 @@ def _sum_losses(
 ) -> Fraction | None:
     if certificate is None:
         stated = (m["mechanism"]["delta"] for release in releases for m in release["mechanisms"])
-        return sum((Fraction(repr(delta)) for delta in stated), Fraction(0))
+        return 1 - math.prod((1 - Fraction(repr(delta)) for delta in stated), start=Fraction(1))
     enforced = enforce(search.policy)
     row = list(search.policy.units).index(search.question.unit)
     total = 0

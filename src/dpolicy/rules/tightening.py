@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 
 from dpolicy.policy.model import PolicySet
@@ -21,10 +22,19 @@ from dpolicy.predicates.expression import (
 )
 from dpolicy.predicates.implication.implication_check import conjunction, disjunction
 from dpolicy.predicates.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Comparison,
+    Constant,
     HasLabel,
     LabelText,
     LabelTextList,
+    Literals,
+    Membership,
+    Not,
     Quantifier,
+    TextTest,
     Tree,
     children,
 )
@@ -41,20 +51,26 @@ def only_tightens(old: CompiledPolicy | None, new: CompiledPolicy) -> bool:
     """Return True only if, on the same ledger, `old` allows every release that `new` allows.
 
     Return False if that cannot be established. Everything except the rules must be equal: another
-    unit, label, partition, attribute or accounting can charge releases differently. A predicate
+    unit, label, partition, attribute or accounting can charge releases differently, and so can the
+    accounting defaults of another version, which are not part of the text. A predicate
     that can fail must stay, because a predicate that fails denies a release even if it has no rule.
     A rule of `new` must cover no mechanism that `old` denies as uncovered. Limits on the size of a
     release (R008) are not compared.
     """
     if old is None or _without_rules(old) != _without_rules(new):
         return False
+    if old.accounting.defaults != new.accounting.defaults:
+        return False
     sections = list(zip(old.sections, new.sections, strict=True))
     if not all(_keeps_failures(*pair) for pair in sections):
         return False
     comparer = ScopeComparer(new.schema)
-    return _covers_no_more(old, new, comparer) and all(
-        _Comparison(new, section, comparer).implies_all(_kept_rules(before))
-        for before, section in sections
+    if not _covers_no_more(old, new, comparer):
+        return False
+    comparisons = [(before, _Comparison(new, after, comparer)) for before, after in sections]
+    return all(
+        comparison.implies_all(_kept_rules(before)) and comparison.keeps_witnesses(before)
+        for before, comparison in comparisons
     )
 
 
@@ -81,13 +97,43 @@ def _evaluated_predicates(section: CompiledSection) -> frozenset[Predicate]:
 def never_fails(predicate: Predicate) -> bool:
     """Return True only if the predicate has an answer for every mechanism, also a recorded one.
 
-    A label can be missing, and of a recorded release it can be unknown; quantifiers can take too
-    many steps.
+    A label can be missing, and of a recorded release it can be unknown; arithmetic can divide by
+    zero or overflow; quantifiers can take too many steps.
     """
     return not isinstance(predicate, Expression) or not any(
-        isinstance(node, LabelText | LabelTextList | HasLabel | Quantifier)
+        isinstance(node, Arithmetic | LabelText | LabelTextList | HasLabel | Quantifier)
         for node in _nodes(predicate.tree)
     )
+
+
+@lru_cache(maxsize=4096)
+def _fails_with(smaller: Predicate, larger: Predicate) -> bool:
+    """Return whether `larger` matches or fails wherever `smaller`, which lies inside it, fails."""
+    if smaller == larger or isinstance(larger, Always) or never_fails(smaller):
+        return True
+    if not (isinstance(smaller, Expression) and isinstance(larger, Expression)):
+        return False
+    label = _only_label(smaller.tree)
+    return label is not None and label == _only_label(larger.tree)
+
+
+def _only_label(tree: Tree) -> str | None:
+    """Return the label that every test of a predicate reads, and that is all they read, or None.
+
+    Such a predicate fails exactly where the label has no value. `has` does not fail there.
+    """
+    if isinstance(tree, Not | AllOf | AnyOf):
+        labels = {_only_label(child) for child in children(tree)}
+        return labels.pop() if len(labels) == 1 else None
+    if not isinstance(tree, Comparison | Membership | TextTest):
+        return None
+    names: set[str] = set()
+    for operand in children(tree):
+        if isinstance(operand, LabelText | LabelTextList):
+            names.add(operand.name)
+        elif not isinstance(operand, Constant | Literals):
+            return None
+    return names.pop() if len(names) == 1 else None
 
 
 def _nodes(tree: Tree) -> Iterator[Tree]:
@@ -118,7 +164,7 @@ class _Comparison:
     def __init__(
         self, policy: CompiledPolicy, section: CompiledSection, comparer: ScopeComparer
     ) -> None:
-        self.policy, self.comparer = policy, comparer
+        self.section, self.comparer = section, comparer
         self.rules = _kept_rules(section)
         self.by_scope = {(rule.predicates, rule.unit): rule for rule in section.rules}
         self.partitions = tuple(map(str, policy.partitions))
@@ -131,6 +177,29 @@ class _Comparison:
         if len(remaining) * len(self.rules) > MAX_PAIRS:
             return False
         return all(any(self._implies(own, rule) for own in self.rules) for rule in remaining)
+
+    def keeps_witnesses(self, before: CompiledSection) -> bool:
+        """Return whether records that a witness counts for a pruned rule stay charged to it.
+
+        A record on which a predicate of a pruned rule fails is charged to the witness, even if it
+        does not match the witness (theory/records).
+        """
+        pairs = ((rule, before.implied_by(rule)) for rule in before.rules)
+        return all(
+            witness is None
+            or all(map(_fails_with, rule.predicates, witness.predicates))
+            or self._keeps_witness(rule, witness)
+            for rule, witness in pairs
+        )
+
+    def _keeps_witness(self, old: Rule, old_witness: Rule) -> bool:
+        own = self.by_scope.get((old.predicates, old.unit))
+        witness = None if own is None else self.section.implied_by(own)
+        return (
+            witness is not None
+            and (witness.predicates, witness.unit) == (old_witness.predicates, old_witness.unit)
+            and implies_bound(witness.bound, old_witness.bound)
+        )
 
     def _is_tightened(self, old: Rule) -> bool:
         """Return whether the rule with the same scope and unit has a bound that implies it."""

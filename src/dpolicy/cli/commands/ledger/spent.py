@@ -13,9 +13,15 @@ from dpolicy.cli.output.decision_text import location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.spending.spending import Share, Spending
 from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.risk.risk_text import assumption_lines, format_percent
 
 #: Default number of releases that each format lists.
 _LISTED = {"text": 10, "json": 1_000}
+
+_ADAPTIVE_NOTE = (
+    "the numbers are upper bounds for releases that do not depend on earlier results; against "
+    "adaptive choice, the guarantee is the budget of a rule"
+)
 
 
 @click.command()
@@ -69,7 +75,7 @@ def command(
 
 
 def _print_spending(spending: Spending) -> None:
-    print_note("spent: all releases of the scope together; every number is an upper bound")
+    print_note("spent: all releases of the scope together; numbers are rounded up")
     scope = spending.scope["rule"] or spending.scope["when"] or "all releases"
     click.echo(f"{scope}  unit {spending.unit}{location_text(spending.location)}")
     for line in _number_lines(spending):
@@ -88,7 +94,7 @@ def _print_spending(spending: Spending) -> None:
     rest = spending.release_count - len(spending.releases)
     if spending.releases and rest:
         click.echo(f"  … and {rest} more")
-    for note in spending.notes:
+    for note in (*spending.notes, _ADAPTIVE_NOTE, *assumption_lines([spending.risk])):
         print_note(f"note: {note}")
 
 
@@ -99,7 +105,7 @@ def _number_lines(spending: Spending) -> Iterator[str]:
         yield f"ε {_up(spending.exact)} at δ {delta}, exact: an accounting value, no guarantee"
     yield f"ρ {_up(spending.rho)}  μ {_up(spending.mu)}"
     risk = spending.risk
-    rates = ", ".join(f"{format_up(100 * risk.posterior(p), 4)} %" for p in (0.5, 0.1, 0.01))
+    rates = ", ".join(format_percent(risk.posterior(prior)) for prior in (0.5, 0.1, 0.01))
     yield f"an attacker who suspects 50 %, 10 %, 1 % becomes sure of at most {rates}"
 
 
