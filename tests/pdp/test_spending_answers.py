@@ -103,7 +103,8 @@ def test_a_wrong_question_has_a_code(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"since": "yesterday"}, {"delta": "2"}, {"delta": "x"}, {"by": [3]}]
+    "arguments",
+    [{"since": "yesterday"}, {"delta": "2"}, {"delta": "x"}, {"by": [3]}, {"delta": "1e-1000000"}],
 )
 def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match="P007"):

@@ -25,6 +25,7 @@ from dpolicy.releases.regions import Region
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 from dpolicy.text.did_you_mean import suggest
+from dpolicy.text.yaml_reader import MAX_DIGITS, MAX_EXPONENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,18 @@ def _parse_since(since: date | str | None) -> int | None:
 def _parse_delta(delta: Fraction | float | str) -> Fraction:
     written = repr(delta) if isinstance(delta, float) else delta
     try:
-        exact = Fraction(Decimal(written) if isinstance(written, str) else written)
+        exact = _read_decimal(written) if isinstance(written, str) else Fraction(written)
     except (ArithmeticError, TypeError, ValueError):
         exact = Fraction(-1)
     if not 0 <= exact < 1:
         message = f"`delta` is `{delta!s:.40}`; help: give a number from 0 to below 1"
         raise InvalidValue("P007", message)
     return exact
+
+
+def _read_decimal(text: str) -> Fraction:
+    """Return an exact number. Raise `ValueError` if its exact form would be too long."""
+    decimal = Decimal(text)
+    if len(text) > MAX_DIGITS or abs(decimal.adjusted()) > MAX_EXPONENT:
+        raise ValueError(text[:MAX_DIGITS])
+    return Fraction(decimal)
