@@ -47,7 +47,8 @@ class SpendingQuestion:
 
     `within` is the region to look at, None for all places. `since` is the ordinal of the first day
     of the releases, `authors` are the authors that count; None for all. ε is computed at `delta`.
-    `asked_dimensions` are the names in the stated place.
+    `asked_dimensions` are the names in the stated place. With `listed_author`, the answer lists
+    only the releases and the total of this author; the spending is that of all `authors`.
     """
 
     scope: Scope
@@ -58,6 +59,7 @@ class SpendingQuestion:
     authors: frozenset[str] | None
     delta: Fraction
     asked_dimensions: frozenset[str] = frozenset()
+    listed_author: str | None = None
 
 
 def parse_question(

@@ -72,6 +72,12 @@ class ScopeCharges:
         chosen = np.array(is_charged, np.bool_)[inverse]
         return replace(self, columns=self.columns.select(chosen), rows=self.rows[chosen])
 
+    def released_by(self, author: str, groups: list[ChargeGroup]) -> ScopeCharges:
+        """Return the mechanisms of the releases of one author."""
+        is_own = [groups[number].by == author for number in self.columns.groups.tolist()]
+        chosen = np.array(is_own, np.bool_)
+        return replace(self, columns=self.columns.select(chosen), rows=self.rows[chosen])
+
     def sum_by_group(self) -> tuple[Numbers, LossArray]:
         """Return the charged groups and the cost of one release of each."""
         groups, targets = np.unique(self.columns.groups, return_inverse=True)
