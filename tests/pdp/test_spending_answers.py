@@ -114,3 +114,11 @@ def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any
 def test_an_expression_with_an_error_is_located(point: DecisionPoint) -> None:
     with pytest.raises(PolicyRejected, match=r"--when:1:1: error P025"):
         point.spent('labels.tem == "ads"', unit="user")
+
+
+def test_a_scope_takes_a_bounded_number_of_steps(point: DecisionPoint) -> None:
+    numbers = f"[{','.join(['1'] * 100)}]"
+    nested = f"{numbers}.all(x, {numbers}.all(y, {numbers}.all(z, x + y + z > 0)))"
+    assert point.spent(nested, unit="user").release_count == 2
+    with pytest.raises(OperationRejected, match="12,121,200 steps"):
+        point.spent(f"{nested} && {nested} && {nested} && {nested}", unit="user")
