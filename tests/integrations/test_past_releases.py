@@ -169,6 +169,7 @@ def test_all_problems_of_a_file_are_reported_with_row_and_column(dpolicy: Any) -
         (('delimiter: ";"', 'delimiter: ","'), "P001"),
         (("by: Team", "by: {value: x, column: Team}"), "P006"),
         (("by: Team", "by: [Team]"), "P007"),
+        (("%d.%m.%Y", "%Y%Y"), "P007"),
     ],
 )
 def test_a_wrong_mapping_is_located(dpolicy: Any, change: tuple[str, str], code: str) -> None:
@@ -230,7 +231,21 @@ def test_a_parquet_file_without_polars_names_the_extra(
 def test_a_file_that_is_no_parquet_is_refused(dpolicy: Any) -> None:
     Path("past.parquet").write_text("no table", "utf-8")
     err = dpolicy("import past.parquet --mapping map.yaml --ledger l.db", 64)[1]
-    assert "is not a Parquet file" in err
+    assert "is not a readable Parquet file" in err
+
+
+def test_a_day_that_no_calendar_has_is_refused(dpolicy: Any) -> None:
+    days = polars.Series("Date", [2**31 - 1], polars.Int32).cast(polars.Date)
+    polars.DataFrame([days]).write_parquet("past.parquet")
+    err = dpolicy("import past.parquet --mapping map.yaml --ledger l.db", 64)[1]
+    assert "error: `past.parquet` is not a readable Parquet file" in err
+
+
+def test_no_author_of_an_import_is_exported_as_a_formula(dpolicy: Any) -> None:
+    author = shlex.quote("=1+1")
+    dpolicy(f"import past.csv --mapping map.yaml --ledger l.db --by {author}")
+    rows = list(csv.DictReader(StringIO(dpolicy("export --to csv --ledger l.db")[0])))
+    assert {row["by"] for row in rows} == {"'=1+1"}
 
 
 def test_exports_have_the_own_dates_and_the_losses(dpolicy: Any) -> None:

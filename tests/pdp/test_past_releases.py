@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_date_in_the_future_is_refused_and_a_finding_of_the_audit() -> None:
         log.append([next_record(records[-1], forged)])
     (finding,) = audit_ledger(store).findings
     assert "in the future" in finding.problem
+
+
+def test_the_audit_reads_a_record_of_the_last_day_of_the_calendar() -> None:
+    store = MemoryStore()
+    started(store=store).import_past(pure("old", "1"), released="2019-02-28")
+    (*first, last) = store.records_after(0)
+    event = from_bytes(last.payload)
+    assert isinstance(event, ReleaseImported)
+    late = replace(event, at="9999-12-31T00:00:00+00:00")
+    forged = MemoryStore([*first, next_record(first[-1], late)])
+    assert audit_ledger(forged).findings == ()
 
 
 def test_a_preview_states_what_the_import_then_does() -> None:

@@ -118,6 +118,7 @@ def test_a_wrong_question_has_a_code(
         {"delta": "1e-999999999"},  # would expand to a gigabyte of digits
         {"delta": "0e-999999999"},
         {"delta": "1e999999999"},
+        {"delta": "1e-1000000"},
         {"by": [3]},
     ],
 )
@@ -151,3 +152,11 @@ def test_an_author_beside_a_release_of_an_old_ledger_counts() -> None:
         later = point.spent(unit="user", by=author.by, since="2026-01-01")
         assert later.epsilon == own.epsilon
     assert point.spent(unit="user", by="").release_count == 0
+
+
+def test_a_scope_takes_a_bounded_number_of_steps(point: DecisionPoint) -> None:
+    numbers = f"[{','.join(['1'] * 100)}]"
+    nested = f"{numbers}.all(x, {numbers}.all(y, {numbers}.all(z, x + y + z > 0)))"
+    assert point.spent(nested, unit="user").release_count == 2
+    with pytest.raises(OperationRejected, match="12,121,200 steps"):
+        point.spent(f"{nested} && {nested} && {nested} && {nested}", unit="user")

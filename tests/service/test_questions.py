@@ -40,6 +40,11 @@ def test_an_analyst_sees_the_total_and_only_own_names(asked: Server) -> None:
     assert "second" not in json.dumps(answer) and "ben" not in json.dumps(answer)
 
 
+def test_a_limit_reveals_no_rank_among_the_releases_of_others(asked: Server) -> None:
+    answers = [Caller(asked, "ben").post("/v1/spent", {"rule": "zips", "limit": n}) for n in (1, 2)]
+    assert [[r["release"] for r in a["releases"]] for a in answers] == [["second"], ["second"]]
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -60,7 +60,7 @@ def csv_lines(point: DecisionPoint) -> Iterator[str]:
                     *(release_day(request), body.get("by", "")),
                     *_details(fields),
                     *loss,
-                    _plain_text(getattr(request, "because", "")),
+                    getattr(request, "because", ""),
                 )
             )
 
@@ -98,11 +98,6 @@ def _losses(
         numbers = None if epsilon is None else (epsilon, round_up_to_printed_float(at_delta))
         losses.append(("", "") if numbers is None else (repr(numbers[0]), repr(numbers[1])))
     return losses
-
-
-def _plain_text(text: str) -> str:
-    """Return a free text that no spreadsheet program runs as a formula."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 def registry_entries(
@@ -155,6 +150,11 @@ def _charge_events(
 
 
 def _csv_line(values: tuple[object, ...]) -> str:
+    """Return a line in which a spreadsheet program runs no text as a formula."""
+    cells = [
+        f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+        for value in values
+    ]
     line = StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
+    csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue()

@@ -6,6 +6,7 @@ that an error of the release format names file, row and column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -125,7 +126,7 @@ def _read_date(cell: ScalarNode, date_format: str, report: Report) -> ScalarNode
     """Return a date as 2024-03-01; report a cell that does not have the format."""
     try:
         day = datetime.strptime(cell.text, date_format).date()
-    except ValueError:
+    except (ValueError, re.error):  # `strptime` compiles the format to a regular expression
         message = f"`{cell.text[:40]}` is not a date of the format `{date_format}`"
         report("P007", message, cell.span, None)
         return ScalarNode(cell.span, cell.text, "invalid")

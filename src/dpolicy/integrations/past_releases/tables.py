@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from dpolicy.errors import OperationRejected
 from dpolicy.integrations.past_releases.csv_text import DELIMITERS, cell_node, read_csv
@@ -106,32 +107,43 @@ def _read_parquet(file: Path, report: Report) -> ImportTable:
         raise OperationRejected(
             f"reading `{file}` needs Polars: pip install 'dpolicy[polars]'", "missing-extra"
         )
-    import polars
-
-    try:
-        frame = polars.read_parquet(file, n_rows=MAX_NODES + 1)
-    except OSError as error:
-        raise unreadable_file_error(error, file) from None
-    except polars.exceptions.PolarsError as error:
-        raise OperationRejected(f"`{file}` is not a Parquet file: {error}") from None
+    columns, cells = _read_frame(file)
     source = Source(str(file), "")
-    if frame.height * max(1, frame.width) > MAX_NODES:
+    if len(cells) * max(1, len(columns)) > MAX_NODES:
         message = f"the file has more than {MAX_NODES:,} cells"
         report("P002", message, Span(source, 1, 1, 1, 2), "split it into several files")
-        frame = frame.clear()
+        cells = []
     names = [
         ScalarNode(Span(source, 1, number, 1, number + 1), name, "text")
-        for number, name in enumerate(frame.columns, 1)
+        for number, name in enumerate(columns, 1)
     ]
     rows = []
-    for line, row in enumerate(frame.iter_rows(), 1):
-        cells = [
+    for line, row in enumerate(cells, 1):
+        entries = [
             (name, _value_node(value, Span(source, line, column, line, column + 1), report))
             for column, (name, value) in enumerate(zip(names, row, strict=True), 1)
             if value is not None and value != ""
         ]
-        rows.append(MapNode(Span(source, line, 1, line, 2), tuple(cells)))
+        rows.append(MapNode(Span(source, line, 1, line, 2), tuple(entries)))
     return ImportTable({n.text: n.span for n in names}, tuple(rows), Span(source, 1, 1, 1, 2))
+
+
+def _read_frame(file: Path) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the columns and rows of a Parquet file; of one that is too large, the first rows."""
+    import polars
+
+    try:
+        frame = polars.read_parquet(file, n_rows=MAX_NODES + 1)
+        rows = frame.head(MAX_NODES // max(1, frame.width) + 1).rows()
+    except OSError as error:
+        raise unreadable_file_error(error, file) from None
+    # Polars panics for some damaged files, and for values that Python cannot have.
+    except (
+        *(polars.exceptions.PolarsError, polars.exceptions.PanicException),
+        *(OverflowError, ValueError),
+    ) as error:
+        raise OperationRejected(f"`{file}` is not a readable Parquet file: {error}") from None
+    return frame.columns, rows
 
 
 def _value_node(value: object, span: Span, report: Report) -> TextNode:

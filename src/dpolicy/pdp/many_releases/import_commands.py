@@ -7,7 +7,7 @@ people; the charge does not depend on it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from types import MappingProxyType
 
 from dpolicy.decisions.resolution import resolve_or_reject
@@ -118,6 +118,6 @@ def ensure_past_day(released: str | None, timestamp: str) -> None:
     """
     if released is None:
         return
-    latest = date.fromisoformat(timestamp[:10]) + timedelta(days=1)
-    if date.fromisoformat(released) > latest:
+    latest = date.fromisoformat(timestamp[:10]).toordinal() + 1
+    if date.fromisoformat(released).toordinal() > latest:
         raise OperationRejected(f"the date {released} of a past release is in the future")

@@ -51,6 +51,9 @@ def compute_spending(
     )
     here = charges.at(placed.point, places)
     cost = report_loss(row_to_loss(placed.loss, table.certificates))
+    listed = here
+    if question.listed_author is not None:
+        listed = here.released_by(question.listed_author, groups)
     return Spending(
         _describe_scope(question),
         question.unit,
@@ -59,9 +62,9 @@ def compute_spending(
         cost,
         enforced.policy.accounting.orders,
         _certify(here, unit, question.delta, cost),
-        tuple(islice(_largest_releases(here, selected, question, limit), limit)),
+        tuple(islice(_largest_releases(listed, selected, question, limit), limit)),
         int(selected.counts[np.unique(here.columns.groups)].sum()),
-        _largest_authors(here, selected, question),
+        _largest_authors(listed, selected, question),
         tuple(_notes(question, enforced, here)),
         state.sequence,
     )

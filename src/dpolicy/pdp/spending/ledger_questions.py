@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from typing import Any
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
 from dpolicy.pdp.journal.journal import Journal
@@ -86,10 +88,20 @@ class LedgerQuestions:
         look only at these places, with `since` only at releases from that day on, with `by` only at
         those of these authors. At most `limit` releases are listed, the largest first.
         """
+        texts = (when, rule, unit, at, since, by, delta)
+        return self.spent_as_seen_by(None, *texts, limit=limit)
+
+    def spent_as_seen_by(
+        self, author: str | None, *texts: Any, limit: int = LISTED_RELEASES
+    ) -> Spending:
+        """Return the answer of `spent` that lists only what an author released; None for all.
+
+        `texts` are the arguments of `parse_question`.
+        """
         require_number("limit", limit)
         with self._journal.read() as state:
-            enforced = active_policy(state)
-            question = parse_question(enforced, when, rule, unit, at, since, by, delta)
+            question = parse_question(active_policy(state), *texts)
+            question = replace(question, listed_author=author)
             return self.answer_question(state, question, min(max(limit, 0), sys.maxsize))
 
     def answer_question(

@@ -25,7 +25,7 @@ from dpolicy.releases.regions import Region
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.rules.rule import Rule
 from dpolicy.text.did_you_mean import suggest
-from dpolicy.text.yaml_reader import MAX_EXPONENT
+from dpolicy.text.yaml_reader import MAX_DIGITS, MAX_EXPONENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class SpendingQuestion:
 
     `within` is the region to look at, None for all places. `since` is the ordinal of the first day
     of the releases, `authors` are the authors that count; None for all. ε is computed at `delta`.
-    `asked_dimensions` are the names in the stated place.
+    `asked_dimensions` are the names in the stated place. With `listed_author`, the answer lists
+    only the releases and the total of this author; the spending is that of all `authors`.
     """
 
     scope: Scope
@@ -58,6 +59,7 @@ class SpendingQuestion:
     authors: frozenset[str] | None
     delta: Fraction
     asked_dimensions: frozenset[str] = frozenset()
+    listed_author: str | None = None
 
 
 def parse_question(
@@ -175,8 +177,8 @@ def _parse_delta(delta: Fraction | float | str) -> Fraction:
 
 
 def _read_decimal(text: str) -> Fraction:
-    """Return the number of a text. Raise `ValueError` if it would expand to too many digits."""
-    number = Decimal(text) if len(text) <= MAX_EXPONENT else Decimal("NaN")
-    if number.is_finite() and abs(int(number.as_tuple().exponent)) <= MAX_EXPONENT:
-        return Fraction(number)
-    raise ValueError("not a number of limited length")
+    """Return an exact number. Raise `ValueError` if its exact form would be too long."""
+    decimal = Decimal(text if len(text) <= MAX_DIGITS else "NaN")
+    if not decimal.is_finite() or abs(int(decimal.as_tuple().exponent)) > MAX_EXPONENT:
+        raise ValueError(text[:MAX_DIGITS])
+    return Fraction(decimal)

@@ -6,6 +6,7 @@ means "charged", and a release that the policy cannot resolve has an unbounded l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpolicy.balances.enforced_policy import EnforcedPolicy
+from dpolicy.errors import OperationRejected
 from dpolicy.pdp.spending.group_table import (
     UNBOUNDED,
     WHOLE_SPACE,
@@ -24,10 +26,15 @@ from dpolicy.pdp.spending.places import PlacedCharge, Places
 from dpolicy.pdp.spending.question import Scope
 from dpolicy.pdp.spending.row_sums import sum_rows
 from dpolicy.pdp.state.charge_groups import ChargeGroup
+from dpolicy.predicates.expression import Expression
+from dpolicy.predicates.tree import Literals, Quantifier, walk
 from dpolicy.privacy.loss_arrays import LossArray
 from dpolicy.releases.regions import Point
 from dpolicy.releases.release_schema import PredicateInput
 from dpolicy.rules.rule_index import possibly_matches
+
+#: Largest number of evaluations of the bodies of quantifiers for one question, about three seconds.
+MAX_STEPS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +79,12 @@ class ScopeCharges:
         chosen = np.array(is_charged, np.bool_)[inverse]
         return replace(self, columns=self.columns.select(chosen), rows=self.rows[chosen])
 
+    def released_by(self, author: str, groups: list[ChargeGroup]) -> ScopeCharges:
+        """Return the mechanisms of the releases of one author."""
+        is_own = [groups[number].by == author for number in self.columns.groups.tolist()]
+        chosen = np.array(is_own, np.bool_)
+        return replace(self, columns=self.columns.select(chosen), rows=self.rows[chosen])
+
     def sum_by_group(self) -> tuple[Numbers, LossArray]:
         """Return the charged groups and the cost of one release of each."""
         groups, targets = np.unique(self.columns.groups, return_inverse=True)
@@ -106,7 +119,27 @@ def _find_matches(table: GroupTable, inputs: Numbers, scope: Scope) -> NDArray[n
     """Return which mechanisms are in the scope, or may be."""
     distinct, inverse = np.unique(inputs, return_inverse=True)
     test, values = _scope_test(table.enforced, scope), table.predicate_inputs()
+    if scope.when is not None:
+        _ensure_few_steps(scope, [values[number] for number in distinct.tolist()])
     return np.array([test(values[number]) for number in distinct.tolist()], np.bool_)[inverse]
+
+
+def _ensure_few_steps(scope: Scope, values: list[PredicateInput]) -> None:
+    """Raise `OperationRejected` if the quantifiers of a stated scope would take too many steps."""
+    trees = [p.tree for p in scope.predicates if isinstance(p, Expression)]
+    quantifiers = [n for tree in trees for n in walk(tree) if isinstance(n, Quantifier)]
+    literals = [len(n.over.items) for n in quantifiers if isinstance(n.over, Literals)]
+    depths = Counter(node.depth + 1 for node in quantifiers)
+    steps = 0
+    for value in values if depths else ():
+        labels = (len(label) for label in value.labels.values() if not isinstance(label, str))
+        longest = max(len(value.attributes), *literals, *labels, 1)
+        steps += sum(count * longest**depth for depth, count in depths.items())
+    if steps > MAX_STEPS:
+        raise OperationRejected(
+            f"the quantifiers of the scope take up to {steps:,} steps over the releases, more than "
+            f"{MAX_STEPS:,}; help: nest fewer quantifiers, or state authors or a date"
+        )
 
 
 def _scope_test(enforced: EnforcedPolicy, scope: Scope) -> Callable[[PredicateInput], bool]:

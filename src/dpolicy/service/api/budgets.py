@@ -25,7 +25,7 @@ from dpolicy.service.auth.authorization import (
     with_caller_as_author,
 )
 from dpolicy.service.auth.principal import EVERY_ROLE, Role
-from dpolicy.service.auth.redaction import redact_spending
+from dpolicy.service.auth.redaction import visible_author
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse, Endpoint, QueryParameter
 from dpolicy.service.http.release_shapes import ReleaseShape
 from dpolicy.text.shapes import (
@@ -127,8 +127,9 @@ def find_spending(call: ApiRequest) -> Spending:
     """Return the answer to the question in the body, as far as the caller may see it."""
     question = dict(call.body)
     _ensure_own_question(call, question)
-    spending = call.decision_point.spent(question.pop("when"), **question)
-    return redact_spending(call, spending)
+    texts = (question[key] for key in ("when", "rule", "unit", "at", "since", "by", "delta"))
+    author, limit = visible_author(call), question["limit"]
+    return call.decision_point.spent_as_seen_by(author, *texts, limit=limit)
 
 
 def _ensure_own_question(call: ApiRequest, question: Mapping[str, Any]) -> None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from dpolicy.pdp.decision_point import DecisionPoint
-from dpolicy.pdp.spending.spending import Spending
 from dpolicy.pdp.state.ledger_state import LedgerState
 from dpolicy.releases.decision import Decision
 from dpolicy.service.http.endpoint import ApiRequest, ApiResponse
@@ -45,19 +44,15 @@ def redact_decision(
     return replace(decision, reasons=tuple(reasons))
 
 
-def redact_spending(call: ApiRequest, spending: Spending) -> Spending:
-    """Return the spending with only the releases and the total of a caller who may see no others.
+def visible_author(call: ApiRequest) -> str | None:
+    """Return the caller if they may see only their own releases, None if they may see all.
 
-    The composed loss and the number of releases stay, because budgets are shared.
+    An answer must leave out the others before it selects the largest releases: the smallest limit
+    that lists an own release would count the larger releases of others.
     """
     if call.access.local or not call.principal.only_analyst:
-        return spending
-    name = call.principal.name
-    return replace(
-        spending,
-        releases=tuple(share for share in spending.releases if share.by == name),
-        authors=tuple(share for share in spending.authors if share.by == name),
-    )
+        return None
+    return call.principal.name
 
 
 def _select_releases_by(
