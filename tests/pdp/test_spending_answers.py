@@ -87,7 +87,6 @@ def test_a_voided_reservation_is_not_spent(point: DecisionPoint) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ({}, "unit-required"),
         ({"unit": "usr"}, "unknown-unit"),
         ({"rule": "zip"}, "unknown-rule"),
         ({"when": "always", "rule": "zips"}, "misused"),
@@ -113,3 +112,25 @@ def test_a_wrong_value_has_a_code(point: DecisionPoint, arguments: dict[str, Any
 def test_an_expression_with_an_error_is_located(point: DecisionPoint) -> None:
     with pytest.raises(PolicyRejected, match=r"--when:1:1: error P025"):
         point.spent('labels.tem == "ads"', unit="user")
+
+
+def test_the_largest_unit_is_the_default(point: DecisionPoint) -> None:
+    assert point.spent().as_json() == point.spent(unit="user").as_json()
+    assert point.spent().unit == "user" and point.spent(rule="tracked").unit == "user-month"
+
+
+def test_units_of_which_none_is_the_largest_must_be_stated() -> None:
+    units = "units: {user: {}, device: {}}"
+    text = POLICY.replace("units: {user: {}, user-month: {period: month}}", units)
+    point = DecisionPoint(":memory:")
+    point.apply(compile_policy([Source("policy.yaml", text.replace("user-month", "device"))]))
+    with pytest.raises(OperationRejected, match="none contains all others: user, device") as raised:
+        point.spent()
+    assert raised.value.code == "unit-required"
+
+
+def test_an_unknown_author_is_noted(point: DecisionPoint) -> None:
+    answer = point.spent(unit="user", by=["anna", "ana"])
+    assert answer.notes == ("no recorded release has the author `anna`; did you mean `ana`?",)
+    assert answer.rho == point.spent(unit="user").rho
+    assert point.spent(unit="user", by="ana").notes == ()
