@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 
@@ -27,7 +27,6 @@ from dpolicy.privacy.cost_report import CostReport, report_loss
 from dpolicy.privacy.loss_arrays import row_to_loss
 from dpolicy.privacy.loss_distribution.certified_epsilon import round_up
 from dpolicy.privacy.loss_distribution.unit_runs import certify_counted_runs
-from dpolicy.text.did_you_mean import suggest
 
 #: Largest number of authors in an answer.
 MAX_AUTHORS = 100
@@ -119,10 +118,13 @@ def _largest_authors(
 def _notes(
     question: SpendingQuestion, state: LedgerState, enforced: EnforcedPolicy, here: ScopeCharges
 ) -> Iterator[str]:
-    """Yield what a reader must know beside the numbers."""
+    """Yield what a reader must know beside the numbers.
+
+    No note suggests the name of an author: a reader may be an analyst who must not see others.
+    """
     authors = {group.by for group in state.charge_groups}
     for name in sorted((question.authors or frozenset()) - authors):
-        yield f"no recorded release has the author `{name}`{_suggest_author(name, authors)}"
+        yield f"no recorded release has the author `{name}`"
     tracked = {enforced.space.axes[number].name for number in question.granularity.partitions}
     tracked |= {"time"} if question.granularity.period else set()
     for name in sorted(question.asked_dimensions - tracked):
@@ -131,8 +133,3 @@ def _notes(
     if len(unresolved):
         count = int(here.counts[unresolved].sum())
         yield f"the policy cannot resolve {count} of the releases: their loss has no bound"
-
-
-def _suggest_author(name: str, authors: Collection[str]) -> str:
-    hint = suggest(name, authors)
-    return f"; {hint}" if hint else ""
