@@ -93,8 +93,8 @@ def _choose_format(out: Path | None) -> str:
     """Return the format that the name of a file states; Markdown for a name without an end."""
     suffix = "" if out is None else out.suffix.lower()
     if suffix and suffix not in _SUFFIXES:
-        known = ", ".join(_SUFFIXES)
-        raise click.UsageError(f"`{suffix}` is no known format: use {known}, or give --format")
+        formats = ", ".join(_SUFFIXES)
+        raise click.UsageError(f"`{suffix}` is no known format: use {formats}, or give --format")
     return _SUFFIXES.get(suffix, "markdown")
 
 
