@@ -116,3 +116,15 @@ def test_wrong_options_are_wrong_usage(
 ) -> None:
     assert exit_code(["prove", policy, *options]) == 64
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_history_that_no_number_of_the_claim_bounds_states_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "policy.yaml"
+    rule = "{name: all, kind: custom, when: always, unit: user, budget: {epsilon: 6, delta: 1e-7}}"
+    path.write_text(f"dpolicy: 1\npolicies: [{rule}]\n", "utf-8")
+    code, output = run(capsys, "prove", str(path), "--unit", "user", "--epsilon", "6")
+    assert code == 2 and "allows 1 release that reaches ρ 1e-06, with no finite ε at δ 0:" in output
+    code, output = run(capsys, "prove", str(path), "--unit", "user", "--rho", "1")
+    assert code == 2 and "allows 1 release that reaches δ 1e-08, with no finite ρ or μ:" in output

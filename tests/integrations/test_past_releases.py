@@ -112,6 +112,12 @@ def test_a_second_import_is_already_recorded(dpolicy: Any) -> None:
     assert "already recorded, and not charged again: r1, r2" in note
 
 
+def test_an_import_of_files_without_a_release_states_it(dpolicy: Any) -> None:
+    Path("empty.csv").write_text("", "utf-8")
+    note = dpolicy("import empty.csv --mapping map.yaml --ledger l.db")[1]
+    assert note == "imported nothing: the files have no release\n"
+
+
 def test_a_dry_run_writes_nothing_and_states_what_the_import_does(dpolicy: Any) -> None:
     before = dpolicy("log --ledger l.db")
     command = "import past.csv --mapping map.yaml --ledger l.db"

@@ -94,7 +94,6 @@ def test_a_voided_reservation_is_not_spent(point: DecisionPoint) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ({}, "unit-required"),
         ({"unit": "usr"}, "unknown-unit"),
         ({"rule": "zip"}, "unknown-rule"),
         ({"when": "always", "rule": "zips"}, "misused"),
@@ -160,3 +159,25 @@ def test_a_scope_takes_a_bounded_number_of_steps(point: DecisionPoint) -> None:
     assert point.spent(nested, unit="user").release_count == 2
     with pytest.raises(OperationRejected, match="12,121,200 steps"):
         point.spent(f"{nested} && {nested} && {nested} && {nested}", unit="user")
+
+
+def test_the_largest_unit_is_the_default(point: DecisionPoint) -> None:
+    assert point.spent().as_json() == point.spent(unit="user").as_json()
+    assert point.spent().unit == "user" and point.spent(rule="tracked").unit == "user-month"
+
+
+def test_units_of_which_none_is_the_largest_must_be_stated() -> None:
+    units = "units: {user: {}, device: {}}"
+    text = POLICY.replace("units: {user: {}, user-month: {period: month}}", units)
+    point = DecisionPoint(":memory:")
+    point.apply(compile_policy([Source("policy.yaml", text.replace("user-month", "device"))]))
+    with pytest.raises(OperationRejected, match="none contains all others: user, device") as raised:
+        point.spent()
+    assert raised.value.code == "unit-required"
+
+
+def test_an_unknown_author_is_noted(point: DecisionPoint) -> None:
+    answer = point.spent(unit="user", by=["anna", "ana"])
+    assert answer.notes == ("no recorded release has the author `anna`",)
+    assert answer.rho == point.spent(unit="user").rho
+    assert point.spent(unit="user", by="ana").notes == ()

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.dashboard.chromium import browser, executable
 
 from dpolicy import DecisionPoint, load_release
@@ -25,18 +23,22 @@ from dpolicy.ledger.events import ReleaseImported, next_record
 from dpolicy.ledger.store_address import open_existing
 from dpolicy.ledger.stores.memory import MemoryStore
 from dpolicy.pdp.rule_status import rank_by_use, used_share
-from dpolicy.privacy.budget import budget_to_json
+from dpolicy.privacy.budget import EpsilonDelta, budget_to_json
 from dpolicy.privacy.number_text import format_up
 from dpolicy.privacy.risk.attacker_risk import attacker_risk, risk_of_budget
+from dpolicy.privacy.risk.risk_text import format_percent
 from dpolicy.releases.texts.amount_text import budget_text, loss_text
 from dpolicy.reports.board_report import build_board_report
-from dpolicy.reports.document import Document, DocumentTable, Section, TableColumn, format_chance
+from dpolicy.reports.document import Document, DocumentTable, Section, TableColumn
 from dpolicy.reports.html_page import render_html
 from dpolicy.reports.ledger_facts import collect_facts
 from dpolicy.reports.markdown_text import render_markdown
 
 HOSPITAL = Path(__file__).parent.parent.parent / "examples" / "hospital"
 HOSTILE = '<script>alert("x")</script> | [a](javascript:b) =1+1 https://evil.example'
+#: The budget of the policy `yearly`.
+YEARLY = EpsilonDelta(Fraction(8), Fraction("1e-6"))
+
 #: Width of an A4 page between the margins, in CSS pixels.
 A4_WIDTH = 672
 
@@ -325,10 +327,31 @@ def test_a_ledger_that_does_not_verify_has_a_report_that_states_it() -> None:
     assert "Record 3: the date 2999-01-01 of a past release is in the future" in text
 
 
-@given(st.fractions(0, 1))
-def test_a_chance_is_rounded_up(chance: Fraction) -> None:
-    text = format_chance(float(chance))
-    assert Fraction(text.removesuffix(" %")) / 100 >= Fraction(repr(float(chance)))
-    assert Fraction(text.removesuffix(" %")) / 100 - Fraction(repr(float(chance))) < Fraction(
-        1, 1000
+def test_the_beliefs_of_a_report_are_those_of_the_risk_command(ledger: str, tmp_path: Path) -> None:
+    text = report(ledger, tmp_path / "r.md").decode()
+    row = next(line for line in text.splitlines() if line.startswith("| yearly | all releases"))
+    assert row.split("|")[5].strip() == format_percent(risk_of_budget(YEARLY).posterior(0.5))
+    assert row.split("|")[5].strip() != "100 %"
+    (sentence,) = [line for line in text.splitlines() if line.startswith("All 21 releases")]
+    assert sentence.endswith(". A larger belief has a probability of at most 1e-06.")
+
+
+def test_rules_that_share_a_line_have_separate_limits(ledger: str, tmp_path: Path) -> None:
+    scopes = [row["Applies to"] for row in tables(ledger, tmp_path)["Promises"]]
+    each = "; a separate limit for each"
+    assert (
+        f"releases that use one of identity (member), diagnoses (member){each} category" in scopes
     )
+    assert f"releases that use one of 18 attributes{each} attribute" in scopes
+    assert "releases that use costs (weak)" in scopes
+    assert "all releases, each alone" in scopes
+
+
+def test_an_unknown_end_of_a_name_is_refused(
+    ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.docx"
+    assert exit_code(["report", "--ledger", ledger, "--out", str(out)]) == 64
+    assert "`.docx` is no known format: use .html" in capsys.readouterr().err
+    assert not out.exists()
+    assert report(ledger, out, "--format html").startswith(b"<!doctype html>")

@@ -92,7 +92,8 @@ def prove_coalitions(
     label = _find_label(policy, of)
     values = label.values or ()
     if not 1 <= size <= len(values):
-        raise InvalidValue("Q003", f"`{of}` has {len(values)} values; help: choose up to as many")
+        message = f"`{of}` has {len(values)} values, so no coalition has {size}"
+        raise InvalidValue("Q003", f"{message}; help: use `--any` from 1 to {len(values)}")
     if comb(len(values), size) > MAX_COALITIONS:
         message = f"{comb(len(values), size):,} coalitions, more than {MAX_COALITIONS}"
         raise InvalidValue("Q004", f"{message}; help: ask about fewer values in `--when`")

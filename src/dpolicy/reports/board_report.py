@@ -7,6 +7,7 @@ from fractions import Fraction
 from dpolicy.pdp.decision_point import DecisionPoint
 from dpolicy.privacy.number_text import format_down, format_up
 from dpolicy.privacy.risk.attacker_risk import attacker_risk, risk_of_budget
+from dpolicy.privacy.risk.risk_text import format_percent
 from dpolicy.reports.document import (
     Cell,
     CellKind,
@@ -17,7 +18,6 @@ from dpolicy.reports.document import (
     Paragraph,
     Section,
     TableColumn,
-    format_chance,
 )
 from dpolicy.reports.ledger_facts import LedgerFacts
 from dpolicy.reports.promise_tables import (
@@ -109,11 +109,14 @@ def risk_sentence(answers: SpendingAnswers) -> str:
         return "No release counts as spent: an attacker has learned nothing from this ledger."
     if not risk.is_bounded:
         return "The releases together have no bound: an attacker may have learned everything."
-    coin, rare = (format_chance(risk.posterior(prior)) for prior in (0.5, 0.01))
+    coin, rare = (format_percent(risk.posterior(prior)) for prior in (0.5, 0.01))
+    count, failure = spending.release_count, risk.posterior_failure
+    releases = "The release" if count == 1 else f"All {count:,} releases together"
+    larger = f" A larger belief has a probability of at most {format_up(failure)}."
     return (
-        f"All {spending.release_count} releases together: an attacker who believes a statement "
-        f"about one {spending.unit} with 50 % ends at no more than {coin}, and one who believes it "
-        f"with 1 % at no more than {rare}."
+        f"{releases}: an attacker who believes a statement about one {spending.unit} with 50 % "
+        f"ends at no more than {coin}, and one who believes it with 1 % at no more than {rare}."
+        f"{larger if failure else ''}"
     )
 
 
@@ -150,7 +153,7 @@ def _promises(answers: SpendingAnswers) -> Section:
     kept, total = facts.policy.kept_count, facts.policy.rule_count
     text = (
         f"The policy has {total} rules. {kept} of them are enforced, and the others follow from "
-        "them. A release is allowed only if every rule in whose scope it is still holds."
+        "them. A release is allowed only if every rule that covers it still holds afterwards."
     )
     return Section("Promises", (Paragraph(text), promise_table(facts), risk_note(answers)))
 

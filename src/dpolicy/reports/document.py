@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
-from math import ceil
 from typing import Any
 
 from dpolicy.privacy.number_text import format_down, format_share, format_up
+from dpolicy.privacy.risk.risk_text import format_percent
 from dpolicy.text.diagnostics import replace_unprintable
 
 #: Longest text in a column that a page does not break.
@@ -69,15 +68,9 @@ class TableColumn:
             case CellKind.SHARE:
                 return format_share(cell)
             case CellKind.CHANCE:
-                return format_chance(cell)
+                return format_percent(cell)
             case _:
                 return str(cell)
-
-
-def format_chance(chance: float) -> str:
-    """Return a probability in per cent, rounded up to one decimal: 0.7311 becomes 73.2 %."""
-    tenths = ceil(Fraction(repr(float(chance))) * 1000)
-    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
 
 
 @dataclass(frozen=True, slots=True)

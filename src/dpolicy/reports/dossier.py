@@ -42,8 +42,8 @@ def build_dossier(point: DecisionPoint, facts: LedgerFacts) -> Document:
     return Document(
         "dossier",
         f"Privacy dossier: {name}",
-        f"As of record {facts.audit.records}, {facts.generated}. Boxes with a dashed line are for "
-        "the officer.",
+        f"As of record {facts.audit.records}, {facts.generated}. The officer completes every part "
+        "that is marked “To be filled in”.",
         (
             *_guarantee(answers),
             *_algorithms(facts),

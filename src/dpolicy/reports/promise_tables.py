@@ -95,23 +95,28 @@ def _scope_words(
         case CustomPolicy(when=when):
             return f"a part of the releases{each}" if is_public else f"releases with {when}{each}"
         case AttributePolicy():
-            return f"releases that use {_subjects(rules, 'attribute')}{each}"
+            return _subject_words(rules, each, "attribute", "attributes")
         case _:
-            return f"releases that use {_subjects(rules, 'category')}{each}"
+            return _subject_words(rules, each, "category", "categories")
 
 
-def _subjects(rules: Sequence[Rule], word: str) -> str:
-    """Return the subjects of rules: `per-category[health, weak]` → `health (weak)`."""
+def _subject_words(rules: Sequence[Rule], each: str, word: str, plural: str) -> str:
+    """Return the subjects of rules: `per-category[health, weak]` → `health (weak)`.
+
+    Rules with the same budget share a line; the text states that each has its own limit.
+    """
     names = []
     for rule in rules:
         subject = rule.base.name.partition("[")[2].removesuffix("]")
         name, _, level = subject.partition(", ")
         names.append(f"{name} ({level})" if level else name)
-    listed = ", ".join(dict.fromkeys(names))
-    if len(listed) <= MAX_LISTED_LENGTH:
-        return listed
-    count = len(set(names))
-    return f"one of {count} attributes" if word == "attribute" else f"one of {count} categories"
+    subjects = list(dict.fromkeys(names))
+    if len(subjects) == 1:
+        return f"releases that use {subjects[0]}{each}"
+    listed = ", ".join(subjects)
+    if len(listed) > MAX_LISTED_LENGTH:
+        listed = f"{len(subjects)} {plural}"
+    return f"releases that use one of {listed}{each}; a separate limit for each {word}"
 
 
 def use_table(statuses: Iterable[RuleStatus], empty: str = "None.") -> DocumentTable:

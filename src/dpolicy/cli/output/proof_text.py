@@ -100,14 +100,13 @@ def _part_text(part: Part, proof: Proof) -> str:
 def _worst_text(proof: Proof, history: History | None) -> str:
     if history is None:
         return ""
-    count = _count_releases(history)
     if proof.certificate == MU_SQUARED:
         reached = f"μ {format_down(math.sqrt(history.reached), 6)}"
     else:
         symbol = bound_text(proof.budget).split(" ")[0]
         symbol = "pure ε" if symbol == "ε" else symbol
         reached = f"{symbol} {format_down(history.reached, 6)}"
-    text = f"the policy allows {count} that together reach {reached}"
+    text = f"the policy allows {_reach_words(history)} {reached}"
     is_exact = history.reached == proof.amount and not proof.delta
     return f"{text}: no smaller bound holds" if is_exact else text
 
@@ -123,7 +122,7 @@ def _refusal_lines(answer: ProofAnswer, claim: str, subject: str) -> list[str]:
     reached = _reached_text(history, answer.claim)
     return [
         f"{claim} does not hold for {subject}",
-        f"  the policy allows {_count_releases(history)} that together reach {reached}:",
+        f"  the policy allows {_reach_words(history)} {reached}:",
         *(f"  {line}" for line in _release_lines(history)),
     ]
 
@@ -138,10 +137,17 @@ def _bound_at_claim(proof: Proof, claim: Budget) -> str:
 
 
 def _reached_text(history: History, claim: Budget | None) -> str:
-    """Return what a history reaches, rounded down; Gaussian noise also as ε at the claimed δ."""
+    """Return what a history reaches, rounded down; Gaussian noise also as ε at the claimed δ.
+
+    A history whose notion has no conversion to that of the claim breaks every such claim.
+    """
     text = f"{_REACHED[history.kind]} {format_down(history.reached, 9)}"
-    if history.kind != "gaussian" or not isinstance(claim, EpsilonDelta) or not claim.delta:
+    if history.kind == "declared":
+        return text if isinstance(claim, EpsilonDelta | None) else f"{text}, with no finite ρ or μ"
+    if history.kind != "gaussian" or not isinstance(claim, EpsilonDelta):
         return text
+    if not claim.delta:
+        return f"{text}, with no finite ε at δ 0"
     epsilon = gaussian_to_epsilon(math.sqrt(2 * history.reached), claim.delta)
     return f"{text}, which is ε {format_down(epsilon, 6)} at δ {format_down(claim.delta)}"
 
@@ -168,6 +174,6 @@ def _release_text(release: Body) -> str:
     return f"{release['release']}: {kind} ({noise}) for {mechanism['unit']}, {attributes}{labels}"
 
 
-def _count_releases(history: History) -> str:
+def _reach_words(history: History) -> str:
     count = len(history.releases)
-    return f"{count} release{'' if count == 1 else 's'}"
+    return "1 release that reaches" if count == 1 else f"{count} releases that together reach"

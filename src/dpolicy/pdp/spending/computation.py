@@ -65,7 +65,7 @@ def compute_spending(
         tuple(islice(_largest_releases(listed, selected, question, limit), limit)),
         int(selected.counts[np.unique(here.columns.groups)].sum()),
         _largest_authors(listed, selected, question),
-        tuple(_notes(question, enforced, here)),
+        tuple(_notes(question, selected, enforced, here)),
         state.sequence,
     )
 
@@ -125,9 +125,18 @@ def _largest_authors(
 
 
 def _notes(
-    question: SpendingQuestion, enforced: EnforcedPolicy, here: ScopeCharges
+    question: SpendingQuestion,
+    selected: SelectedReleases,
+    enforced: EnforcedPolicy,
+    here: ScopeCharges,
 ) -> Iterator[str]:
-    """Yield what a reader must know beside the numbers."""
+    """Yield what a reader must know beside the numbers.
+
+    No note suggests the name of an author: a reader may be an analyst who must not see others.
+    """
+    authors = {group.by for group in selected.state.charge_groups} | {*selected.authors.values()}
+    for name in sorted((question.authors or frozenset()) - authors):
+        yield f"no recorded release has the author `{name}`"
     tracked = {enforced.space.axes[number].name for number in question.granularity.partitions}
     tracked |= {"time"} if question.granularity.period else set()
     for name in sorted(question.asked_dimensions - tracked):

@@ -114,25 +114,29 @@ def _parse_scope(
     if rule is not None:
         named = _find_rule(policy, rule, unit)
         return _rule_scope(policy, named, unit or named.unit), unit or named.unit
-    if unit is None and len(policy.units) > 1:
-        units = ", ".join(policy.units)
-        message = f"`unit` is required, because the policy has several units: {units}"
-        raise OperationRejected(message, "unit-required")
+    unit = unit or _largest_unit(policy, list(policy.units), "the policy")
     predicates = () if when is None else (parse_scope(when, policy.schema),)
-    return Scope(predicates, when), unit or next(iter(policy.units))
+    return Scope(predicates, when), unit
+
+
+def _largest_unit(policy: CompiledPolicy, names: Sequence[str], owner: str) -> str:
+    """Return the unit of `names` that contains all others of them."""
+    covered, units = policy.vocabulary.covered, list(dict.fromkeys(names))
+    for unit in units:
+        if all(other == unit or (other, unit) in covered for other in units):
+            return unit
+    message = f"`unit` is required: {owner} has several, and none contains all others"
+    raise OperationRejected(f"{message}: {', '.join(units)}", "unit-required")
 
 
 def _find_rule(policy: CompiledPolicy, name: str, unit: str | None) -> Rule:
-    """Return the rule with a name; of several units, the one for `unit` if there is one."""
+    """Return the rule with a name; of several units, the one for `unit` or for the largest."""
     candidates = [rule for rule, _ in policy.all_rules if rule.name == name]
     if not candidates:
         names = {rule.name for rule, _ in policy.all_rules}
         hint = suggest(name, names) or "`dpolicy rules --all` lists all rules"
         raise OperationRejected(f"there is no rule `{name}`; {hint}", "unknown-rule")
-    if unit is None and len({rule.unit for rule in candidates}) > 1:
-        units = ", ".join(rule.unit for rule in candidates)
-        message = f"`unit` is required, because the rule `{name}` has several units: {units}"
-        raise OperationRejected(message, "unit-required")
+    unit = unit or _largest_unit(policy, [rule.unit for rule in candidates], f"the rule `{name}`")
     return next((rule for rule in candidates if rule.unit == unit), candidates[0])
 
 

@@ -36,7 +36,15 @@ _TEXT_FORMATS: Mapping[str, Callable[[Document], str]] = {
     "json": lambda document: json.dumps(document.as_json(), ensure_ascii=False, indent=2) + "\n",
 }
 #: The format of a file by the end of its name.
-_SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".json": "json"}
+_SUFFIXES = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".txt": "markdown",
+    ".csv": "csv",
+    ".json": "json",
+    ".pdf": "pdf",
+}
 
 
 def _remember_format(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -65,8 +73,7 @@ def command(ledger: str, kind: str, out: Path | None, format_: str | None) -> in
     protection impact assessment. The statement has no author and no id. The command verifies the
     ledger first, and each report states the result. A PDF needs Chromium or Chrome.
     """
-    suffix = "" if out is None else out.suffix.lower()
-    chosen = format_ or ("pdf" if suffix == ".pdf" else _SUFFIXES.get(suffix, "markdown"))
+    chosen = format_ or _choose_format(out)
     if chosen == "pdf" and out is None:
         raise click.UsageError("a PDF needs --out FILE")
     document = _build(ledger, kind)
@@ -80,6 +87,15 @@ def command(ledger: str, kind: str, out: Path | None, format_: str | None) -> in
         out.write_bytes(content)
         print_note(f"wrote {out}")
     return 0
+
+
+def _choose_format(out: Path | None) -> str:
+    """Return the format that the name of a file states; Markdown for a name without an end."""
+    suffix = "" if out is None else out.suffix.lower()
+    if suffix and suffix not in _SUFFIXES:
+        formats = ", ".join(_SUFFIXES)
+        raise click.UsageError(f"`{suffix}` is no known format: use {formats}, or give --format")
+    return _SUFFIXES.get(suffix, "markdown")
 
 
 def _build(ledger: str, kind: str) -> Document:

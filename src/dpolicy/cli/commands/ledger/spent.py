@@ -13,6 +13,7 @@ from dpolicy.cli.output.decision_text import location_text
 from dpolicy.cli.output.printing import format_option, print_json, print_note
 from dpolicy.pdp.spending.spending import Share, Spending
 from dpolicy.privacy.number_text import format_down, format_up
+from dpolicy.privacy.risk.attacker_risk import PRIORS
 from dpolicy.privacy.risk.risk_text import assumption_lines, format_percent
 
 #: Default number of releases that each format lists.
@@ -28,7 +29,7 @@ _ADAPTIVE_NOTE = (
 @ledger_option
 @click.option("--when", help="Scope: a CEL expression over attributes, labels, mechanism and by.")
 @click.option("--rule", help="Scope: that of a rule, also of a pruned or unlimited rule.")
-@click.option("--unit", help="Privacy unit; default: that of the rule, or the only one.")
+@click.option("--unit", help="Privacy unit; default: that of the rule, or the largest.")
 @location_option
 @click.option("--since", help="First day of the releases, such as 2026-10-28.")
 @click.option("--by", multiple=True, help="Author of the releases; repeatable.")
@@ -94,7 +95,9 @@ def _print_spending(spending: Spending) -> None:
     rest = spending.release_count - len(spending.releases)
     if spending.releases and rest:
         click.echo(f"  … and {rest} more")
-    for note in (*spending.notes, _ADAPTIVE_NOTE, *assumption_lines([spending.risk])):
+    for line in assumption_lines([spending.risk]):
+        print_note(line)
+    for note in (*spending.notes, _ADAPTIVE_NOTE):
         print_note(f"note: {note}")
 
 
@@ -104,9 +107,9 @@ def _number_lines(spending: Spending) -> Iterator[str]:
     if spending.exact is not None:
         yield f"ε {_up(spending.exact)} at δ {delta}, exact: an accounting value, no guarantee"
     yield f"ρ {_up(spending.rho)}  μ {_up(spending.mu)}"
-    risk = spending.risk
-    rates = ", ".join(format_percent(risk.posterior(prior)) for prior in (0.5, 0.1, 0.01))
-    yield f"an attacker who suspects 50 %, 10 %, 1 % becomes sure of at most {rates}"
+    beliefs = ", ".join(format_percent(spending.risk.posterior(prior)) for prior in PRIORS)
+    priors = ", ".join(format_percent(prior) for prior in PRIORS)
+    yield f"an attacker who believes {priors} ends at no more than {beliefs}"
 
 
 def _release_text(share: Share) -> str:

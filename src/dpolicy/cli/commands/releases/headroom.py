@@ -48,6 +48,7 @@ def command(release: str, ledger: str, by: str, most_accurate: bool, format_: st
 
 
 def _print_headroom(headroom: Headroom) -> None:
+    print_note("spent and alone: as the filter of each rule counts them")
     click.echo(_summary(headroom))
     for name in headroom.uncovered:
         click.echo(f"  no cumulative rule covers mechanism `{name}`")

@@ -145,6 +145,8 @@ def _print_import(
         print_note(f"imported {_names(imported)}")
     if recorded:
         print_note(f"already recorded, and not charged again: {_names(recorded)}")
+    if not imported and not recorded:
+        print_note("imported nothing: the files have no release")
     for status in exceeded:
         print_note(f"now exceeded: {status.rule.name}  unit {status.rule.unit}")
 
