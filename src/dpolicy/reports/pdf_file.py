@@ -34,14 +34,13 @@ _FLAGS = (
 def print_pdf(page: str) -> bytes:
     """Return the PDF of an HTML page.
 
-    Raise `OperationRejected` (missing-browser) if there is no browser, or if it prints nothing.
+    Raise `OperationRejected` if there is no browser, or if it prints nothing.
     """
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         raise OperationRejected(
             "a PDF needs Chromium or Chrome on this machine\n"
-            "help: write --format html, and print the page with any browser",
-            "missing-browser",
+            "help: write --format html, and print the page with any browser"
         )
     with TemporaryDirectory() as directory:
         source, target = Path(directory, "report.html"), Path(directory, "report.pdf")
@@ -54,10 +53,10 @@ def print_pdf(page: str) -> bytes:
             subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
         except subprocess.TimeoutExpired:
             raise OperationRejected(
-                f"`{browser}` printed no PDF within {TIMEOUT} seconds", "missing-browser"
+                f"`{browser}` printed no PDF within {TIMEOUT} seconds"
             ) from None
         if not target.exists():
-            raise OperationRejected(f"`{browser}` printed no PDF", "missing-browser")
+            raise OperationRejected(f"`{browser}` printed no PDF")
         return target.read_bytes()
 
 

@@ -135,8 +135,7 @@ def _release_nodes(file: Path, mapping: TableMapping | None, report: Report) -> 
         return [] if table is None else release_nodes(table, mapping, report)
     if file.suffix.lower() in _TABLE_SUFFIXES:
         raise OperationRejected(
-            f"`{file}` is a table: state with --mapping what its columns are (docs/import.md)",
-            "missing-mapping",
+            f"`{file}` is a table: state with --mapping what its columns are (docs/import.md)"
         )
     node = read_nodes(read_source(file), report)
     if isinstance(node, ListNode):

@@ -101,12 +101,10 @@ def _without_empty_cells(row: MapNode) -> MapNode:
 def _read_parquet(file: Path, report: Report) -> ImportTable:
     """Return the table of a Parquet file; its rows have numbers instead of lines.
 
-    Raise `OperationRejected` (missing-extra) if Polars is not installed.
+    Raise `OperationRejected` if Polars is not installed.
     """
     if find_spec("polars") is None:
-        raise OperationRejected(
-            f"reading `{file}` needs Polars: pip install 'dpolicy[polars]'", "missing-extra"
-        )
+        raise OperationRejected(f"reading `{file}` needs Polars: pip install 'dpolicy[polars]'")
     columns, cells = _read_frame(file)
     source = Source(str(file), "")
     if len(cells) * max(1, len(columns)) > MAX_NODES:
