@@ -62,9 +62,10 @@ def published_rows(processes: int) -> Iterator[str]:
     utilities = {result.run: result.utility for result in run_all(runs, processes)}
     for run in runs:
         paper = published_value(run.scenario, OURS, UTILITY, run.total)
-        utility = utilities[run] / MILLION
-        deviation = "–" if paper is None else f"{100 * (utility / paper - 1):+.1f} %"
-        yield f"{run.scenario} ε_t {run.total:2}  {utility:.3f} M, published {paper}, {deviation}"
+        if paper is not None:
+            deviation = f"{100 * (utilities[run] / paper - 1):+.1f} %"
+            values = f"{utilities[run] / MILLION:.3f} M, published {paper / MILLION:.2f} M"
+            yield f"{run.scenario} ε_t {run.total:2}  {values}, {deviation}"
 
 
 if __name__ == "__main__":
