@@ -7,7 +7,6 @@ on which it happened with the key `released`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -20,6 +19,7 @@ from dpolicy.errors import InvalidValue, MalformedRelease, OperationRejected, Re
 from dpolicy.integrations.past_releases.mapped_rows import release_nodes
 from dpolicy.integrations.past_releases.mapping_file import TableMapping
 from dpolicy.integrations.past_releases.tables import read_table
+from dpolicy.integrations.registry.entry_files import split_documents
 from dpolicy.integrations.registry.registry_import import (
     RegistryImportOptions,
     is_registry_entry,
@@ -32,18 +32,12 @@ from dpolicy.releases.release_parser import release_from_node
 from dpolicy.rules.compiler import CompiledPolicy
 from dpolicy.text.diagnostics import DiagnosticCollector
 from dpolicy.text.source_files import read_source
-from dpolicy.text.spans import Report, Source
+from dpolicy.text.spans import Report
 from dpolicy.text.yaml_reader import MAX_BYTES, ListNode, MapNode, TextNode, read_nodes
 
 #: Ends of the names of the files that are read from a folder.
 SUFFIXES = (".csv", ".json", ".parquet", ".tsv", ".yaml", ".yml")
 _TABLE_SUFFIXES = (".csv", ".parquet", ".tsv")
-
-#: Separator of two documents of one file.
-_NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-
-#: A line that is neither empty nor a comment.
-_CONTENT_LINE = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
 
 #: The field of a mechanism in which a problem of a code is.
 _FIELDS_BY_CODE = {
@@ -182,19 +176,12 @@ def _read_registry_entries(
     source = read_source(file)
     if len(source.text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return None  # the reader of releases reports the size
-    documents = list(_documents(source))
+    documents = list(split_documents(source))
     first = read_nodes(documents[0], DiagnosticCollector().report) if documents else None
     if first is None or not is_registry_entry(node_to_plain(first)):
         return None
     nodes = [(document.name, read_nodes(document, diagnostics.report)) for document in documents]
     return [(name, node_to_plain(node)) for name, node in nodes if node is not None]
-
-
-def _documents(source: Source) -> Iterator[Source]:
-    """Split a text into its documents; the name of each has its number."""
-    parts = [part for part in _NEXT_DOCUMENT.split(source.text) if _CONTENT_LINE.search(part)]
-    for number, part in enumerate(parts, 1):
-        yield Source(f"{source.name}#{number}", part)
 
 
 def _release_from_entry(

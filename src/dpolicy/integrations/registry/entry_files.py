@@ -27,7 +27,7 @@ def load_entries(file: Path) -> list[Mapping[str, Any]]:
     Raise `PolicyRejected` for a text that is no YAML, `ReleaseRejected` for other documents.
     """
     diagnostics = DiagnosticCollector()
-    documents = list(_documents(read_source(file)))
+    documents = list(split_documents(read_source(file)))
     nodes = [(document.name, read_nodes(document, diagnostics.report)) for document in documents]
     if diagnostics.errors:
         raise PolicyRejected(diagnostics.sorted_diagnostics)
@@ -44,7 +44,7 @@ def load_entries(file: Path) -> list[Mapping[str, Any]]:
     return [entry for _, entry in entries]
 
 
-def _documents(source: Source) -> Iterator[Source]:
+def split_documents(source: Source) -> Iterator[Source]:
     """Split a text into its documents; the name of each has its number."""
     parts = [part for part in _NEXT_DOCUMENT.split(source.text) if _CONTENT_LINE.search(part)]
     for number, part in enumerate(parts, 1):
